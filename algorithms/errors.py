@@ -1,0 +1,11 @@
+"""The error that says: the caller's numbers or their combination make no sense."""
+
+
+class InputError(ValueError):
+    """A wrong value, in one line: what, the value, what is allowed, the remedy."""
+
+
+def require(holds: bool, what: str, value: object, allowed: str, remedy: str) -> None:
+    """Raise `InputError` unless `holds`; all refusals of this package are worded here."""
+    if not holds:
+        raise InputError(f"{what} = {value!r}: must be {allowed}; {remedy}")

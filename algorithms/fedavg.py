@@ -1,0 +1,26 @@
+"""FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017."""
+
+from algorithms.algorithm import Algorithm
+from algorithms.local import Local
+from algorithms.place import Place
+from algorithms.schedule import Rounds, Sample
+from algorithms.server import Assign, Server
+from algorithms.weigh import Samples
+
+
+def fedavg(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+    """Federated averaging: the mean of the cohort's models, by their numbers of samples.
+
+        w <- sum_k n_k w_k / sum_k n_k
+
+    Args:
+        sample: how a round's cohort is drawn.
+        local: what a visit does.
+        server: how the mean becomes the next model.
+
+    Paper: Algorithm 1. Also RADFed (Xue et al.), section III, first equation.
+
+    Deviations: n_k / n is normalised over the cohort, not over all clients; the batch-norm entries of a model
+    that has them are averaged like all others.
+    """
+    return Algorithm(Rounds(sample), local, Place(), Samples(), server)

@@ -1,0 +1,41 @@
+"""FedBN: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization", 2021."""
+
+from typing import Literal
+
+from algorithms.algorithm import Algorithm
+from algorithms.local import Local
+from algorithms.place import Place
+from algorithms.schedule import Rounds, Sample
+from algorithms.server import Assign, Server
+from algorithms.weigh import Equal, Samples
+
+
+def fedbn(
+    sample: Sample,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    weigh: Literal["equal", "samples"] = "equal",
+    newcomer: Literal["initial", "average"] = "initial",
+) -> Algorithm:
+    """FedAvg whose batch-norm layers stay with the clients: affine, statistics and counter.
+
+        w^(l) <- 1/K sum_k w_k^(l)   for every layer l that is not batch norm
+
+    Args:
+        sample: how a round's cohort is drawn; the paper visits all clients.
+        local: what a visit does.
+        server: how the mean becomes the next model.
+        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+        newcomer: what a client without batch-norm entries of its own starts from; see `Place`.
+
+    Raises:
+        InputError: the model has no batch-norm layer (when the parts meet the model).
+
+    Paper: Algorithm 1, appendix C.
+
+    Deviations: none in training. Data of no client, or of one that keeps no entries yet, is evaluated with the
+    average of the last merged cohort's batch-norm entries, which the paper does not define.
+    """
+    place = Place(affine="kept", statistics="kept", newcomer=newcomer)
+    return Algorithm(Rounds(sample), local, place, Equal() if weigh == "equal" else Samples(), server)

@@ -1,0 +1,146 @@
+"""What runs blocks of work, seen from an algorithm: the `Fleet` protocol and what travels through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms.kept import KeptStore
+from algorithms.place import Placement
+from algorithms.resident import Resident
+
+Reference = Any
+"""A value that a fleet holds: opaque, and resolved only where a block runs."""
+
+
+@dataclass(frozen=True)
+class Census:
+    """The training clients and how many samples each trains on.
+
+    Args:
+        clients: their ids, ascending, int64 [K].
+        samples: their numbers of training samples, int64 [K].
+    """
+
+    clients: NDArray[np.int64]
+    samples: NDArray[np.int64]
+
+    def of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of samples of some of them."""
+        return self.samples[np.searchsorted(self.clients, clients)]
+
+
+Part = Literal["train", "test", "all"]
+"""Of a client's samples: those it trains on, its own test part, or both."""
+
+
+class ClientData(Protocol):
+    """The samples, where a block runs: inputs [n, *shape] and class indices [n], in memory of their own."""
+
+    def samples(self, client: int, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+        """A part of a client's samples."""
+        ...
+
+    def test_slice(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A fixed slice of the global test set."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a block finds where it runs."""
+
+    resident: Resident
+    data: ClientData
+    kept: KeptStore
+
+
+@dataclass(frozen=True)
+class Block:
+    """A slice of the work, in client-id order: what one call runs and what is summed before it is sent.
+
+    Args:
+        number: its place in the order of sums.
+        clients: ids, ascending (for other work: numbers of slices).
+        size: samples it goes through; longer blocks start first.
+        rows: what the function needs for each client, small and picklable.
+        references: values of the fleet that only this block needs, resolved where it runs.
+    """
+
+    number: int
+    clients: tuple[int, ...]
+    size: int
+    rows: tuple[Any, ...] = ()
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a block's function returns: a value for the driver, and objects that stay where they were made."""
+
+    value: Any
+    objects: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fleet returns of a block.
+
+    Args:
+        value: the function's value.
+        objects: references to the objects that it left behind.
+        machine: facts of this execution (`seconds`, `actor`), never of the result.
+    """
+
+    value: Any
+    objects: tuple[Reference, ...]
+    machine: dict[str, float] = field(default_factory=dict)
+
+
+class Function(Protocol):
+    """Work that a fleet maps over blocks: a picklable value."""
+
+    def objects(self, block: Block) -> int:
+        """How many objects a block leaves behind."""
+        ...
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        """Run a block.
+
+        Args:
+            bench: what is resident here.
+            block: the block, its references removed.
+            values: the common references' values, then the block's own.
+        """
+        ...
+
+
+class Fleet(Protocol):
+    """What runs blocks: this process, or client actors. The result never depends on which."""
+
+    @property
+    def census(self) -> Census:
+        """The training clients."""
+        ...
+
+    @property
+    def placement(self) -> Placement:
+        """How the resident model's entries are divided."""
+        ...
+
+    def block_size(self, cohort: int) -> int:
+        """Clients a block, a function of the configuration and the cohort's size alone."""
+        ...
+
+    def put(self, value: Any) -> Reference:
+        """Hold a value for the blocks of a `map`."""
+        ...
+
+    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Reference] = ()) -> list[Outcome]:
+        """Run the function on every block, in any order; the outcomes come in the blocks' order."""
+        ...

@@ -1,0 +1,147 @@
+"""A model's state as flat vectors: where each entry stands, and what kind of layer owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from algorithms.errors import InputError
+from algorithms.norms import is_batch_norm
+
+# Each entry starts at a multiple of this many elements: matrix products may add in another order when an
+# operand is not aligned to 64 bytes, and resident models must all compute the same bytes.
+ALIGNMENT = 16
+
+
+class Kind(Enum):
+    """What an entry is, told by the type of the layer that owns it."""
+
+    WEIGHT = "weight"
+    AFFINE = "batch-norm affine"
+    STATISTIC = "batch-norm statistic"
+    BUFFER = "buffer"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a model's state: a parameter or a buffer."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    integer: bool = False
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def is_parameter(self) -> bool:
+        return self.kind in (Kind.WEIGHT, Kind.AFFINE)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The values of a layout's entries: what is loaded, sent, summed and saved.
+
+    Args:
+        floats: the floating entries, float32 [layout.floats], padded to the alignment.
+        integers: the integer entries (counters), int64 [layout.integers].
+    """
+
+    floats: NDArray[np.float32]
+    integers: NDArray[np.int64]
+
+    @property
+    def nbytes(self) -> int:
+        return self.floats.nbytes + self.integers.nbytes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order and the places of some entries in a `Packed`."""
+
+    entries: tuple[Entry, ...]
+    floats: int = field(init=False)
+    integers: int = field(init=False)
+    _starts: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ends = {False: 0, True: 0}
+        starts = []
+        for entry in self.entries:
+            starts.append(ends[entry.integer])
+            ends[entry.integer] += -(-entry.size // ALIGNMENT) * ALIGNMENT
+        object.__setattr__(self, "_starts", tuple(starts))
+        object.__setattr__(self, "floats", ends[False])
+        object.__setattr__(self, "integers", ends[True])
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of all entries of a module, shared ones once.
+
+        Raises:
+            InputError: an entry is neither floating in the default type nor int64.
+        """
+        return cls(tuple(entry for entry, _ in _entries(module)))
+
+    def only(self, wanted: Callable[[Entry], bool]) -> Layout:
+        """The layout of the entries that are wanted, in the same order."""
+        return Layout(tuple(entry for entry in self.entries if wanted(entry)))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """What the entries weigh on a wire, padding apart."""
+        return sum(entry.size * (8 if entry.integer else 4) for entry in self.entries)
+
+    def places(self) -> Iterator[tuple[Entry, slice]]:
+        """Each entry with its slice of the vector of its type."""
+        for entry, start in zip(self.entries, self._starts, strict=True):
+            yield entry, slice(start, start + entry.size)
+
+    def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
+        """Copy named tensors (a module's state) into vectors."""
+        packed = Packed(np.zeros(self.floats, np.float32), np.zeros(self.integers, np.int64))
+        for entry, place in self.places():
+            vector = packed.integers if entry.integer else packed.floats
+            vector[place] = values[entry.name].detach().cpu().numpy().ravel()
+        return packed
+
+    def unpack(self, packed: Packed) -> dict[str, NDArray[np.float32] | NDArray[np.int64]]:
+        """The named arrays of the entries, as views."""
+        return {
+            entry.name: (packed.integers if entry.integer else packed.floats)[place].reshape(entry.shape)
+            for entry, place in self.places()
+        }
+
+
+def _entries(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
+    seen: set[int] = set()
+    saved = module.state_dict(keep_vars=True)
+    for prefix, layer in module.named_modules():
+        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+            path = f"{prefix}.{name}" if prefix else name
+            if tensor is None or path not in saved or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            integer = not tensor.is_floating_point()
+            if tensor.dtype != (torch.int64 if integer else torch.float32):
+                raise InputError(
+                    f"model entry {path} = {tensor.dtype}: must be float32 or int64; convert it in the model"
+                )
+            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer), tensor
+
+
+def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:
+    parameter = isinstance(tensor, nn.Parameter)
+    if is_batch_norm(layer):
+        return Kind.AFFINE if parameter else Kind.STATISTIC
+    return Kind.WEIGHT if parameter else Kind.BUFFER

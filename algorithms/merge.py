@@ -1,0 +1,66 @@
+"""Sums of models: weighted, in client-id order, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.layout import Layout, Packed
+
+
+@dataclass
+class Sum:
+    """A weighted sum of packed entries: sum_k p_k w_k, the total weight sum_k p_k, and the largest counters.
+
+    The sum is kept in float64, where the product of a float32 and a whole number is exact: the mean of one model
+    is that model to the last bit, and the order of blocks is the only order that there is.
+    """
+
+    floats: NDArray[np.float64]
+    integers: NDArray[np.int64]
+    total: float = 0.0
+    _scratch: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    @classmethod
+    def zero(cls, layout: Layout) -> Sum:
+        """The empty sum of a layout's entries."""
+        return cls(np.zeros(layout.floats), np.zeros(layout.integers, np.int64))
+
+    def add(self, packed: Packed, weight: float) -> None:
+        """Add one model; with weight 0 it leaves no trace."""
+        if weight == 0:
+            return
+        if self.total == 0:
+            # Assigned, not added to zeros: 0.0 + -0.0 would lose the sign of a single model's zero.
+            np.multiply(packed.floats, weight, out=self.floats, dtype=np.float64)
+        else:
+            if self._scratch is None:
+                self._scratch = np.empty_like(self.floats)
+            np.multiply(packed.floats, weight, out=self._scratch, dtype=np.float64)
+            self.floats += self._scratch
+        np.maximum(self.integers, packed.integers, out=self.integers)
+        self.total += weight
+
+    def mean(self) -> Packed | None:
+        """The weighted mean, or None where nothing has weight."""
+        if self.total == 0:
+            return None
+        return Packed((self.floats / self.total).astype(np.float32), self.integers.copy())
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_scratch": None}
+
+
+def combine(parts: Iterable[Sum]) -> Sum:
+    """The sum of partial sums, in their order."""
+    every = list(parts)
+    first, *rest = [part for part in every if part.total > 0] or every[:1]
+    whole = Sum(first.floats.copy(), first.integers.copy(), first.total)
+    for part in rest:
+        whole.floats += part.floats
+        np.maximum(whole.integers, part.integers, out=whole.integers)
+        whole.total += part.total
+    return whole

@@ -1,0 +1,37 @@
+"""Which layers are batch normalisation: by type, so nested, shortcut and subclassed ones are all found."""
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def is_batch_norm(layer: nn.Module) -> bool:
+    """Whether the layer normalises by statistics of the batch (1d, 2d, 3d, synchronised, subclasses)."""
+    return isinstance(layer, _BatchNorm)
+
+
+@torch.no_grad()
+def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
+    """Whether a training batch of one such sample would leave a batch-norm layer one value a channel.
+
+    Args:
+        module: the model; its statistics are left as they are.
+        sample: one sample, [*shape]; its values do not matter.
+    """
+    found: list[bool] = []
+
+    def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        found.append(inputs[0].numel() == inputs[0].shape[1])
+
+    hooks = [m.register_forward_pre_hook(look) for m in module.modules() if is_batch_norm(m)]
+    training = module.training
+    try:
+        # Evaluation mode: the shapes are the same, nothing is tracked and a batch of one is accepted.
+        module.eval()
+        if hooks:
+            module(sample.unsqueeze(0))
+    finally:
+        module.train(training)
+        for hook in hooks:
+            hook.remove()
+    return any(found)

@@ -1,0 +1,70 @@
+"""The part `place`: which entries of the model travel, and which stay with the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from algorithms.errors import InputError, require
+from algorithms.layout import Entry, Kind, Layout
+
+Where = Literal["shared", "kept"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A model's entries, divided: those that go with the model and those that stay with the client."""
+
+    travelling: Layout
+    kept: Layout
+
+    @property
+    def whole(self) -> Layout:
+        """All entries, the travelling ones first: the order of a resident model."""
+        return Layout(self.travelling.entries + self.kept.entries)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where each entry lives, by the type of its layer, never by its name.
+
+    A client that has no kept entries yet starts a visit from `newcomer`: the model's initial entries, or the
+    average of the kept entries of the last merged cohort (which a real federation would have to send, so they
+    are counted as protocol bytes then). Evaluation is another matter: initial statistics are harmless in
+    training, which normalises by the batch, and meaningless in evaluation. So data of nobody, or of a client
+    that keeps nothing yet, is always evaluated with the average, and no protocol bytes are counted for it.
+
+    Args:
+        affine: place of the learned scale and shift of batch-norm layers.
+        statistics: place of the running mean, variance and counter of batch-norm layers.
+        newcomer: what a client without kept entries starts from, "initial" or "average".
+    """
+
+    affine: Where = "shared"
+    statistics: Where = "shared"
+    newcomer: Literal["initial", "average"] = "initial"
+
+    def __post_init__(self) -> None:
+        for name in ("affine", "statistics"):
+            value = getattr(self, name)
+            require(value in ("shared", "kept"), f"place.{name}", value, '"shared" or "kept"', "use one")
+        allowed = '"initial" or "average"'
+        require(self.newcomer in ("initial", "average"), "newcomer", self.newcomer, allowed, "use one")
+
+    def divide(self, layout: Layout) -> Placement:
+        """Divide a model's entries.
+
+        Raises:
+            InputError: entries of batch-norm layers are to be kept, and the model has none.
+        """
+        placement = Placement(layout.only(lambda e: not self._keeps(e)), layout.only(self._keeps))
+        if "kept" in (self.affine, self.statistics) and not placement.kept.entries:
+            raise InputError(
+                "place keeps batch-norm entries, but the model has no batch-norm layer: must have one; "
+                'set model.norm = "batch" (logistic has no normalised form) or use an algorithm such as fedavg'
+            )
+        return placement
+
+    def _keeps(self, entry: Entry) -> bool:
+        where = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}
+        return where.get(entry.kind, "shared") == "kept"

@@ -1,0 +1,90 @@
+"""The part `schedule`: who is visited, in what order, and when the models merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.errors import InputError, require
+from algorithms.keys import Purpose, generator
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A cohort drawn uniformly without replacement: m = max(1, floor(fraction K)), or a number.
+
+    Args:
+        fraction: share of the K training clients, in (0, 1].
+        cohort: number of clients instead, >= 1.
+
+    Raises:
+        InputError: out of range, or both given.
+    """
+
+    fraction: float | None = None
+    cohort: int | None = None
+
+    def __post_init__(self) -> None:
+        one = self.fraction is None or self.cohort is None
+        both = (self.cohort, self.fraction)
+        require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
+        if self.cohort is not None:
+            whole = isinstance(self.cohort, int) and self.cohort >= 1
+            require(whole, "algorithm.cohort", self.cohort, "a whole number >= 1", "set algorithm.cohort = 1")
+        if self.fraction is not None:
+            share = isfinite(self.fraction) and 0 < self.fraction <= 1
+            require(share, "algorithm.fraction", self.fraction, "in (0, 1]", "set algorithm.fraction = 1.0")
+
+    def size(self, clients: int) -> int:
+        """The cohort's size m among so many training clients.
+
+        Raises:
+            InputError: a number above `clients` was asked for.
+        """
+        if self.cohort is None:
+            share = 1.0 if self.fraction is None else self.fraction
+            # 0.29 x 100 is 28.999999999999996 in binary: the product that was written down is meant.
+            return max(1, floor(round(share * clients, 9)))
+        if self.cohort > clients:
+            raise InputError(
+                f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
+                f"set algorithm.cohort = {clients}"
+            )
+        return self.cohort
+
+    def draw(self, clients: NDArray[np.int64], seed: int, number: int) -> NDArray[np.int64]:
+        """The cohort of a round, in client-id order."""
+        size = self.size(len(clients))
+        if size == len(clients):
+            return np.sort(clients)
+        rng = generator(seed, Purpose.COHORT, number)
+        return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Synchronous rounds; the models merge every `merge_every`-th and are redistributed in between.
+
+    Args:
+        sample: how a round's cohort is drawn.
+        merge_every: RADFed's S, >= 1; with 1 every round merges.
+    """
+
+    sample: Sample = Sample()
+    merge_every: int = 1
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.merge_every, int) and self.merge_every >= 1
+        name = "algorithm.merge_every"
+        require(whole, name, self.merge_every, "a whole number >= 1", "set algorithm.merge_every = 1")
+
+    def merges(self, number: int) -> bool:
+        """Whether a round, the first being 1, ends in a merge."""
+        return number % self.merge_every == 0
+
+    def deal(self, size: int, seed: int, number: int) -> NDArray[np.int64]:
+        """Which travelling model each member of the cohort gets: the round's own random permutation."""
+        return generator(seed, Purpose.DEAL, number).permutation(size)

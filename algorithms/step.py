@@ -1,0 +1,179 @@
+"""The engine: one `step` is one round, of any algorithm, on any fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms.algorithm import Algorithm
+from algorithms.fleet import Block, Fleet, Outcome, Reference
+from algorithms.kept import KeptLedger
+from algorithms.layout import Packed
+from algorithms.merge import Sum, combine
+from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitRow, Visits
+
+
+@dataclass(frozen=True)
+class Traveller:
+    """A model between two merges: where it is, and its weight if it were merged now."""
+
+    reference: Reference
+    weight: float
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What the last round did.
+
+    Args:
+        visits: (block, row, facts of the machine) of every visit, in client-id order.
+        merged: whether it ended in a merge.
+        bytes_up: what a real federation's clients would have sent to its server.
+        bytes_down: what they would have received from it.
+    """
+
+    visits: tuple[tuple[int, VisitRow, dict[str, float]], ...]
+    merged: bool
+    bytes_up: int
+    bytes_down: int
+
+
+@dataclass(frozen=True)
+class State:
+    """A run between two rounds.
+
+    Args:
+        seed: the run's seed.
+        round: rounds done.
+        model: the travelling entries of the global model, as the last merge left them.
+        initial: the kept entries that the model was made with.
+        average: the mean of the kept entries of the last merged cohort; `initial` before the first.
+        travellers: the models on their way between two merges; empty after a merge.
+        kept: where every client's kept entries stand.
+        report: what the last round did.
+    """
+
+    seed: int
+    round: int
+    model: Packed
+    initial: Packed
+    average: Packed
+    travellers: tuple[Traveller, ...] = ()
+    kept: KeptLedger = field(default_factory=KeptLedger)
+    report: RoundReport | None = None
+
+
+def begin(module: torch.nn.Module, fleet: Fleet, seed: int) -> State:
+    """The state before the first round: the module's own entries."""
+    values = module.state_dict()
+    initial = fleet.placement.kept.pack(values)
+    return State(seed, 0, fleet.placement.travelling.pack(values), initial, initial)
+
+
+def step(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> State:
+    """Do one round: sample a cohort, let every travelling model make one visit, merge or redistribute.
+
+    Args:
+        state: the run so far.
+        algorithm: the five parts.
+        fleet: what runs the blocks.
+        last: whether this is the run's last round, which always merges.
+    """
+    number = state.round + 1
+    merge = last or algorithm.schedule.merges(number)
+    cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number)
+    blocks = _deal(state, algorithm, fleet, cohort)
+    newcomer = state.average if algorithm.place.newcomer == "average" else state.initial
+    start = fleet.put(Start(None if state.travellers else state.model, newcomer))
+    visits = Visits(algorithm.local, algorithm.weigh, state.seed, number, merge)
+    outcomes = fleet.map(visits, blocks, [start])
+
+    report = _report(state, algorithm, fleet, blocks, outcomes, merge)
+    for _, row, _ in report.visits:
+        if row.kept is not None:
+            state.kept.add(number, row.client, row.kept)
+    state = replace(state, round=number, report=report)
+    if not merge:
+        return replace(state, travellers=_travellers(outcomes))
+    values: list[BlockOfVisits] = [outcome.value for outcome in outcomes]
+    model = _merged(state, algorithm, [value.models for value in values if value.models is not None])
+    average = combine(value.kept for value in values).mean() or state.average
+    return replace(state, model=model, average=average, travellers=())
+
+
+def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
+    """The travelling entries of the global model as a merge would give them now, summed where the models are."""
+    if not state.travellers:
+        return state.model
+    size = fleet.block_size(len(state.travellers))
+    blocks: list[Block] = []
+    for number, start in enumerate(range(0, len(state.travellers), size)):
+        part = state.travellers[start : start + size]
+        tasks = tuple(Task(None, traveller.weight) for traveller in part)
+        references = tuple(traveller.reference for traveller in part)
+        clients = tuple(range(start, start + len(part)))
+        blocks.append(Block(number, clients, len(part), tasks, references))
+    sums: list[Sum] = [outcome.value for outcome in fleet.map(SumOfTravelling(), blocks)]
+    return _merged(state, algorithm, sums)
+
+
+def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.int64]) -> list[Block]:
+    """Cut the cohort into blocks, and deal the travelling models to it."""
+    number = state.round + 1
+    samples = fleet.census.of(cohort)
+    dealt: Sequence[Traveller] = ()
+    if state.travellers:
+        order = algorithm.schedule.deal(len(cohort), state.seed, number)
+        dealt = [state.travellers[i] for i in order]
+    blocks: list[Block] = []
+    size = fleet.block_size(len(cohort))
+    for start in range(0, len(cohort), size):
+        part = slice(start, start + size)
+        clients = tuple(int(client) for client in cohort[part])
+        weights = [traveller.weight for traveller in dealt[part]] or [0.0] * len(clients)
+        kept = [state.kept.latest(client, state.round) for client in clients]
+        tasks = tuple(Task(where, weight) for where, weight in zip(kept, weights, strict=True))
+        references = tuple(traveller.reference for traveller in dealt[part])
+        blocks.append(Block(len(blocks), clients, int(samples[part].sum()), tasks, references))
+    return blocks
+
+
+def _travellers(outcomes: Sequence[Outcome]) -> tuple[Traveller, ...]:
+    return tuple(
+        Traveller(reference, row.weight)
+        for outcome in outcomes
+        for reference, row in zip(outcome.objects, outcome.value.rows, strict=True)
+    )
+
+
+def _merged(state: State, algorithm: Algorithm, sums: Sequence[Sum]) -> Packed:
+    whole = combine(sums)
+    mean = whole.mean()
+    # Where no visit had a sample to train on, the model stays.
+    return state.model if mean is None else algorithm.server(state.model, mean, whole.total)
+
+
+def _report(
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    blocks: Sequence[Block],
+    outcomes: Sequence[Outcome],
+    merged: bool,
+) -> RoundReport:
+    """Collect the rows of the visits, and count the protocol's bytes: each visit one model down and one up."""
+    visits = tuple(
+        (block.number, row, outcome.machine)
+        for block, outcome in zip(blocks, outcomes, strict=True)
+        for row in outcome.value.rows
+    )
+    up = down = len(visits) * fleet.placement.travelling.nbytes
+    if algorithm.place.newcomer == "average":
+        newcomers = sum(task.kept is None for block in blocks for task in block.rows)
+        up += len(visits) * fleet.placement.kept.nbytes
+        down += newcomers * fleet.placement.kept.nbytes
+    return RoundReport(visits, merged, up, down)

@@ -1,0 +1,105 @@
+"""Columns of a table: what may be partitioned, the shape of a sample, and labels as class numbers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from partitioning.checks import Integers
+from partitioning.errors import InputError, listing, suggestion
+
+Label = int | str | bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's name, its Arrow type in words, and the shape of one sample; None where it varies."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...] | None
+
+
+def describe(schema: pa.Schema) -> tuple[Column, ...]:
+    """Describe every column of a schema, in order."""
+    return tuple(Column(field.name, str(field.type), _shape(field.type)) for field in schema)
+
+
+def check_table(table: pa.Table, label: str, *, name: str) -> None:
+    """Raise InputError unless `table` has rows, no nulls, distinct column names and a usable label column."""
+    names = table.column_names
+    if table.num_rows == 0:
+        raise InputError(f"{name} has no rows: give at least one sample")
+    if len(set(names)) < len(names):
+        repeated = next(column for column in names if names.count(column) > 1)
+        raise InputError(f"{name} has several columns named {repeated!r}: rename them")
+    if label not in names:
+        raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
+    for column in names:
+        if _has_nulls(table.column(column)):
+            raise InputError(f"{name} has missing values in column {column!r}: fill them or drop those rows")
+    kind = _value_type(table.schema.field(label).type)
+    if not (_is_label(kind)):
+        raise InputError(
+            f"the label column {label!r} of {name} is of type {kind}: "
+            "cast it to whole numbers or strings, or name another column"
+        )
+
+
+def distinct(columns: Iterable[pa.ChunkedArray]) -> list[Label]:
+    """Return the sorted distinct values of label columns: class c is the c-th of them."""
+    values: set[Label] = set()
+    for column in columns:
+        values.update(pc.unique(_decoded(column)).to_pylist())
+    return sorted(values)
+
+
+def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) -> Integers:
+    """Return the class number of each label [N]; -1 for a label that is no class."""
+    decoded = _decoded(column)
+    known = pa.array(list(classes), type=decoded.type)
+    codes = pc.fill_null(pc.index_in(decoded, value_set=known), -1)
+    return np.asarray(codes.to_numpy(), dtype=np.int64)
+
+
+def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    return column.cast(_value_type(column.type))
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind) for test in tests)
+
+
+def _shape(kind: pa.DataType) -> tuple[int, ...] | None:
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return tuple(kind.shape)
+    if pa.types.is_fixed_size_list(kind):
+        inner = _shape(kind.value_type)
+        return None if inner is None else (kind.list_size, *inner)
+    varies = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
+    return None if varies else ()
+
+
+def _has_nulls(column: pa.ChunkedArray) -> bool:
+    return any(_chunk_has_nulls(chunk) for chunk in column.chunks)
+
+
+def _chunk_has_nulls(array: pa.Array) -> bool:
+    # The fields of a struct may be null: public hubs store an encoded image as {bytes, path} without a path.
+    if isinstance(array, pa.ExtensionArray):
+        return _chunk_has_nulls(array.storage)
+    if array.null_count:
+        return True
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return bool(array.dictionary.null_count) and bool(array.dictionary_decode().null_count)
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _chunk_has_nulls(array.flatten())
+    return False

@@ -1,0 +1,150 @@
+"""Arrow files of a population: many record batches, each with a checksum, and one checksum for the rest.
+
+The checksums cover every byte of a file, and bytes are checked before Arrow parses them: `frame` is the
+crc32 of what lies before the first and after the last record batch (schema, dictionaries, footer), and each
+batch has its own.
+"""
+
+import hashlib
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from partitioning.errors import InputError
+
+SHARD_BYTES = 256 * 2**20
+"""A shard that has grown to this many bytes takes no further client."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One record batch in a file: its rows, its byte range, and the crc32 of these bytes."""
+
+    rows: int
+    offset: int
+    length: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of record batches as the manifest knows it; the batches fill the bytes from `start` to `end`."""
+
+    name: str
+    bytes: int
+    sha256: str
+    batches: int
+    start: int
+    end: int
+    frame: int
+
+
+Written = tuple[StoredFile, tuple[Section, ...]]
+
+
+def write_files(
+    folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int = SHARD_BYTES
+) -> Iterator[Written]:
+    """Write record batches to shard-00000.arrow and so on, a new file above `limit` bytes."""
+    remaining = iter(batches)
+    for number in itertools.count():
+        first = next(remaining, None)
+        if first is None:
+            return
+        path = folder / f"shard-{number:05d}.arrow"
+        yield write_file(path, schema, itertools.chain([first], remaining), limit=limit)
+
+
+def write_file(
+    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int | None = None
+) -> Written:
+    """Write record batches, at least one, to one uncompressed Arrow IPC file until it has `limit` bytes."""
+    rows: list[int] = []
+    ends: list[int] = []
+    start = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows.append(batch.num_rows)
+            ends.append(sink.tell())
+            # Schema and dictionaries are written with the first batch: its start follows from its end.
+            start = start or ends[0] - pa.ipc.get_record_batch_size(batch)
+            if limit is not None and ends[-1] >= limit:
+                break
+    return _seal(path, rows, [start, *ends])
+
+
+def _seal(path: Path, rows: list[int], bounds: list[int]) -> Written:
+    # Checksums are of the file as it is on disk, not of what we meant to write.
+    with pa.memory_map(str(path)) as source, path.open("rb") as stream:
+        content = memoryview(source.read_buffer())
+        sections = tuple(
+            Section(count, offset, end - offset, zlib.crc32(content[offset:end]))
+            for count, (offset, end) in zip(rows, itertools.pairwise(bounds), strict=True)
+        )
+        return StoredFile(
+            name=path.name,
+            bytes=len(content),
+            sha256=hashlib.file_digest(stream, "sha256").hexdigest(),
+            batches=len(sections),
+            start=bounds[0],
+            end=bounds[-1],
+            frame=_frame(content, bounds[0], bounds[-1]),
+        ), sections
+
+
+def _frame(content: memoryview, start: int, end: int) -> int:
+    return zlib.crc32(content[end:], zlib.crc32(content[:start]))
+
+
+def check_size(path: Path, expected: int) -> None:
+    """Raise InputError unless there is a regular file of the expected size."""
+    if not path.is_file():
+        raise InputError(f"{path} is missing: restore it or make the population again")
+    size = path.stat().st_size
+    if size != expected:
+        raise InputError(
+            f"{path} has {size} bytes where {expected} were written: restore it or make the population again"
+        )
+
+
+class MappedFile:
+    """A memory-mapped file of record batches, its frame checked; batches are views on the mapping."""
+
+    def __init__(self, folder: Path, stored: StoredFile) -> None:
+        """Map the file; raises InputError where it is not the one that was written."""
+        self._path = folder / stored.name
+        check_size(self._path, stored.bytes)
+        source = pa.memory_map(str(self._path))
+        self._buffer = source.read_buffer()
+        if _frame(memoryview(self._buffer), stored.start, stored.end) != stored.frame:
+            raise InputError(_damage(self._path, "its schema or footer"))
+        self._reader = pa.ipc.open_file(source)
+        if self._reader.num_record_batches != stored.batches:
+            raise InputError(_damage(self._path, "its number of record batches"))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        return self._reader.schema
+
+    def check(self, section: Section, *, owner: str) -> None:
+        """Raise InputError, naming the owner and the file, unless a batch's bytes have their checksum."""
+        content = self._buffer.slice(section.offset, section.length)
+        if zlib.crc32(memoryview(content)) != section.checksum:
+            raise InputError(_damage(self._path, f"the checksum of {owner}"))
+
+    def read(self, number: int, section: Section, *, owner: str) -> pa.RecordBatch:
+        """Return a record batch without copying it; its bytes are not checked here."""
+        batch = self._reader.get_batch(number)
+        if batch.num_rows != section.rows:
+            raise InputError(_damage(self._path, f"the number of rows of {owner}"))
+        return batch
+
+
+def _damage(path: Path, what: str) -> str:
+    return f"{path}: {what} is not what was written: restore the file or make the population again"

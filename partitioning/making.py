@@ -1,0 +1,104 @@
+"""`make`: from a table to a population on disk."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from partitioning.checks import floor_share, share, whole
+from partitioning.columns import check_table, class_codes, describe, distinct
+from partitioning.errors import InputError
+from partitioning.manifest import Counts, Manifest
+from partitioning.population import MANIFEST, Population
+from partitioning.schemes import partition, resolve
+from partitioning.splits import TEST, draw_splits
+from partitioning.streams import Purpose, generator
+from partitioning.writing import Plan, Progress, appearing, check_out, write_clients, write_test
+
+
+def make(
+    table: pa.Table,
+    out: str | Path,
+    *,
+    scheme: str,
+    clients: int,
+    seed: int = 0,
+    label: str = "label",
+    test: pa.Table | None = None,
+    test_clients: float = 0,
+    local_test: float = 0.0,
+    dataset: str = "table",
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Population:
+    """Partition a table's rows into clients and write them as a population.
+
+    Args:
+        table: the samples [N], without missing values; columns are stored unchanged in name, order and type.
+        out: the folder to make; it must not exist, or be empty.
+        scheme: a name in `SCHEMES`; `parameters` are what it takes besides.
+        clients: number of clients K.
+        seed: keys every draw: the same call writes the same bytes.
+        label: the column with the label.
+        test: a global test set with the same columns, kept apart from all clients.
+        test_clients: clients held out for test, a share in (0, 1) or a number.
+        local_test: share of a client's samples that is its own test part: its last floor(share n) rows.
+        dataset: what the manifest calls the source.
+        progress: called with the clients written so far and K.
+
+    Returns the population, opened; a client's rows are in random order. Raises InputError for wrong input,
+    with nothing left behind.
+    """
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    parameters, local_test = resolve(scheme, parameters), share("local_test", local_test)
+    folder = check_out(out)
+    _check_tables(table, test, label, dataset)
+    splits = draw_splits(clients, test_clients, seed=seed)
+    classes = distinct([part.column(label) for part in (table, test) if part is not None])
+    codes = class_codes(table.column(label), classes)
+    ranks = generator(seed, Purpose.ORDER).permutation(codes.size)
+    rows = [
+        part[np.argsort(ranks[part])] for part in partition(codes, scheme, clients=clients, seed=seed, **parameters)
+    ]
+    plan = Plan(
+        rows=rows,
+        splits=splits,
+        test_sizes=floor_share(local_test, np.array([part.size for part in rows])),
+        class_counts=np.stack([np.bincount(codes[part], minlength=len(classes)) for part in rows]),
+    )
+    with appearing(folder) as draft:
+        shards, clients_file = write_clients(draft, table, plan, progress)
+        manifest = Manifest(
+            dataset=dataset,
+            label=label,
+            classes=classes,
+            columns=describe(table.schema),
+            scheme=scheme,
+            parameters=parameters,
+            seed=seed,
+            test_clients=int(np.count_nonzero(splits == TEST)),
+            local_test=local_test,
+            counts=Counts(clients, codes.size, 0 if test is None else test.num_rows),
+            clients=clients_file,
+            shards=shards,
+            test=None if test is None else write_test(draft, test),
+        )
+        (draft / MANIFEST).write_bytes(manifest.to_json())
+    return Population.open(folder)
+
+
+def _check_tables(table: pa.Table, test: pa.Table | None, label: str, dataset: str) -> None:
+    check_table(table, label, name=dataset)
+    if test is None:
+        return
+    check_table(test, label, name=f"the test set of {dataset}")
+    if describe(test.schema) != describe(table.schema):
+        raise InputError(
+            f"the test set of {dataset} has the columns {_columns(test)} where the samples have "
+            f"{_columns(table)}: give both the same names and types, in the same order"
+        )
+
+
+def _columns(table: pa.Table) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in table.schema)

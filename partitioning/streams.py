@@ -1,0 +1,20 @@
+"""Random streams: every draw of the package is keyed by (seed, purpose) and touches no global state."""
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What a stream is for; the numbers are part of the results, so they are never reused or changed."""
+
+    SIZES = 1
+    MIXES = 2
+    DEAL = 3
+    ORDER = 4
+    TEST_CLIENTS = 5
+
+
+def generator(seed: int, purpose: Purpose) -> np.random.Generator:
+    """Return the generator of one purpose under one seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose),)))

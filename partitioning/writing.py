@@ -1,0 +1,153 @@
+"""Writing a population's files, in a folder that appears whole or not at all."""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from partitioning.checks import Integers
+from partitioning.clients import ClientTable
+from partitioning.errors import InputError
+from partitioning.files import SHARD_BYTES, StoredFile, write_file, write_files
+from partitioning.manifest import ClientsFile, TestFile
+
+TEST_ROWS = 1024
+"""Rows of a slice of the global test set; the last slice may have fewer."""
+
+Progress = Callable[[int, int], None]
+"""Called with the clients written so far and the number of clients."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who gets what: all that is decided before anything is written."""
+
+    rows: Sequence[Integers]  # a client's row numbers in the source, in the order they are stored
+    splits: npt.NDArray[np.str_]  # [K]
+    test_sizes: Integers  # [K]
+    class_counts: Integers  # [K, C]
+
+
+def check_out(out: str | Path) -> Path:
+    """Return the folder to make, its links resolved; raises InputError unless it is new or empty."""
+    folder = Path(out).resolve()
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"out is {str(out)!r}, which exists already: give a new name or an empty folder")
+    return folder
+
+
+@contextmanager
+def appearing(folder: Path) -> Iterator[Path]:
+    """Give a draft folder that takes the place of `folder` at the end, or is removed on any failure."""
+    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.draft")
+    new_parents = [parent for parent in folder.parents if not parent.exists()]
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        if folder.exists():
+            folder.rmdir()
+        draft.rename(folder)
+    except BaseException as error:
+        rmtree(draft, ignore_errors=True)
+        for parent in new_parents:
+            if parent.exists():
+                parent.rmdir()
+        if isinstance(error, FileExistsError | NotADirectoryError | PermissionError):
+            raise InputError(f"{folder} cannot be made ({error.strerror}): give another folder") from error
+        raise
+
+
+def write_clients(
+    folder: Path, table: pa.Table, plan: Plan, progress: Progress | None
+) -> tuple[tuple[StoredFile, ...], ClientsFile]:
+    """Write the shards, then clients.parquet, which says where each client is in them."""
+    written = list(write_files(folder, table.schema, _batches(table, plan.rows, progress), limit=SHARD_BYTES))
+    shards = tuple(stored for stored, _ in written)
+    sections = [section for _, part in written for section in part]
+    clients = ClientTable(
+        split=plan.splits,
+        n=np.array([section.rows for section in sections]),
+        n_test=plan.test_sizes,
+        class_counts=plan.class_counts,
+        shard=np.repeat(np.arange(len(shards)), [shard.batches for shard in shards]),
+        batch=np.concatenate([np.arange(shard.batches) for shard in shards]),
+        checksum=np.array([section.checksum for section in sections]),
+        offset=np.array([section.offset for section in sections]),
+        length=np.array([section.length for section in sections]),
+    )
+    return shards, _write_parquet(folder / "clients.parquet", clients.to_arrow(shards))
+
+
+def write_test(folder: Path, table: pa.Table) -> TestFile:
+    """Write the global test set in slices of `TEST_ROWS` rows, in the order of its rows."""
+    slices = [np.arange(start, min(start + TEST_ROWS, len(table))) for start in range(0, len(table), TEST_ROWS)]
+    stored, sections = write_file(folder / "test.arrow", table.schema, _batches(table, slices, None))
+    return TestFile(stored, sections)
+
+
+def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, path)
+    content = path.read_bytes()
+    return ClientsFile(path.name, len(content), hashlib.sha256(content).hexdigest())
+
+
+def _batches(table: pa.Table, rows: Sequence[Integers], progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    source = _compact(table)
+    starts = np.cumsum([0, *(batch.num_rows for batch in source)])
+    for done, part in enumerate(rows, start=1):
+        yield _take(source, starts, part)
+        if progress is not None:
+            progress(done, len(rows))
+
+
+def _compact(table: pa.Table) -> list[pa.RecordBatch]:
+    # One dictionary for all batches, because an Arrow file holds one a column; and few batches, because each
+    # costs a lookup a client.
+    try:
+        table = table.unify_dictionaries()
+    except pa.ArrowNotImplementedError as error:
+        raise InputError("a column nests dictionary-encoded values: decode them first") from error
+    with suppress(pa.ArrowInvalid):  # more than 2 GiB of strings or images: they stay in several batches
+        table = table.combine_chunks()
+    return [_unshifted(batch) for batch in table.to_batches() if batch.num_rows]
+
+
+def _unshifted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    # Arrow's `take` silently returns wrong rows of nested fixed-size lists that start at an offset, as those of
+    # a sliced table do; a copy starts at 0.
+    columns = [pa.concat_arrays([column]) if _is_shifted(column) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _is_shifted(array: pa.Array) -> bool:
+    if array.offset:
+        return True
+    if isinstance(array, pa.ExtensionArray):
+        return _is_shifted(array.storage)
+    if pa.types.is_struct(array.type):
+        return any(_is_shifted(array.field(place)) for place in range(array.type.num_fields))
+    return hasattr(array, "values") and _is_shifted(array.values)
+
+
+def _take(source: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> pa.RecordBatch:
+    # starts: the first row number of each batch, and the number of all rows
+    if len(source) == 1:
+        return source[0].take(pa.array(rows))
+    places = np.searchsorted(starts, rows, side="right") - 1
+    order = np.argsort(places, kind="stable")
+    parts = [source[place].take(pa.array(rows[places == place] - starts[place])) for place in np.unique(places)]
+    if not parts:
+        return source[0].slice(0, 0)
+    taken = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    if len(taken) > 1:
+        raise InputError(f"a client's {rows.size} rows hold more than 2 GiB of text: cast it to large_string")
+    return taken[0].take(pa.array(np.argsort(order)))

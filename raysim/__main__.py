@@ -1,0 +1,5 @@
+"""`python -m raysim` is `raysim`."""
+
+from raysim.cli import main
+
+main()

@@ -1,0 +1,89 @@
+"""The command line: `raysim run | report | list | export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from partitioning.command import run_command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="raysim")
+def cli() -> None:
+    """Simulate federated learning: the same bytes on any number of actors."""
+
+
+@cli.command()
+@click.argument("experiment", metavar="FILE_OR_RECIPE")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder of the run; must be new.  [default: runs/NAME-TIME]"
+)
+@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="Change a key of the file; repeatable.")
+@click.option("--actors", type=int, help="Number of client actors.  [default: the file's, else one a core]")
+@click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
+@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
+def run(
+    experiment: str, out: Path | None, changes: tuple[str, ...], actors: int | None, inline: bool, address: str | None
+) -> None:
+    """Run an experiment file, or a recipe by its name (see `raysim list recipes`)."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("loading"):
+        from raysim import experiment as engine
+        from raysim.progress import bars
+        from raysim.table import results_table
+
+    with bars() as watcher:
+        done = engine.run(
+            experiment, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher
+        )
+    screen = Console()
+    screen.print(results_table(done.results))
+    screen.print(f"report  {done.report}", soft_wrap=True, highlight=False)
+    screen.print(
+        f"next    open the report; change a key: raysim run {experiment} --set rounds=100; "
+        f"compare runs: raysim report {done.folder} OTHER",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+@cli.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
+def report(folders: tuple[Path, ...], out: Path | None) -> None:
+    """Write the report of one run, or of several side by side."""
+    from raysim.report import write
+
+    default = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
+    click.echo(write(folders, out or default))
+
+
+@cli.command("list")
+@click.argument("kind", type=click.Choice(["algorithms", "models", "datasets", "recipes"]))
+def list_(kind: str) -> None:
+    """List what experiment files can name."""
+    from raysim.table import listing
+
+    for name, description in listing(kind):
+        click.echo(f"{name:<16}{description}")
+
+
+@cli.command()
+@click.argument("dataset")
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE.parquet")
+@click.option("--root", help="Folder of the data set's own files.")
+def export(dataset: str, path: Path, root: str | None) -> None:
+    """Write a data set as a table that `partitioning make` reads."""
+    from raysim.data import export as write
+
+    for written in write(dataset, path, root=root):
+        click.echo(written)
+
+
+def main() -> None:
+    """The console script."""
+    run_command(cli, "raysim")

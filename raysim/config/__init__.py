@@ -1,0 +1,6 @@
+"""The experiment file: read, changed by `--set`, checked, resolved, and composed into an algorithm."""
+
+from raysim.config.experiment import AlgorithmTable, Experiment
+from raysim.config.read import read
+
+__all__ = ["AlgorithmTable", "Experiment", "read"]

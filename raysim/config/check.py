@@ -1,0 +1,95 @@
+"""Checking a table against a typed model, with errors of one line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from raysim.errors import InputError, unknown
+
+
+class Table(BaseModel):
+    """A table of the experiment file: no unknown keys, no silent conversions, only finite numbers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def beyond(self, base: type[Table]) -> dict[str, Any]:
+        """The values of the keys that `base` does not have: what a named function takes."""
+        return {key: getattr(self, key) for key in type(self).model_fields if key not in base.model_fields}
+
+
+T = TypeVar("T", bound=Table)
+
+
+def table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[T]) -> type[T]:
+    """A table of a function's parameters, with their types and defaults, beside the keys of `base`."""
+    table: type[T] = _table_of(function, skip, base)
+    return table
+
+
+@cache
+def _table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[Any]) -> Any:
+    subject = function.__init__ if inspect.isclass(function) else function
+    hints = get_type_hints(subject)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in skip:
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[name] = (hints[name], default)
+    return create_model(getattr(function, "__name__", "table"), __base__=base, **fields)
+
+
+def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collection[str] = ()) -> T:
+    """Check a table.
+
+    Args:
+        model: what is allowed.
+        raw: the table as it was written.
+        where: its name in the file, for the message; "" at the top.
+        besides: keys that are allowed and left for others to check.
+
+    Raises:
+        InputError: an unknown key (its nearest neighbour is named), a wrong type, a number out of range.
+    """
+    for key in raw.keys() - besides:
+        if key not in model.model_fields:
+            raise unknown(f"key {_path(where, key)!r}", key, [*model.model_fields, *besides])
+    try:
+        # As JSON: strict about numbers and texts, and a list is a tuple.
+        own = {key: value for key, value in raw.items() if key not in besides}
+        return model.model_validate_json(json.dumps(own, default=str))
+    except ValidationError as error:
+        raise _explained(error, where) from None
+
+
+def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
+    """The entry of a table of names.
+
+    Raises:
+        InputError: no such name; the nearest is named.
+    """
+    if not isinstance(name, str) or name not in table:
+        raise unknown(f"{key} = {name!r}", str(name), list(table))
+    return table[name]
+
+
+def _explained(error: ValidationError, where: str) -> InputError:
+    """The first of pydantic's findings as one line."""
+    found = error.errors()
+    key = str(found[0]["loc"][0])
+    path = _path(where, key)
+    if found[0]["type"] == "missing":
+        return InputError(f"{path} is missing: must be given; add it, or --set {path}=VALUE")
+    # A key with alternatives ("auto" or a number) has a finding for each.
+    same = [item["msg"] for item in found if item["loc"][0] == key]
+    allowed = " or ".join(dict.fromkeys(message.removeprefix("Input ") for message in same))
+    return InputError(f"{path} = {found[0]['input']!r}: {allowed}; change it, or --set {path}=VALUE")
+
+
+def _path(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

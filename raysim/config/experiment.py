@@ -1,0 +1,191 @@
+"""The experiment, resolved: every table checked, every default written out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+import partitioning
+from algorithms import Algorithm, Local, Sample
+from algorithms.named import ALGORITHMS, SERVERS
+from raysim.config.check import Table, checked, known, table_of
+from raysim.errors import InputError, one_input_error
+from raysim.models import MODELS
+
+Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
+Target = Literal["test", "held_out", "local"]
+
+
+class Data(Table):
+    """`[data]`: which samples there are, or a population that was made before."""
+
+    dataset: str | None = None
+    root: str | None = None
+    label: str | None = None
+    test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
+    population: str | None = None
+
+
+class Partition(Table):
+    """`[partition]`: how the samples become clients; the scheme's own keys stand beside these."""
+
+    scheme: str = "iid"
+    clients: Annotated[int, Field(ge=1)] = 10
+    test_clients: Annotated[float, Field(ge=0)] = 0
+    local_test: Annotated[float, Field(ge=0, lt=1)] = 0
+
+
+class Model(Table):
+    """`[model]`: a model by name; its own keys stand beside it."""
+
+    name: str = "mlp"
+
+
+class Server(Table):
+    """`[server]`: a server rule by name; its own keys stand beside it."""
+
+    rule: str = "assign"
+
+
+class AlgorithmTable(Table):
+    """`[algorithm]`: its own keys stand beside these, with the `[local]` and `[server]` that hold for it."""
+
+    name: str = "fedavg"
+    cohort: int | None = None
+    fraction: float | None = None
+    local: Table = Table()
+    server: Server = Server()
+
+    def compose(self) -> Algorithm:
+        """The algorithm as a value.
+
+        Raises:
+            InputError: a number is out of range, or the parts make no sense together.
+        """
+        with one_input_error():
+            return ALGORITHMS[self.name](
+                Sample(self.fraction, self.cohort),
+                Local(**self.local.beyond(Table)),
+                SERVERS[self.server.rule](**self.server.beyond(Server)),
+                **self.beyond(AlgorithmTable),
+            )
+
+
+class FleetTable(Table):
+    """`[fleet]`: what runs the blocks. Only `block` and `cpus_per_actor` touch the result."""
+
+    actors: Annotated[int, Field(ge=1)] | None = None
+    cpus_per_actor: Annotated[int, Field(ge=1)] = 1
+    gpus_per_actor: Annotated[float, Field(ge=0)] = 0
+    block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+
+
+class Evaluate(Table):
+    """`[evaluate]`: when, on what (default: all that the population has), and which metrics."""
+
+    every: Annotated[int, Field(ge=0)] = 0
+    on: tuple[Target, ...] | None = None
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = ("accuracy", "loss", "macro_f1", "weighted_f1")
+
+
+class _Top(Table):
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    rounds: Annotated[int, Field(ge=0)] = 10
+
+
+class Experiment(_Top):
+    """One experiment: the algorithms run one after the other on the same population."""
+
+    data: Data
+    partition: Partition | None
+    model: Model
+    algorithm: tuple[AlgorithmTable, ...]
+    fleet: FleetTable
+    evaluate: Evaluate
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> Experiment:
+        """Check and resolve what an experiment file says.
+
+        Raises:
+            InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
+        """
+        tables = {*cls.model_fields, "local", "server"} - {*_Top.model_fields}
+        data = checked(Data, _table(raw, "data"), "data")
+        if (data.dataset is None) == (data.population is None):
+            both = (data.dataset, data.population)
+            raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
+        if data.population is not None and "partition" in raw:
+            raise InputError(
+                f"partition = {raw['partition']!r}: must not be given with data.population, whose clients are made; "
+                "remove one of the two"
+            )
+        return cls(
+            **checked(_Top, raw, "", besides=tables).model_dump(),
+            data=data,
+            partition=None if data.population is not None else _partition(_table(raw, "partition")),
+            model=_model(_table(raw, "model")),
+            algorithm=_algorithms(raw),
+            fleet=checked(FleetTable, _table(raw, "fleet"), "fleet"),
+            evaluate=checked(Evaluate, _table(raw, "evaluate"), "evaluate"),
+        )
+
+    def to_toml(self) -> dict[str, Any]:
+        """The experiment as it would be written in a file, every default included."""
+        return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
+
+def _partition(raw: dict[str, Any]) -> Partition:
+    scheme = known("partition.scheme", raw.get("scheme", "iid"), partitioning.SCHEMES)
+    return checked(table_of(scheme, ("labels", "clients", "seed"), Partition), raw, "partition")
+
+
+def _model(raw: dict[str, Any]) -> Model:
+    model = known("model.name", raw.get("name", "mlp"), MODELS)
+    return checked(table_of(model.build, ("shape", "classes"), Model), raw, "model")
+
+
+def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
+    tables = raw.get("algorithm", {})
+    tables = tables if isinstance(tables, list) else [tables]
+    if not tables or not all(isinstance(table, dict) for table in tables):
+        raise InputError(f"algorithm = {tables!r}: must be a table; write [algorithm] and its keys below")
+    return tuple(_algorithm(dict(table), _table(raw, "local"), _table(raw, "server")) for table in tables)
+
+
+def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any]) -> AlgorithmTable:
+    parts = {
+        "local": _local(local, _table({"local": raw.pop("local", {})}, "local")),
+        "server": _server(server, _table({"server": raw.pop("server", {})}, "server")),
+    }
+    function = known("algorithm.name", raw.get("name", "fedavg"), ALGORITHMS)
+    model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
+    table = checked(model, raw, "algorithm").model_copy(update=parts)
+    table.compose()
+    return table
+
+
+def _local(common: dict[str, Any], own: dict[str, Any]) -> Table:
+    # `steps` and `epochs` exclude each other, so an algorithm's own choice ends the common one.
+    ended = {"epochs", "steps"} if own.keys() & {"epochs", "steps"} else set()
+    merged = {key: value for key, value in common.items() if key not in ended} | own
+    if "steps" not in merged:
+        merged.setdefault("epochs", 1)
+    # The proximal term is the algorithm's own key.
+    return checked(table_of(Local, ("proximal",), Table), merged, "local")
+
+
+def _server(common: dict[str, Any], own: dict[str, Any]) -> Server:
+    # What the common rule takes means nothing to an algorithm's own rule.
+    merged = own if "rule" in own else {**common, **own}
+    rule = known("server.rule", merged.get("rule", "assign"), SERVERS)
+    return checked(table_of(rule, (), Server), merged, "server")
+
+
+def _table(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = raw.get(name, {})
+    if not isinstance(table, dict):
+        raise InputError(f"{name} = {table!r}: must be a table; write [{name}] and its keys below")
+    return table

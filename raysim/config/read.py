@@ -1,0 +1,72 @@
+"""Reading an experiment file or a recipe, and changing it by `--set`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from raysim.config.check import known
+from raysim.errors import InputError
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that come with raysim, by name."""
+    folder = Path(str(files("raysim") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
+    """Read an experiment file, or a recipe by its name, and apply changes.
+
+    Args:
+        source: path of a TOML file, or a recipe's name.
+        changes: `key.path=value` each, the value in TOML or else a text; `algorithm.key` changes all of them.
+
+    Raises:
+        InputError: no such file or recipe, not TOML, or a change that is not of that form.
+    """
+    path = Path(source)
+    if not path.exists():
+        if path.suffix:
+            raise InputError(f"experiment file {str(source)!r}: must exist; check the path")
+        path = known("recipe", str(source), recipes())
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"experiment file {str(source)!r}: must be TOML ({error}); correct it") from None
+    except OSError as error:
+        raise InputError(f"experiment file {str(source)!r}: must be a readable file ({error.strerror})") from None
+    for change in changes:
+        _apply(raw, change)
+    return raw
+
+
+def _apply(raw: dict[str, Any], change: str) -> None:
+    path, equals, text = change.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise InputError(f"--set {change!r}: must be key.path=value; write e.g. --set local.lr=0.1")
+    value = _value(text.strip())
+    places = [raw]
+    for key in keys[:-1]:
+        places = [table for place in places for table in _tables(place, key, change)]
+    for place in places:
+        place[keys[-1]] = value
+
+
+def _tables(place: dict[str, Any], key: str, change: str) -> list[dict[str, Any]]:
+    inner = place.setdefault(key, {})
+    tables = inner if isinstance(inner, list) else [inner]
+    if not all(isinstance(table, dict) for table in tables):
+        raise InputError(f"--set {change!r}: {key} must be a table, and is {inner!r}; check the path")
+    return tables
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

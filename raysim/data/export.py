@@ -1,0 +1,56 @@
+"""Data sets as Parquet files, which the partitioner and other tools read."""
+
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from raysim.data.sources import load
+from raysim.errors import InputError
+
+ROWS = 10_000
+"""Rows of a row group: a reader holds one at a time."""
+
+
+def export(dataset: str, path: str | Path, root: str | None = None, *, label: str | None = None) -> tuple[Path, ...]:
+    """Write a data set as Parquet: the rows to partition to `path`, a test set beside it.
+
+    Files that are there are replaced, and only by whole ones.
+
+    Args:
+        dataset: one of `DATASETS`, or "file:PATH.parquet".
+        path: the file to write, "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
+        root: folder of the data set's files, as `load` takes it.
+        label: name of the label column, by default "label".
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: `load`'s reasons, or the file cannot be written.
+    """
+    path = Path(path)
+    _check(path)
+    source = load(dataset, root=root, label=label)
+    tables = {path: source.train}
+    if source.test is not None:
+        tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test
+    try:
+        # In the same folder, hence on the same disk, so that the renames at the end are atomic.
+        with tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
+            for target, table in tables.items():
+                pq.write_table(table, Path(stage) / target.name, compression="zstd", row_group_size=ROWS)
+            for target in tables:
+                (Path(stage) / target.name).replace(target)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror or error}): choose another place") from error
+    return tuple(tables)
+
+
+def _check(path: Path) -> None:
+    if path.suffix != ".parquet":
+        raise InputError(f"{path} does not end in .parquet: name the file {path.name or 'data'}.parquet")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: create it, or choose another place for {path.name}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: choose another name for the file")

@@ -1,0 +1,151 @@
+"""What the features of a table are: columns of numbers, one column of arrays, or one of encoded images."""
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from raysim.errors import InputError, unknown
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Columns of one number a sample; together, in their order, they are its feature vector."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """One column of arrays of one shape: nested fixed-size lists, or Arrow's fixed-shape tensor."""
+
+    column: str
+    shape: tuple[int, ...]
+    values: pa.DataType
+
+
+@dataclass(frozen=True)
+class Images:
+    """One column of encoded images: struct<bytes: binary, path: string>, or plain binary."""
+
+    column: str
+
+
+Features: TypeAlias = Numbers | Arrays | Images
+
+NUMBERS = "columns of numbers, one column of fixed-size arrays, or one column of encoded images"
+
+
+def features(schema: pa.Schema, label: str) -> Features:
+    """Return what the columns other than the label are.
+
+    Args:
+        schema: the table's columns.
+        label: the column that is not a feature.
+
+    Raises:
+        InputError: there are no features, a column's type cannot be one, or the columns do not go together.
+    """
+    columns = [field for field in schema if field.name != label]
+    if not columns:
+        raise InputError(f"the table has no column but the label {label!r}: add {NUMBERS}")
+    forms = [_form(field) for field in columns]
+    if all(isinstance(form, Numbers) for form in forms):
+        return Numbers(tuple(field.name for field in columns))
+    if len(forms) > 1:
+        listed = ", ".join(f"{field.name!r} ({_short(field.type)})" for field in columns[:4])
+        more = ", ..." if len(columns) > 4 else ""
+        raise InputError(f"the columns {listed}{more} do not go together: keep {NUMBERS}, and drop the others")
+    return forms[0]
+
+
+def check_label(schema: pa.Schema, label: str, where: str) -> None:
+    """Check that the label column exists and holds integers.
+
+    Args:
+        schema: the table's columns.
+        label: name of the label column.
+        where: the table, for the message.
+
+    Raises:
+        InputError: it does not.
+    """
+    if label not in schema.names:
+        raise unknown(f"label column {label!r} of {where}", label, schema.names)
+    kind = schema.field(label).type
+    if not pa.types.is_integer(kind):
+        raise InputError(
+            f"label column {label!r} is {_short(kind)}, but must hold integers: number the classes 0, 1, 2"
+        )
+
+
+def array_type(values: pa.DataType, shape: tuple[int, ...]) -> pa.DataType:
+    """Return the type of nested fixed-size lists of `values` for samples of `shape`."""
+    for size in reversed(shape):
+        values = pa.list_(values, size)
+    return values
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether a column of this type can be a feature as it is: integers, floats and booleans."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _form(field: pa.Field) -> Features:
+    if is_number(field.type):
+        return Numbers((field.name,))
+    if _is_bytes(_encoded(field.type)):
+        return Images(field.name)
+    shape, values = _array(field.type)
+    if shape and is_number(values):
+        if math.prod(shape) == 0:
+            raise InputError(f"column {field.name!r} has arrays of shape {shape}, without a value: drop the column")
+        return Arrays(field.name, shape, values)
+    raise InputError(_refusal(field))
+
+
+def _encoded(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        return kind.field("bytes").type
+    return kind
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _array(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
+    if isinstance(kind, pa.FixedShapeTensorType):
+        # A permutation would make the logical shape another than the stored one.
+        permuted = kind.permutation is not None and list(kind.permutation) != sorted(kind.permutation)
+        return ((), kind) if permuted else (tuple(kind.shape), kind.value_type)
+    shape: tuple[int, ...] = ()
+    while pa.types.is_fixed_size_list(kind):
+        shape, kind = (*shape, kind.list_size), kind.value_type
+    return shape, kind
+
+
+def _refusal(field: pa.Field) -> str:
+    name, kind = field.name, field.type
+    what = f"column {name!r} is {_short(kind)}, which is not a feature"
+    if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return f"{what}: drop the column from the file, or encode its values as numbers"
+    if _innermost_list(kind):
+        return f"{what}, as its lists may vary in length: cast it to pa.list_(pa.float32(), LENGTH)"
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return f"{what}, as it is permuted or holds no numbers: store it unpermuted, as numbers"
+    return f"{what}: allowed are {NUMBERS}; drop the column, or convert it"
+
+
+def _innermost_list(kind: pa.DataType) -> bool:
+    while pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _short(kind: pa.DataType) -> str:
+    if pa.types.is_dictionary(kind):
+        return f"a dictionary of {kind.value_type}"
+    text = " ".join(str(kind).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

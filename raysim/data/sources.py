@@ -1,0 +1,79 @@
+"""The data sets by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from raysim.data.cache import cache
+from raysim.data.digits import read_digits
+from raysim.data.features import check_label
+from raysim.data.table import read_table
+from raysim.data.vision import read_cifar10, read_fashion_mnist, read_mnist
+from raysim.errors import unknown
+
+FILE = "file:"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set as tables: the rows to partition, and the global test set where there is one.
+
+    Args:
+        name: what was asked for, "digits" or "file:PATH.parquet".
+        train: the label column and the features.
+        test: the same columns, or None.
+        label: name of the label column.
+    """
+
+    name: str
+    train: pa.Table
+    test: pa.Table | None
+    label: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set that has a name.
+
+    Args:
+        description: one line that says what it is.
+        read: given the folder of its files, returns the train and the test table.
+    """
+
+    description: str
+    read: Callable[[Path], tuple[pa.Table, pa.Table | None]]
+
+
+DATASETS: Mapping[str, DataSet] = {
+    "digits": DataSet(
+        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", lambda root: (read_digits(), None)
+    ),
+    "mnist": DataSet("handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", read_mnist),
+    "fashion-mnist": DataSet("clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", read_fashion_mnist),
+    "cifar10": DataSet("photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", read_cifar10),
+}
+
+
+def load(dataset: str, *, root: str | None = None, label: str | None = None) -> Source:
+    """Load a data set by name, or a user's own table.
+
+    Args:
+        dataset: one of `DATASETS`, or "file:PATH.parquet".
+        root: folder of the data set's files, where a relative PATH starts too; by default raysim's cache, and
+            for a PATH the working directory.
+        label: name of the label column, by default "label".
+
+    Raises:
+        InputError: an unknown name, files that are missing or damaged, or a table that cannot be trained on.
+    """
+    label = "label" if label is None else label
+    if dataset.startswith(FILE):
+        path = Path(root or "").expanduser() / Path(dataset.removeprefix(FILE)).expanduser()
+        return Source(dataset, read_table(path, label), None, label)
+    if dataset not in DATASETS:
+        raise unknown(f"data set {dataset!r}", dataset, [*DATASETS, "file:PATH.parquet"])
+    train, test = DATASETS[dataset].read(Path(root).expanduser() if root else cache() / "data")
+    check_label(train.schema, label, dataset)
+    return Source(dataset, train, test, label)

@@ -1,0 +1,88 @@
+"""A client's record batch as tensors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from partitioning.columns import Label
+from raysim.data.arrays import flat
+from raysim.data.features import Arrays, Images, check_label, features
+from raysim.errors import InputError
+
+
+class Decoder:
+    """Turns record batches of one schema into tensors that own their memory.
+
+    uint8 arrays become x / 255, in [0, 1]; all other numbers become the float32 next to them. A label becomes
+    the index of its class.
+
+    Args:
+        schema: the population's columns.
+        label: name of the label column.
+        classes: the labels that exist, in any order; class i is the i-th smallest.
+
+    Raises:
+        InputError: the columns cannot be features, or are encoded images, or there are no integer labels.
+    """
+
+    def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label]) -> None:
+        check_label(schema, label, "the population")
+        form = features(schema, label)
+        if isinstance(form, Images):
+            raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
+        self._form = form
+        self._label = label
+        self._labels = np.unique(np.asarray(classes, dtype=np.int64))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One sample's shape: (1, 8, 8) for arrays, (columns,) for columns of numbers."""
+        return self._form.shape if isinstance(self._form, Arrays) else (len(self._form.columns),)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self._labels)
+
+    def __call__(self, batch: pa.RecordBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the batch as x, float32 [n, *shape], and y, int64 [n] of class indices.
+
+        Raises:
+            InputError: a label is not one of the classes.
+        """
+        # Torch's own memory: Arrow's is mapped read-only, where a write would crash, and NumPy's is aligned
+        # to fewer bytes, by which a matrix product may add in another order.
+        x = torch.empty((batch.num_rows, *self.shape), dtype=torch.float32)
+        y = torch.empty(batch.num_rows, dtype=torch.int64)
+        self._read_features(batch, x.numpy())
+        self._read_labels(batch, y.numpy())
+        return x, y
+
+    def _read_features(self, batch: pa.RecordBatch, x: npt.NDArray[np.float32]) -> None:
+        if not isinstance(self._form, Arrays):
+            for i, name in enumerate(self._form.columns):
+                x[:, i] = batch.column(name).to_numpy(zero_copy_only=False)
+            return
+        values = flat(batch.column(self._form.column)).to_numpy(zero_copy_only=False).reshape(x.shape)
+        if values.dtype == np.uint8:
+            np.divide(values, np.float32(255), out=x)
+        else:
+            x[...] = values
+
+    def _read_labels(self, batch: pa.RecordBatch, y: npt.NDArray[np.int64]) -> None:
+        labels = batch.column(self._label).to_numpy(zero_copy_only=False)
+        y[...] = np.searchsorted(self._labels, labels)
+        known = self._labels[np.minimum(y, len(self._labels) - 1)] == labels
+        if not known.all():
+            raise InputError(
+                f"label {labels[~known][0]} is not one of the classes {_few(self._labels)}: "
+                "name it among them, or drop its rows"
+            )
+
+
+def _few(labels: npt.NDArray[np.int64]) -> str:
+    listed = [str(label) for label in labels]
+    return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "...", *listed[-3:]])

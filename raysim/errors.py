@@ -1,0 +1,37 @@
+"""The error of wrong input: one line with what, the value, what is allowed, and the remedy."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from partitioning.errors import InputError, suggestion
+
+__all__ = ["InputError", "one_input_error", "unknown"]
+
+MOST = 12
+"""Names that a message lists: a table may have thousands of columns."""
+
+
+def unknown(what: str, name: str, allowed: Collection[str]) -> InputError:
+    """The error for a name that does not exist; the nearest that does is named.
+
+    Args:
+        what: kind of thing, and the name as the user gave it.
+        name: the name alone.
+        allowed: the names that exist.
+    """
+    names = list(allowed)
+    listed = names if len(names) <= MOST else [*names[: MOST - 2], "...", names[-1]]
+    remedy = suggestion(name, names) or "; use one of them"
+    return InputError(f"unknown {what}: must be one of {', '.join(listed)}{remedy}")
+
+
+@contextmanager
+def one_input_error() -> Iterator[None]:
+    """Within, wrong input that `algorithms` refuses is this package's error, so that callers catch one."""
+    # Imported late: it brings torch, which `raysim --help` does not need.
+    from algorithms import InputError as AlgorithmInputError
+
+    try:
+        yield
+    except AlgorithmInputError as error:
+        raise InputError(str(error)) from None

@@ -1,0 +1,221 @@
+"""The fleet on Ray: client actors with explicit resources, and references that go from actor to actor."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from algorithms import Block, Function, Outcome
+from algorithms import InputError as AlgorithmInputError
+from partitioning import InputError
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.machine import fingerprint, settle
+from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
+
+START_SECONDS = 180
+"""How long actors may take to start: on a busy machine importing torch alone takes many seconds."""
+
+CALLS_IN_FLIGHT = 2
+"""Blocks an actor holds at once: while one runs, the next one's values are fetched."""
+
+
+class ClientActor:
+    """One process that plays many clients: a resident model, pinned threads, memory-mapped shards."""
+
+    def __init__(self, number: int, threads: int, device: str) -> None:
+        settle(threads)
+        self._number = number
+        self._device = device
+        self._bench: Any = None
+
+    def fingerprint(self) -> dict[str, str]:
+        """What this process's results depend on."""
+        return fingerprint(self._device)
+
+    def prepare(self, plan: BenchPlan) -> None:
+        """Set up the bench that the following blocks run on."""
+        if self._bench is not None:
+            self._bench.kept.close()
+        self._bench = plan.build(self._device)
+
+    def run(self, function: Function, block: Block, *values: Any) -> Any:
+        """Run a block; its value, the sizes of its objects and facts of the machine come first, then the objects."""
+        started = time.perf_counter()
+        output = function(self._bench, block, *values)
+        machine = {"seconds": time.perf_counter() - started, "actor": float(self._number)}
+        sizes = [array_bytes(thing) for thing in output.objects]
+        first = output.value, sizes, array_bytes(values), machine
+        return (first, *output.objects) if output.objects else first
+
+
+class ClientActors:
+    """A running Ray with client actors on it; a context that ends what it started.
+
+    Args:
+        actors: how many.
+        cpus_per_actor: CPUs of each, and the threads it may use.
+        gpus_per_actor: GPUs of each, a fraction or a whole number; 0 computes on the CPU.
+        address: of a running cluster; None starts Ray on this machine.
+
+    Raises:
+        InputError: the address does not answer, or no node can hold such an actor.
+    """
+
+    def __init__(
+        self, actors: int, cpus_per_actor: int = 1, gpus_per_actor: float = 0, address: str | None = None
+    ) -> None:
+        self._started = not ray.is_initialized()
+        if self._started:
+            _start_ray(actors * cpus_per_actor, address)
+        actor = ray.remote(num_cpus=cpus_per_actor, num_gpus=gpus_per_actor, max_restarts=0)(ClientActor)
+        device = "cuda" if gpus_per_actor else "cpu"
+        self.handles: list[Any] = [actor.remote(number, cpus_per_actor, device) for number in range(actors)]
+
+    def __enter__(self) -> ClientActors:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self.handles:
+            ray.kill(handle)
+        if self._started:
+            ray.shutdown()
+
+    def same_fingerprint(self) -> dict[str, str]:
+        """The fingerprint that all actors share.
+
+        Raises:
+            RuntimeError: they do not start in time, or differ.
+        """
+        try:
+            prints = ray.get([handle.fingerprint.remote() for handle in self.handles], timeout=START_SECONDS)
+        except GetTimeoutError:
+            offers = ray.available_resources()  # type: ignore[no-untyped-call]
+            raise RuntimeError(
+                f"{len(self.handles)} client actors did not start within {START_SECONDS} s; the cluster offers "
+                f"{offers}: ask for fewer actors, or less for each"
+            ) from None
+        if any(other != prints[0] for other in prints):
+            different = next(other for other in prints if other != prints[0])
+            raise RuntimeError(f"client actors differ, so would their bytes: {prints[0]} and {different}")
+        return dict(prints[0])
+
+
+class RayFleet:
+    """Runs blocks on client actors: the longest first, an idle actor taking the next.
+
+    Args:
+        actors: the running actors.
+        plan: what to set up in each.
+        done: called after each block.
+    """
+
+    def __init__(
+        self, actors: ClientActors, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None
+    ) -> None:
+        self.census = plan.census()
+        self.placement = plan.placement()
+        self.block_size = plan.block_size
+        self.traffic = Traffic()
+        self._handles = actors.handles
+        self._done = done
+        _take([handle.prepare.remote(plan) for handle in self._handles])
+
+    def put(self, value: Any) -> ray.ObjectRef[Any]:
+        """Put a value into the object store, once for all blocks."""
+        self.traffic.driver += array_bytes(value)
+        return ray.put(value)
+
+    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> list[Outcome]:
+        """Run the function on every block; the outcomes come in the blocks' order."""
+        waiting = _Queue(blocks, len(self._handles))
+        running: dict[Any, tuple[int, int, list[Any]]] = {}
+        outcomes: list[Outcome | None] = [None] * len(blocks)
+
+        def send(actor: int) -> None:
+            index = waiting.next(actor)
+            if index is not None:
+                first, *objects = self._send(actor, function, blocks[index], references)
+                running[first] = (actor, index, objects)
+
+        for _ in range(CALLS_IN_FLIGHT):
+            for actor in range(len(self._handles)):
+                send(actor)
+        while running:
+            (first,), _ = ray.wait(list(running), num_returns=1)
+            actor, index, objects = running.pop(first)
+            outcomes[index] = self._receive(first, objects)
+            send(actor)
+            self._done(blocks[index])
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def close(self) -> None:
+        """Nothing to release: the actors end with their context."""
+
+    def _send(self, actor: int, function: Function, block: Block, references: Sequence[Any]) -> list[Any]:
+        count = 1 + function.objects(block)
+        bare = replace(block, references=())
+        # References are top-level arguments, so Ray resolves them at the actor, straight from where they were made.
+        call = self._handles[actor].run.options(num_returns=count)
+        returned = call.remote(function, bare, *references, *block.references)
+        return [returned] if count == 1 else list(returned)
+
+    def _receive(self, first: Any, objects: list[Any]) -> Outcome:
+        value, sizes, taken, machine = _take(first)
+        self.traffic.driver += array_bytes(value)
+        self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
+        self.traffic.moved += taken
+        return Outcome(value, tuple(objects), machine)
+
+
+class _Queue:
+    """Blocks that wait, longest first; each prefers the actor that plays its range of clients, but needs none."""
+
+    def __init__(self, blocks: Sequence[Block], actors: int) -> None:
+        order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, i))
+        self._own = [deque(i for i in order if i * actors // len(blocks) == actor) for actor in range(actors)]
+        self._all = deque(order)
+        self._gone: set[int] = set()
+
+    def next(self, actor: int) -> int | None:
+        """The next block for an idle actor."""
+        for line in (self._own[actor], self._all):
+            while line:
+                index = line.popleft()
+                if index not in self._gone:
+                    self._gone.add(index)
+                    return index
+        return None
+
+
+def _start_ray(cpus: int, address: str | None) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if address or os.environ.get("RAY_ADDRESS"):
+            ray.init(address=address, **quiet)
+        else:
+            # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
+            ray.init(address="local", num_cpus=max(cpus, 1), include_dashboard=False, **quiet)
+    except ConnectionError as error:
+        line = str(error).splitlines()[0]
+        raise InputError(
+            f"--address = {address!r}: must be a running Ray cluster's, HOST:PORT ({line}); leave it out to run here"
+        ) from None
+
+
+def _take(references: Any) -> Any:
+    """Fetch values of actors; an error that a user can mend comes as it was raised."""
+    try:
+        return ray.get(references)
+    except RayTaskError as error:
+        if isinstance(error.cause, (InputError, AlgorithmInputError)):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        raise RuntimeError(f"a client actor died: {error}") from error

@@ -1,0 +1,209 @@
+"""The run folder: what a run leaves on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tomli_w
+from safetensors.numpy import save_file
+
+from algorithms import KeptStore, Layout, Packed, Placement, State
+from algorithms.step import RoundReport
+from raysim.errors import InputError
+
+VISITS = pa.schema(
+    [
+        ("round", pa.int64()),
+        ("client", pa.int64()),
+        ("block", pa.int64()),
+        ("samples", pa.int64()),
+        ("steps", pa.int64()),
+        ("loss", pa.float64()),
+        ("weight", pa.float64()),
+        ("machine_block_seconds", pa.float64()),
+        ("machine_actor", pa.int64()),
+    ]
+)
+
+
+def metrics_schema(columns: Sequence[str]) -> pa.Schema:
+    """One row a round; the evaluation's columns are null where a round was not evaluated."""
+    whole = ["visits", "bytes_up", "bytes_down"]
+    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
+    return pa.schema(
+        [
+            ("round", pa.int64()),
+            ("seconds", pa.float64()),
+            ("seconds_evaluate", pa.float64()),
+            ("merged", pa.bool_()),
+            ("train_loss", pa.float64()),
+            *((name, pa.int64()) for name in (*whole, *measured)),
+            *((name, pa.float64()) for name in columns),
+        ]
+    )
+
+
+class Journal:
+    """Rows that are on disk as soon as they are known: an Arrow stream, which becomes a Parquet file at the end."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._schema = schema
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows; a column that a row does not have is null."""
+        self._writer.write_batch(pa.RecordBatch.from_pylist(list(rows), self._schema))
+
+    def finish(self) -> None:
+        """Turn the journal into `NAME.parquet`, beside it."""
+        self.close()
+        with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as stream:
+            table = stream.read_all()
+        with _whole(self._path.with_suffix(".parquet")) as aside:
+            pq.write_table(table, aside)
+        self._path.unlink()
+
+    def close(self) -> None:
+        """Stop writing; what was appended stays."""
+        if not self._sink.closed:
+            self._writer.close()
+            self._sink.close()
+
+
+class AlgorithmFolder:
+    """One algorithm's part of a run.
+
+    Args:
+        path: the folder, made here.
+        columns: the evaluation's columns.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        path.mkdir()
+        self.path = path
+        self.kept = path / "kept"
+        self._metrics = Journal(path / "metrics.journal", metrics_schema(columns))
+        self._visits = Journal(path / "visits.journal", VISITS)
+
+    def append(self, row: Mapping[str, Any], number: int, report: RoundReport) -> None:
+        """Write a round's row, and a row for each of its visits."""
+        self._metrics.append([row])
+        self._visits.append(
+            [
+                {
+                    "round": number,
+                    "client": visit.client,
+                    "block": block,
+                    **visit.report,
+                    "weight": visit.weight,
+                    "machine_block_seconds": machine["seconds"],
+                    "machine_actor": int(machine["actor"]),
+                }
+                for block, visit, machine in report.visits
+            ]
+        )
+
+    def finish(self, state: State, placement: Placement, summary: Mapping[str, Any]) -> None:
+        """Write the model, the kept entries, the tables and the summary; the journals go."""
+        whole = {**placement.travelling.unpack(state.model), **placement.kept.unpack(state.average)}
+        with _whole(self.path / "model.safetensors") as aside:
+            save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
+        clients = list(state.kept.clients(state.round))
+        if clients:
+            with _whole(self.path / "kept.safetensors") as aside:
+                save_file(_stacked(state, KeptStore(self.kept, placement.kept), placement.kept, clients), aside)
+            shutil.rmtree(self.kept)
+        self._metrics.finish()
+        self._visits.finish()
+        with _whole(self.path / "summary.json") as aside:
+            aside.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+
+    def close(self) -> None:
+        """Stop writing; the journals stay."""
+        self._metrics.close()
+        self._visits.close()
+
+
+@contextmanager
+def run_log(path: Path) -> Iterator[logging.Logger]:
+    """The run's log, for a person to read: what was done when, and what went wrong."""
+    log = logging.getLogger("raysim")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level, log.level = log.level, logging.INFO
+    log.addHandler(handler)
+    try:
+        yield log
+    except InputError as error:
+        log.error("%s", error)
+        raise
+    except Exception:
+        log.exception("the run failed")
+        raise
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        handler.close()
+
+
+@contextmanager
+def run_folder(out: Path) -> Iterator[Path]:
+    """A new folder for a run; if the user's input turns out to be wrong, nothing of it stays.
+
+    Raises:
+        InputError: the folder exists and is not empty, or cannot be made.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        what = "already holds a run" if (out / "config.toml").exists() else "exists and is not empty"
+        raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it")
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
+    try:
+        yield out
+    except InputError:
+        shutil.rmtree(out)
+        for folder in made[1:]:
+            folder.rmdir()
+        if not made:
+            out.mkdir()
+        raise
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Write the resolved experiment."""
+    with _whole(path) as aside:
+        aside.write_text(tomli_w.dumps(config), encoding="utf-8")
+
+
+def _stacked(state: State, store: KeptStore, layout: Layout, clients: Sequence[int]) -> dict[str, np.ndarray]:
+    """Every kept entry of all clients in one array [clients, *shape], beside the clients' ids."""
+    packed: list[Packed] = []
+    for client in clients:
+        location = state.kept.latest(client, state.round)
+        if location is not None:
+            packed.append(store.read(location))
+    unpacked = [layout.unpack(one) for one in packed]
+    stacks = {name: np.stack([one[name] for one in unpacked]) for name in unpacked[0]}
+    return {"clients": np.asarray(clients, np.int64), **stacks}
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `path` when it is complete."""
+    aside = path.with_name(f".{path.name}.partial")
+    yield aside
+    aside.replace(path)

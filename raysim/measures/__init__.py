@@ -1,0 +1,5 @@
+"""Measures of a run: what a model is worth on the samples that there are."""
+
+from raysim.measures.evaluate import Targets, evaluate
+
+__all__ = ["Targets", "evaluate"]

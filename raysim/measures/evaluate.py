@@ -1,0 +1,159 @@
+"""Evaluation: a global test set, clients that were held out, and each client's own test part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from algorithms import Algorithm, Bench, Block, Fleet, Location, Output, State, current
+from algorithms.fleet import Part
+from partitioning import Population
+from raysim.errors import InputError
+from raysim.measures.metrics import METRICS, Score, pooled
+
+CHUNK = 1024
+"""Samples of one forward pass: fixed, for the sums' order follows it."""
+
+BLOCK = 16
+"""Clients of one block of an evaluation; a slice of the global test set, which is long, is a block of its own."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to evaluate on.
+
+    Args:
+        name: "test" (the global test set), "held_out" (clients that never train) or "local" (own test parts).
+        owners: client ids, or the numbers of the test set's slices.
+        sizes: how many samples each has.
+        part: of each client's samples; None for the global test set.
+    """
+
+    name: str
+    owners: tuple[int, ...]
+    sizes: tuple[int, ...]
+    part: Part | None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What to evaluate on, and by which metrics."""
+
+    targets: tuple[Target, ...]
+    metrics: tuple[str, ...]
+
+    @classmethod
+    def of(cls, population: Population, wanted: Sequence[str] | None, metrics: Sequence[str]) -> Targets:
+        """The targets that a population has, or those of them that are wanted.
+
+        Raises:
+            InputError: one is wanted that the population does not have.
+        """
+        slices = tuple(population.test_slices)
+        held_out = [int(c) for c in population.test_clients if population.sizes[c] > 0]
+        local = [int(c) for c in population.train_clients if population.test_sizes[c] > 0]
+        found = {
+            "test": Target("test", tuple(range(len(slices))), slices, None),
+            "held_out": Target("held_out", tuple(held_out), _sizes(population.sizes, held_out), "all"),
+            "local": Target("local", tuple(local), _sizes(population.test_sizes, local), "test"),
+        }
+        there = {name: target for name, target in found.items() if target.owners}
+        for name in wanted or ():
+            if name not in there:
+                raise InputError(
+                    f"evaluate.on = {name!r}: must be what the population has ({', '.join(there) or 'nothing'}); "
+                    "set data.test, partition.test_clients or partition.local_test"
+                )
+        return cls(tuple(there[name] for name in wanted or there), tuple(metrics))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the metrics' columns; `mean` is over clients, without it the samples are pooled."""
+        return [
+            f"{prefix}_{metric}"
+            for target in self.targets
+            for prefix in ([target.name] if target.part is None else [target.name, f"{target.name}_mean"])
+            for metric in self.metrics
+        ]
+
+
+def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
+    """Evaluate the global model, as a merge would give it now, on all targets.
+
+    A client that keeps entries is evaluated with its own; everything else with the average (see `Place`).
+
+    Returns:
+        a value for each of `targets.columns`; not a number where a metric is defined for no client.
+    """
+    if not targets.targets:
+        return {}
+    model = fleet.put((current(state, algorithm, fleet), state.average))
+    values: dict[str, float] = {}
+    for target in targets.targets:
+        outcomes = fleet.map(Evaluate(target.part, "auc" in targets.metrics), _blocks(state, target), [model])
+        scores = [score for outcome in outcomes for score in outcome.value]
+        whole = pooled(scores)
+        for name in targets.metrics:
+            values[f"{target.name}_{name}"] = METRICS[name](whole)
+            if target.part is not None:
+                each = np.array([METRICS[name](score) for score in scores])
+                defined = each[~np.isnan(each)]
+                values[f"{target.name}_mean_{name}"] = float(defined.mean()) if len(defined) else float("nan")
+    return values
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score the global model on each client or slice of a block.
+
+    Args:
+        part: of each client's samples; None for slices of the global test set.
+        probabilities: whether to return them, which the AUC needs.
+    """
+
+    part: Part | None
+    probabilities: bool
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        model, average = values[0]
+        scores = []
+        kept: Location | None
+        for owner, kept in zip(block.clients, block.rows, strict=True):
+            bench.resident.load(model, bench.kept.read(kept) if kept else average)
+            data = bench.data.test_slice(owner) if self.part is None else bench.data.samples(owner, self.part)
+            scores.append(self._score(bench, *data))
+        return Output(scores)
+
+    @torch.no_grad()
+    def _score(self, bench: Bench, x: torch.Tensor, y: torch.Tensor) -> Score:
+        module = bench.resident.module.eval()
+        logits = torch.cat([module(x[start : start + CHUNK]) for start in range(0, len(y), CHUNK)])
+        classes = logits.shape[1]
+        confusion = torch.bincount(y * classes + logits.argmax(1), minlength=classes * classes)
+        counts = confusion.reshape(classes, classes).cpu().numpy()
+        loss = float(cross_entropy(logits.double(), y, reduction="sum"))
+        if not self.probabilities:
+            return Score(counts, loss)
+        return Score(counts, loss, y.cpu().numpy(), logits.softmax(1).cpu().numpy())
+
+
+def _blocks(state: State, target: Target) -> list[Block]:
+    blocks: list[Block] = []
+    length = 1 if target.part is None else BLOCK
+    for start in range(0, len(target.owners), length):
+        owners, sizes = target.owners[start : start + length], target.sizes[start : start + length]
+        kept = (None if target.part is None else state.kept.latest(owner, state.round) for owner in owners)
+        blocks.append(Block(len(blocks), owners, sum(sizes), tuple(kept)))
+    return blocks
+
+
+def _sizes(sizes: np.ndarray, clients: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(size) for size in sizes[list(clients)])

@@ -1,0 +1,58 @@
+"""A small convolutional network for images."""
+
+from torch import nn
+
+from raysim.errors import InputError
+from raysim.models.checks import positive, positives
+from raysim.models.norm import Norm, normalise
+
+
+def cnn(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    channels: tuple[int, ...] = (32, 64),
+    hidden: int = 128,
+    norm: Norm = "none",
+    groups: int = 8,
+) -> nn.Module:
+    """Convolutional network: 3x3 convolution, norm, ReLU and 2x2 max pooling, repeated; then a hidden layer.
+
+    Args:
+        shape: one image's (channels, height, width); the model takes x [n, *shape].
+        classes: outputs, the logits [n, classes].
+        channels: outputs of each convolution; every one halves height and width.
+        hidden: width of the linear layer before the output.
+        norm: "none", "batch" or "group", behind each convolution and the hidden layer.
+        groups: groups of each GroupNorm.
+
+    Raises:
+        InputError: the data are not images or too small, a width is not positive, or the norm does not fit.
+    """
+    channels, hidden = positives("channels", channels), positive("hidden", hidden)
+    inputs, height, width = _image(shape, halvings=len(channels))
+    model = nn.Sequential()
+    for i, outputs in enumerate(channels, start=1):
+        model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
+        for layer in normalise(norm, outputs, groups=groups, spatial=True):
+            model.add_module(f"norm{i}", layer)
+        model.add_module(f"relu{i}", nn.ReLU())
+        model.add_module(f"pool{i}", nn.MaxPool2d(2))
+        inputs, height, width = outputs, height // 2, width // 2
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("linear", nn.Linear(inputs * height * width, hidden))
+    for layer in normalise(norm, hidden, groups=groups, spatial=False):
+        model.add_module("norm", layer)
+    model.add_module("relu", nn.ReLU())
+    model.add_module("output", nn.Linear(hidden, classes))
+    return model
+
+
+def _image(shape: tuple[int, ...], *, halvings: int) -> tuple[int, int, int]:
+    least = 2**halvings
+    if len(shape) != 3 or min(shape[1:]) < least:
+        raise InputError(
+            "a model whose input shape does not fit the data: cnn takes (channels, height, width) from "
+            f'(1, {least}, {least}) up, the data\'s samples are {shape}: choose model "mlp" or other channels'
+        )
+    return shape[0], shape[1], shape[2]

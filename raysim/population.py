@@ -1,0 +1,61 @@
+"""The population of an experiment: made in the run's folder, or opened where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import partitioning
+from algorithms import Purpose, generator
+from partitioning import Population
+from raysim.config import Experiment
+from raysim.config.experiment import Data, Partition
+from raysim.data import Source, load
+from raysim.errors import InputError
+
+
+def population_of(experiment: Experiment, folder: Path) -> Population:
+    """Open the population that the experiment names, or make it.
+
+    Args:
+        experiment: its `[data]` and `[partition]`.
+        folder: where a made one goes; must not exist.
+
+    Raises:
+        InputError: the data, the partition or the population's files are not as they must be.
+    """
+    data, partition = experiment.data, experiment.partition
+    if partition is None:
+        return Population.open(Path(str(data.population)).expanduser())
+    source = load(str(data.dataset), root=data.root, label=data.label)
+    train, test = _with_test(source, data, experiment.seed)
+    return partitioning.make(
+        train,
+        folder,
+        scheme=partition.scheme,
+        clients=partition.clients,
+        seed=experiment.seed,
+        label=source.label,
+        test=test,
+        test_clients=partition.test_clients,
+        local_test=partition.local_test,
+        dataset=source.name,
+        **partition.beyond(Partition),
+    )
+
+
+def _with_test(source: Source, data: Data, seed: int) -> tuple[pa.Table, pa.Table | None]:
+    """The training table and the global test set: the data set's own, a second table, or a share of the rows."""
+    if not data.test:
+        return source.train, source.test
+    if source.test is not None:
+        raise InputError(
+            f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
+        )
+    if isinstance(data.test, str):
+        return source.train, load(data.test, label=source.label).train
+    rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
+    cut = max(1, int(data.test * len(rows)))
+    return source.train.take(np.sort(rows[cut:])), source.train.take(np.sort(rows[:cut]))

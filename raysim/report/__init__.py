@@ -1,0 +1,5 @@
+"""The report: one self-contained HTML page about one run, or several side by side."""
+
+from raysim.report.page import write
+
+__all__ = ["write"]

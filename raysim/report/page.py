@@ -1,0 +1,115 @@
+"""The page: what the template is given, and how it reaches the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from partitioning import InputError
+from raysim.report import curves, tables
+from raysim.report.clients import Clients, describe
+from raysim.report.read import Run, read_runs
+
+
+def write(runs: Sequence[Path], out: Path) -> Path:
+    """Write one HTML page about the runs, side by side, to `out`, and return `out`.
+
+    The page needs no network and no other file, and the same runs give the same bytes. It appears whole or
+    not at all: a page that was there before stays until the new one is complete.
+
+    Args:
+        runs: folders that `raysim run` wrote, in the order of the page.
+        out: the page's file; folders above it are made.
+
+    Raises:
+        InputError: no run is given, a folder is no run or holds a damaged file, or `out` is a folder.
+    """
+    if out.is_dir():
+        raise InputError(f"{out} is a folder, and the report is one file; name a file in it")
+    page = render(read_runs(runs))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_text(page, encoding="utf-8")
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return out
+
+
+def render(runs: Sequence[Run]) -> str:
+    """The page's markup."""
+    series = curves.series_of(runs)
+    results = [each.result for each in series]
+    return _template().render(
+        title=", ".join(run.name for run in runs),
+        several=len(runs) > 1,
+        runs=[_describe(run) for run in runs],
+        series=series,
+        headline=tables.headline(results),
+        metrics=tables.every_metric(results),
+        evaluated=tables.evaluated(results),
+        evaluation=list(curves.evaluation(series)),
+        training=list(curves.training(series)),
+        merges_marked=any(each.merges.size for each in series),
+        populations=list(_populations(runs)),
+        glossary=tables.GLOSSARY,
+    )
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("raysim.report", package_path=""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")
+
+
+def _populations(runs: Sequence[Run]) -> Iterator[Clients]:
+    """Each population once, however many of the runs share it."""
+    known = [(run.name, run.population) for run in runs if run.population is not None]
+    distinct = {population.fingerprint: population for _, population in known}
+    for index, (fingerprint, population) in enumerate(distinct.items()):
+        sharing = [name for name, each in known if each.fingerprint == fingerprint]
+        yield describe(population, sharing, f"population{index}")
+
+
+def _describe(run: Run) -> Mapping[str, Any]:
+    """What the page says about a run beside its numbers."""
+    return {
+        "name": run.name,
+        "facts": {name: value or tables.ABSENT for name, value in _facts(run).items()},
+        "config": run.config_text.strip(),
+        "unreached": run.unreached,
+        "without_population": run.population is None,
+        "algorithms": [
+            (each.name, tables.indented(str(each.summary["algorithm"])))
+            for each in run.results
+            if "algorithm" in each.summary
+        ],
+        "fingerprint": next((found for each in run.results if (found := each.summary.get("fingerprint"))), {}),
+    }
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """The experiment in a line; an empty text for what neither the population nor the configuration says."""
+    data, partition, model = (run.config.get(table, {}) for table in ("data", "partition", "model"))
+    dataset, scheme, clients = data.get("dataset"), partition.get("scheme"), partition.get("clients")
+    if run.population is not None:
+        manifest = run.population.manifest
+        dataset, scheme, clients = manifest.dataset, manifest.scheme, len(run.population.sizes)
+    return {
+        "Data": str(dataset or ""),
+        "Partition": str(scheme or ""),
+        "Clients": "" if clients is None else f"{clients:,}",
+        "Model": " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key)),
+        "Rounds": str(run.config.get("rounds", "")),
+        "Seed": str(run.config.get("seed", "")),
+    }

@@ -1,0 +1,173 @@
+"""A run's folder, read into values that the page can show.
+
+What a run may lack (an algorithm that was not reached, a round without evaluation, a population that has
+moved) is an absent value here and a sentence on the page. Only what is damaged, or no run at all, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from partitioning import InputError, Population
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one algorithm of a run left behind.
+
+    Args:
+        name: its folder's name: `fedavg`, `radfed`, `fedavg-2`.
+        metrics: the columns of `metrics.parquet`, one value a round: NaN where there is none, infinity where
+            it is not a number.
+        summary: `summary.json`, or empty when the algorithm has not ended.
+    """
+
+    name: str
+    metrics: Mapping[str, Column]
+    summary: Mapping[str, Any]
+
+    def column(self, name: str) -> Column:
+        """One column, NaN all along if the run did not measure it."""
+        return self.metrics.get(name, np.full(self.rounds, np.nan))
+
+    @property
+    def rounds(self) -> int:
+        return len(self.metrics.get("round", ()))
+
+    @property
+    def measured(self) -> list[str]:
+        """The columns with at least one value, in the table's order."""
+        return [name for name, values in self.metrics.items() if not np.isnan(values).all()]
+
+    def last(self, name: str) -> float | None:
+        """The latest value of a column that is seldom filled."""
+        values = self.column(name)
+        known = values[~np.isnan(values)]
+        return float(known[-1]) if known.size else None
+
+    def total(self, name: str) -> float | None:
+        """The sum of a column over the run, or None where it was not measured."""
+        values = self.column(name)
+        return float(np.nansum(values)) if not np.isnan(values).all() else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its resolved experiment, the results so far, and the clients it ran on."""
+
+    name: str
+    config: Mapping[str, Any]
+    config_text: str
+    results: tuple[Result, ...]
+    unreached: tuple[str, ...]
+    population: Population | None
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs in the order given, under names that differ.
+
+    Raises:
+        InputError: there is no folder, or one of them is no run or holds a damaged file.
+    """
+    if not folders:
+        raise InputError("no run given: a report needs one or more folders of runs; name one")
+    return [read_run(folder, name) for folder, name in zip(folders, _distinct(folders), strict=True)]
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """The run in `folder`, to be shown as `name`."""
+    text = _config_text(folder)
+    try:
+        config = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{folder / 'config.toml'} is not TOML: {error}; restore the file of the run") from None
+    names = list(algorithm_folders(config))
+    reached = [each for each in names if (folder / each / "metrics.parquet").is_file()]
+    return Run(
+        name=name,
+        config=config,
+        config_text=text,
+        results=tuple(_read_result(folder / each) for each in reached),
+        unreached=tuple(each for each in names if each not in reached),
+        population=_population(folder, config),
+    )
+
+
+def algorithm_folders(config: Mapping[str, Any]) -> Iterator[str]:
+    """The folder of each `[[algorithm]]` table: its name, from the second of that name on with its number."""
+    tables = config.get("algorithm", [])
+    seen: Counter[str] = Counter()
+    for table in [tables] if isinstance(tables, Mapping) else tables:
+        name = str(table["name"])
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
+def _config_text(folder: Path) -> str:
+    try:
+        return (folder / "config.toml").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(
+            f"no run in {folder}: the folder of a run holds a config.toml; give one that `raysim run` wrote"
+        ) from None
+
+
+def _read_result(folder: Path) -> Result:
+    path = folder / "metrics.parquet"
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path} is not a Parquet table: {reason}; run again, or resume the run") from None
+    metrics = {name: _floats(table.column(name)) for name in table.column_names}
+    return Result(folder.name, metrics, _read_summary(folder / "summary.json"))
+
+
+def _floats(column: pa.ChunkedArray) -> Column:
+    values = np.array([np.nan if value is None else value for value in column.to_pylist()], dtype=np.float64)
+    # A loss that has diverged was evaluated: it must not be taken for a round without evaluation.
+    diverged = np.isnan(values) & ~np.asarray(column.is_null())
+    return np.where(diverged, np.inf, values)
+
+
+def _read_summary(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        summary: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}; run again, or resume the run") from None
+    return summary
+
+
+def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
+    """The clients, from the run's folder or from where the configuration refers to; None if neither opens."""
+    elsewhere = config.get("data", {}).get("population")
+    for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
+        if (path / "manifest.json").is_file():
+            return Population.open(path)
+    return None
+
+
+def _distinct(folders: Sequence[Path]) -> list[str]:
+    """The folders' own names; a repeated one is numbered, so that no two curves share a label."""
+    names = [folder.resolve().name for folder in folders]
+    seen: Counter[str] = Counter()
+    distinct = []
+    for name in names:
+        seen[name] += 1
+        distinct.append(name if names.count(name) == 1 else f"{name} ({seen[name]})")
+    return distinct

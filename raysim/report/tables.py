@@ -1,0 +1,208 @@
+"""The report's tables, the words for what a run measures, and how a value of each kind reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from raysim.report.read import Result
+from raysim.report.units import human_bytes, human_seconds, percent
+
+ABSENT = "–"
+
+
+@dataclass(frozen=True)
+class Target:
+    """On whose samples a model is evaluated."""
+
+    title: str
+    short: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of an evaluation; `best` picks the better of two, `kind` is a scale of the charts."""
+
+    title: str
+    kind: str
+    best: Callable[[Sequence[float]], float]
+    meaning: str
+
+    def text(self, value: float | None) -> str:
+        if value is None:
+            return ABSENT
+        if not math.isfinite(value):
+            return "diverged"
+        return percent(value) if self.kind == "share" else f"{value:.3f}"
+
+
+TARGETS = {
+    "test": Target("Global test set", "test set", "the data set's own test samples, which no client holds"),
+    "held_out": Target(
+        "Held-out clients, pooled", "held out", "all samples of the clients that never train, as one set"
+    ),
+    "held_out_mean": Target(
+        "Held-out clients, mean",
+        "held out, mean",
+        "the mean over the clients that never train, each counting once",
+    ),
+    "local": Target(
+        "Own test parts, pooled",
+        "own test",
+        "the training clients' own test samples, each under its client's model",
+    ),
+    "local_mean": Target(
+        "Own test parts, mean",
+        "own test, mean",
+        "the mean over the training clients, each on its own test samples",
+    ),
+}
+
+METRICS = {
+    "accuracy": Metric("Accuracy", "share", max, "the share of samples whose label is predicted"),
+    "macro_f1": Metric("Macro F1", "number", max, "F1 a class, averaged over the classes"),
+    "weighted_f1": Metric("Weighted F1", "number", max, "F1 a class, averaged by the class's samples"),
+    "auc": Metric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
+    "loss": Metric("Loss", "number", min, "mean cross-entropy in nats; less is better"),
+}
+
+COSTS = {
+    "Round": "every model trains once on one client: the unit in which algorithms compare at equal work",
+    "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
+    "Time": "of all rounds, without evaluation, as this machine took it",
+    "Protocol bytes": "what a real federation would send through its server: up from clients, down to them",
+    "Driver bytes": "array data that the driving process held here, as measured: what it put, and what it took",
+    "Moved bytes": "array data that actors took from the object store, as measured",
+}
+
+GLOSSARY = (
+    ("Evaluated on", [(each.title, each.meaning) for each in TARGETS.values()]),
+    ("Metrics", [(each.title, each.meaning) for each in METRICS.values()]),
+    ("Costs", list(COSTS.items())),
+)
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column: the heading it shares with its neighbours, its own, one cell a row, and the best rows."""
+
+    group: str
+    title: str
+    cells: Sequence[str]
+    best: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length."""
+
+    columns: Sequence[TableColumn]
+
+    @property
+    def filled(self) -> list[int]:
+        """The rows in which anything was measured."""
+        rows = zip(*(column.cells for column in self.columns), strict=True)
+        return [index for index, row in enumerate(rows) if set(row) != {ABSENT}]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """The upper headings, each with the number of columns it spans."""
+        runs = groupby(self.columns, key=lambda column: column.group)
+        return [(group, len(list(members))) for group, members in runs]
+
+
+def headline(results: Sequence[Result]) -> Table:
+    """What a reader looks for first: how good, how long, how much was sent."""
+    first = next((metric for metric in METRICS if _targets(results, metric)), None)
+    columns = [] if first is None else _of_targets(results, first)
+    return Table(
+        [
+            *columns,
+            TableColumn("", "Rounds", [str(each.rounds) for each in results]),
+            TableColumn("", "Time", [_sum(each, "seconds", human_seconds) for each in results]),
+            TableColumn("Protocol bytes", "up", [_sum(each, "bytes_up", human_bytes) for each in results]),
+            TableColumn("Protocol bytes", "down", [_sum(each, "bytes_down", human_bytes) for each in results]),
+            TableColumn(
+                "Measured bytes",
+                "driver",
+                [_sum(each, "machine_bytes_driver", human_bytes) for each in results],
+            ),
+            TableColumn(
+                "Measured bytes",
+                "moved",
+                [_sum(each, "machine_bytes_moved", human_bytes) for each in results],
+            ),
+        ]
+    )
+
+
+def every_metric(results: Sequence[Result]) -> list[tuple[str, Table]]:
+    """The last value of every metric, one table a target; empty where the headline has them all."""
+    metrics = [metric for metric in METRICS if _targets(results, metric)]
+    targets = [target for target in TARGETS if any(target in _targets(results, metric) for metric in metrics)]
+    if len(metrics) < 2:
+        return []
+    return [
+        (
+            TARGETS[target].title,
+            Table([_of_metric(results, target, metric, METRICS[metric].title) for metric in metrics]),
+        )
+        for target in targets
+    ]
+
+
+def evaluated(results: Sequence[Result]) -> str:
+    """After which round the tables' values were taken, in words; empty if there was no evaluation."""
+    last = {round_ for each in results if (round_ := _last_evaluation(each)) is not None}
+    if not last:
+        return ""
+    return f"after round {last.pop()}" if len(last) == 1 else "at each algorithm's last evaluation"
+
+
+def indented(description: str) -> str:
+    """A one-line `repr` with one argument a line where a call would not fit on one."""
+    lines, depth, start = [], 0, 0
+    for index, sign in enumerate(description):
+        depth += (sign in "([{") - (sign in ")]}")
+        opens = sign == "(" and depth == 1
+        if opens or (sign == "," and depth == 1):
+            lines.append(description[start : index + 1].strip())
+            start = index + 1
+    if len(lines) < 2:
+        return description
+    last = description[start:].strip().removesuffix(")")
+    return "\n".join([lines[0], *(f"    {line}" for line in [*lines[1:], f"{last},"]), ")"])
+
+
+def _targets(results: Sequence[Result], metric: str) -> list[str]:
+    """The targets for which at least one result has the metric."""
+    return [target for target in TARGETS if any(each.last(f"{target}_{metric}") is not None for each in results)]
+
+
+def _of_targets(results: Sequence[Result], metric: str) -> list[TableColumn]:
+    targets = _targets(results, metric)
+    return [_of_metric(results, each, metric, TARGETS[each].short, METRICS[metric].title) for each in targets]
+
+
+def _of_metric(results: Sequence[Result], target: str, metric: str, title: str, group: str = "") -> TableColumn:
+    values = [each.last(f"{target}_{metric}") for each in results]
+    known = [value for value in values if value is not None]
+    top = METRICS[metric].best(known) if len(known) > 1 else None
+    best = frozenset(row for row, value in enumerate(values) if value is not None and value == top)
+    return TableColumn(group, title, [METRICS[metric].text(value) for value in values], best)
+
+
+def _sum(result: Result, name: str, text: Callable[[float], str]) -> str:
+    total = result.total(name)
+    return ABSENT if total is None else text(total)
+
+
+def _last_evaluation(result: Result) -> int | None:
+    columns = [f"{target}_{metric}" for target in TARGETS for metric in METRICS]
+    filled = np.any([~np.isnan(result.column(name)) for name in columns], axis=0)
+    return int(result.column("round")[filled][-1]) if filled.any() else None

@@ -1,0 +1,30 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+MINUTE, HOUR = 60, 3600
+
+
+def human_bytes(count: float) -> str:
+    """Bytes in decimal units: `950 B`, `1.25 MB`."""
+    units = ("B", "kB", "MB", "GB", "TB")
+    for unit in units:
+        if abs(count) < 999.5 or unit == units[-1]:  # 999.5 and more would be rounded to 1,000
+            break
+        count /= 1000
+    return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 10 min`."""
+    if seconds < MINUTE:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE:02d} s"
+    return f"{whole // HOUR} h {whole % HOUR // MINUTE:02d} min"
+
+
+def percent(share: float) -> str:
+    """A share of 1 in per cent: `81.3 %`."""
+    return f"{100 * share:.1f} %"

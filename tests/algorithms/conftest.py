@@ -1,0 +1,64 @@
+"""A small federation in memory: clients of different sizes, on the real inline fleet."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms import Bench, Census, KeptStore, Layout, Place, Resident
+from raysim.fleet import InlineFleet
+
+Samples = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass
+class Memory:
+    """Clients' samples in memory."""
+
+    clients: Sequence[Samples]
+
+    def samples(self, client: int, part: str) -> Samples:
+        return self.clients[client]
+
+    def test_slice(self, number: int) -> Samples:
+        raise IndexError(number)
+
+
+def perceptron(norm: bool = False, seed: int = 0) -> nn.Sequential:
+    """A 4-6-3 perceptron, with or without batch norm."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        middle = [nn.BatchNorm1d(6)] if norm else []
+        return nn.Sequential(nn.Linear(4, 6), *middle, nn.ReLU(), nn.Linear(6, 3))
+
+
+def clients(sizes: Sequence[int], seed: int = 0) -> list[Samples]:
+    """Clients of given sizes, each with a distribution of its own."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for i, size in enumerate(sizes):
+        x = torch.from_numpy(rng.normal(i, 1 + i, (size, 4)).astype(np.float32))
+        made.append((x, torch.from_numpy(rng.integers(0, 3, size))))
+    return made
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
+    """Makes an inline fleet over clients in memory."""
+    made: list[InlineFleet] = []
+
+    def make(data: Sequence[Samples], module: nn.Module, place: Place | None = None, block: int = 2) -> InlineFleet:
+        placement = (place or Place()).divide(Layout.of(module))
+        resident = Resident(module, placement, torch.zeros(4))
+        census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
+        bench = Bench(resident, Memory(data), KeptStore(tmp_path / f"kept-{len(made)}", placement.kept))
+        made.append(InlineFleet(bench, census, lambda cohort: block))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.close()

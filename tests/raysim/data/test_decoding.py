@@ -1,0 +1,143 @@
+"""A population's encoded images, decoded once."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import partitioning
+from partitioning import InputError, Population
+from raysim.data import Decoder, decode_population, load
+
+HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+
+
+def _png(seed: int, height: int = 4, width: int = 6) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "PNG")
+    return sink.getvalue()
+
+
+def _table(images: list[bytes], *, plain: bool = False) -> pa.Table:
+    column = (
+        pa.array(images, pa.binary()) if plain else pa.array([{"bytes": image, "path": None} for image in images], HUB)
+    )
+    return pa.table({"image": column, "label": [i % 3 for i in range(len(images))]})
+
+
+def _population(folder: Path, images: list[bytes], *, plain: bool = False) -> Population:
+    table = _table(images, plain=plain)
+    return partitioning.make(
+        table, folder, scheme="iid", clients=4, test=table.slice(0, 5), test_clients=1, local_test=0.25
+    )
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_everything_but_the_images_stays(plain: bool, tmp_path: Path) -> None:
+    images = [_png(i) for i in range(30)]
+    population = _population(tmp_path / "population", images, plain=plain)
+    decoded = Population.open(decode_population(population, tmp_path / "cache"))
+    partitioning.verify(decoded.path)
+    assert decoded.schema.field("image").type == pa.list_(pa.list_(pa.list_(pa.uint8(), 6), 4), 3)
+    assert decoded.schema.names == population.schema.names
+    for name in ("sizes", "test_sizes", "splits", "class_counts"):
+        assert np.array_equal(getattr(decoded, name), getattr(population, name))
+    assert decoded.test_slices == population.test_slices
+    for before, after in [
+        *((population.batch(client), decoded.batch(client)) for client in range(4)),
+        (population.test_batch(0), decoded.test_batch(0)),
+    ]:
+        assert after.column("label").equals(before.column("label"))
+        for image, pixels in zip(before.column("image").to_pylist(), after.column("image").to_pylist(), strict=True):
+            data = image if plain else image["bytes"]
+            assert np.array_equal(np.moveaxis(np.asarray(Image.open(io.BytesIO(data))), 2, 0), pixels)
+
+
+def test_decoded_once(tmp_path: Path) -> None:
+    population = _population(tmp_path / "population", [_png(i) for i in range(12)])
+    seen: list[tuple[int, int]] = []
+    first = decode_population(population, tmp_path / "cache", progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert decode_population(population, tmp_path / "cache", progress=pytest.fail) == first
+    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == [first.name]
+
+
+def test_cache_is_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "own"))
+    population = _population(tmp_path / "population", [_png(i) for i in range(12)])
+    assert decode_population(population).parent == tmp_path / "own" / "decoded"
+
+
+def test_another_process_was_faster(tmp_path: Path) -> None:
+    population = _population(tmp_path / "population", [_png(i) for i in range(12)])
+    folder = decode_population(population, tmp_path / "elsewhere")
+
+    def finish(done: int, of: int) -> None:
+        if done == of:
+            (tmp_path / "cache").mkdir(exist_ok=True)
+            folder.rename(tmp_path / "cache" / folder.name)
+
+    decoded = decode_population(population, tmp_path / "cache", progress=finish)
+    partitioning.verify(decoded)
+    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == [folder.name]
+
+
+def test_population_without_images_is_its_own_result(tmp_path: Path) -> None:
+    population = partitioning.make(load("digits").train, tmp_path / "digits", scheme="iid", clients=3)
+    assert decode_population(population, tmp_path / "cache") == population.path
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (_png(0)[:40], "cannot be decoded"),
+        (_png(0, 5, 6), "has the shape (3, 5, 6) where the first image has (3, 4, 6)"),
+    ],
+)
+def test_odd_image_is_named_and_nothing_is_left(odd: bytes, message: str, tmp_path: Path) -> None:
+    images = [_png(i) for i in range(11)] + [odd]
+    population = _population(tmp_path / "population", images)
+    client, row = next(
+        (client, row)
+        for client in range(4)
+        for row, image in enumerate(population.batch(client).column("image").to_pylist())
+        if image["bytes"] == odd
+    )
+    assert (client, row) != (0, 0)  # the first image sets the shape
+    with pytest.raises(InputError) as error:
+        decode_population(population, tmp_path / "cache")
+    assert f"client {client}, row {row}," in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["population"]
+
+
+def test_odd_image_of_the_test_set_is_named(tmp_path: Path) -> None:
+    table = _table([_png(i) for i in range(8)])
+    test = _table([_png(0), _png(1, 9, 9)])
+    population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=2, test=test)
+    with pytest.raises(InputError, match="test slice 0, row 1, has the shape"):
+        decode_population(population, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("fashion-mnist-test", (1, 28, 28)), ("cifar10-test", (3, 32, 32)), ("mnist-m-test", (3, 32, 32))],
+)
+def test_real_images(name: str, shape: tuple[int, ...], real: Callable[[str], Path], tmp_path: Path) -> None:
+    table = pq.read_table(real(f"{name}.parquet")).slice(0, 1000)
+    population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=10)
+    decoded = Population.open(decode_population(population, tmp_path / "cache"))
+    decode = Decoder(decoded.schema, "label", range(10))
+    assert decode.shape == shape
+    x, y = decode(decoded.batch(3))
+    assert x.shape == (100, *shape)
+    assert 0 <= x.min() < x.max() <= 1
+    assert y.tolist() == population.batch(3).column("label").to_pylist()

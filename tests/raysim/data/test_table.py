@@ -1,0 +1,165 @@
+"""A user's own table: the forms it may have, and the one line it gets otherwise."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from partitioning import InputError
+from raysim.data import load
+
+TENSOR = pa.fixed_shape_tensor(pa.uint8(), (2, 3))
+HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+
+ALLOWED = {
+    "numbers": pa.table({"b": [1.5, 2.0], "label": [3, 7], "a": pa.array([1, 2], pa.int8()), "c": [True, False]}),
+    "one array": pa.table({"label": [0, 1], "x": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64(), 2))}),
+    "nested arrays": pa.table({"x": pa.array([[[1], [2]]], pa.list_(pa.list_(pa.uint8(), 1), 2)), "label": [0]}),
+    "tensors": pa.table(
+        {
+            "x": pa.ExtensionArray.from_storage(TENSOR, pa.array([range(6)], pa.list_(pa.uint8(), 6))),
+            "label": pa.array([0], pa.uint8()),
+        }
+    ),
+    "hub images": pa.table({"image": pa.array([{"bytes": b"x", "path": None}], HUB), "label": [0]}),
+    "plain images": pa.table({"image": pa.array([b"x"], pa.binary()), "label": [0]}),
+}
+
+REFUSED: dict[str, tuple[pa.Table, str]] = {
+    "no rows": (pa.table({"x": pa.array([], pa.float32()), "label": pa.array([], pa.int64())}), "no rows"),
+    "no label": (pa.table({"x": [1.0], "labels": [0]}), "'labels'"),
+    "only a label": (pa.table({"label": [0]}), "no column but the label"),
+    "float labels": (pa.table({"x": [1.0], "label": [0.0]}), "'label' is double, but must hold integers"),
+    "text labels": (pa.table({"x": [1.0], "label": ["cat"]}), "'label' is string, but must hold integers"),
+    "null labels": (pa.table({"x": [1.0, 2.0], "label": [0, None]}), "'label' has nulls (1 rows)"),
+    "null numbers": (pa.table({"x": [1.0, None], "label": [0, 1]}), "'x' has nulls"),
+    "nan": (
+        pa.table({"x": [1.0, float("nan")], "label": [0, 1]}),
+        "'x' has values that are infinite or not a number",
+    ),
+    "nan in arrays": (
+        pa.table({"x": pa.array([[1.0, float("inf")]], pa.list_(pa.float32(), 2)), "label": [0]}),
+        "'x' has values that are infinite",
+    ),
+    "null arrays": (
+        pa.table({"x": pa.array([[1.0], None], pa.list_(pa.float32(), 1)), "label": [0, 1]}),
+        "'x' has nulls",
+    ),
+    "null in arrays": (
+        pa.table({"x": pa.array([[1.0, None]], pa.list_(pa.float32(), 2)), "label": [0]}),
+        "'x' has nulls",
+    ),
+    "null images": (
+        pa.table({"x": pa.array([{"bytes": None, "path": "1.png"}], HUB), "label": [0]}),
+        "'x' has nulls",
+    ),
+    "text": (pa.table({"x": [1.0], "name": ["a"], "label": [0]}), "'name' is string"),
+    "dictionary": (
+        pa.table({"x": pa.array(["a"]).dictionary_encode(), "label": [0]}),
+        "'x' is a dictionary of string",
+    ),
+    "lists that vary": (pa.table({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}), "'x' is list<"),
+    "lists inside": (
+        pa.table({"x": pa.array([[[1.0]]], pa.list_(pa.list_(pa.float32()), 1)), "label": [0]}),
+        "vary",
+    ),
+    "arrays of text": (
+        pa.table({"x": pa.array([["a"]], pa.list_(pa.string(), 1)), "label": [0]}),
+        "'x' is fixed_size",
+    ),
+    "times": (pa.table({"x": pa.array([0], pa.timestamp("s")), "label": [0]}), "'x' is timestamp"),
+    "two arrays": (
+        pa.table({"x": ALLOWED["one array"]["x"], "z": ALLOWED["one array"]["x"], "label": [0, 1]}),
+        "do not go together",
+    ),
+    "an array and a number": (
+        ALLOWED["one array"].append_column("id", [[1, 2]]),
+        "'id' (int64) do not go together",
+    ),
+    "a pandas index": (pa.table({"x": [1.0], "label": [0], "__index_level_0__": [4]}), "index=False"),
+    "a name twice": (pa.table([[1.0], [2.0], [0]], names=["x", "x", "label"]), "2 columns named 'x'"),
+}
+
+
+def _line(path: Path, label: str | None = None) -> str:
+    with pytest.raises(InputError) as error:
+        load(f"file:{path}", label=label)
+    line = str(error.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize("form", ALLOWED)
+def test_columns_stay_as_they_are(form: str, tmp_path: Path) -> None:
+    pq.write_table(ALLOWED[form], tmp_path / "own.parquet")
+    table = load(f"file:{tmp_path}/own.parquet").train
+    assert table.equals(ALLOWED[form])
+    assert table.schema.types == ALLOWED[form].schema.types
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_table_that_cannot_be_trained_on(case: str, tmp_path: Path) -> None:
+    table, message = REFUSED[case]
+    pq.write_table(table, tmp_path / "own.parquet")
+    assert message in _line(tmp_path / "own.parquet")
+
+
+def test_label_is_named_with_its_columns(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1.0], "Cover_Type": [1]}), tmp_path / "own.parquet")
+    line = _line(tmp_path / "own.parquet", label="cover_type")
+    assert "'Cover_Type'" in line
+    assert "x, Cover_Type" in line
+
+
+def test_many_columns_are_not_all_listed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({f"x{i}": [1.0] for i in range(1000)}), tmp_path / "own.parquet")
+    assert len(_line(tmp_path / "own.parquet")) < 300
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "missing" in _line(tmp_path / "own.parquet")
+    assert "a folder" in _line(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 7, 2000, -1])
+def test_truncated_file(size: int, tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"x": np.random.default_rng(0).random(1000), "label": range(1000)}), tmp_path / "own.parquet"
+    )
+    (tmp_path / "own.parquet").write_bytes((tmp_path / "own.parquet").read_bytes()[:size])
+    assert "not a whole Parquet file" in _line(tmp_path / "own.parquet")
+
+
+def test_damaged_page(tmp_path: Path) -> None:
+    path = tmp_path / "own.parquet"
+    pq.write_table(
+        pa.table({"x": np.random.default_rng(0).random(1000), "label": range(1000)}), path, compression="zstd"
+    )
+    data = bytearray(path.read_bytes())
+    data[4:200] = bytes(196)
+    path.write_bytes(data)
+    assert "not a whole Parquet file" in _line(path)
+
+
+def test_folder_named_like_a_column(tmp_path: Path) -> None:
+    (tmp_path / "fold=1").mkdir()
+    pq.write_table(ALLOWED["numbers"], tmp_path / "fold=1" / "own.parquet")
+    assert load(f"file:{tmp_path}/fold=1/own.parquet").train.schema.names == ["b", "label", "a", "c"]
+
+
+def test_real_covertype_names_its_text_column(real: Callable[[str], Path], tmp_path: Path) -> None:
+    path = real("covtype-20k.parquet")
+    assert "'uci_split'" in _line(path, label="Cover_Type")
+    pq.write_table(pq.read_table(path).drop_columns(["uci_split"]), tmp_path / "covtype.parquet")
+    source = load("file:covtype.parquet", root=str(tmp_path), label="Cover_Type")
+    assert (source.train.num_rows, source.train.num_columns) == (20_000, 55)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("fashion-mnist-test", 10_000), ("cifar10-test", 10_000), ("mnist-m-test", 1_000)]
+)
+def test_real_tables_of_images(name: str, rows: int, real: Callable[[str], Path]) -> None:
+    assert load(f"file:{real(name + '.parquet')}").train.num_rows == rows

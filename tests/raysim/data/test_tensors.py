@@ -1,0 +1,123 @@
+"""Record batches as tensors."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from partitioning import InputError
+from raysim.data import Decoder, load
+from raysim.data.arrays import nested
+
+
+def _batch(columns: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_digits_are_taken_as_they_are() -> None:
+    table = load("digits").train
+    decoder = Decoder(table.schema, "label", range(10))
+    assert (decoder.shape, decoder.classes) == ((1, 8, 8), 10)
+    x, y = decoder(table.to_batches()[0])
+    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+    assert x.shape == (1797, 1, 8, 8)
+    assert x[5].tolist() == table["image"][5].as_py()
+    assert y.tolist() == table["label"].to_pylist()
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from([np.uint8, np.int16, np.float32, np.float64]),
+        arrays.array_shapes(min_dims=2, max_dims=4, max_side=4),
+        elements=st.integers(0, 255),
+    )
+)
+def test_arrays_of_any_shape(values: np.ndarray[Any, Any]) -> None:
+    batch = _batch({"x": nested(values), "label": np.zeros(len(values), dtype=np.int64)})
+    x, _ = Decoder(batch.schema, "label", [0])(batch)
+    scale = 255 if values.dtype == np.uint8 else 1
+    assert np.array_equal(x.numpy(), values.astype(np.float32) / np.float32(scale))
+
+
+def test_pixels_equal_torchvision() -> None:
+    pixels = np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16)
+    batch = _batch({"x": nested(pixels), "label": [0]})
+    x, _ = Decoder(batch.schema, "label", [0])(batch)
+    assert torch.equal(x, torch.from_numpy(pixels).to(torch.float32).div(255))
+
+
+def test_fixed_shape_tensors() -> None:
+    values = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    batch = _batch({"x": pa.FixedShapeTensorArray.from_numpy_ndarray(values), "label": [0, 0]})
+    decoder = Decoder(batch.schema, "label", [0])
+    assert decoder.shape == (2, 3)
+    assert decoder(batch)[0].tolist() == values.tolist()
+    assert decoder(batch.slice(1))[0].tolist() == values[1:].tolist()
+
+
+def test_numbers_keep_the_order_of_columns() -> None:
+    batch = _batch({"b": [0.5, 1.5], "label": [7, 3], "a": pa.array([200, 3], pa.uint8()), "c": [True, False]})
+    decoder = Decoder(batch.schema, "label", [3, 5, 7])
+    assert (decoder.shape, decoder.classes) == ((3,), 3)
+    x, y = decoder(batch)
+    assert x.tolist() == [[0.5, 200, 1], [1.5, 3, 0]]
+    assert y.tolist() == [2, 0]
+
+
+def test_slices_and_no_rows() -> None:
+    table = load("digits").train
+    decoder = Decoder(table.schema, "label", range(10))
+    batch = table.to_batches()[0]
+    whole, labels = decoder(batch)
+    x, y = decoder(batch.slice(10, 5))
+    assert torch.equal(x, whole[10:15])
+    assert torch.equal(y, labels[10:15])
+    assert decoder(batch.slice(0, 0))[0].shape == (0, 1, 8, 8)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.uint8(), pa.int64()])
+def test_tensors_own_their_memory(kind: pa.DataType, tmp_path: Path) -> None:
+    columns = {"x": pa.array([[1, 2]], pa.list_(kind, 2)), "label": pa.array([0], pa.int64())}
+    with (
+        pa.OSFile(str(tmp_path / "shard.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, _batch(columns).schema) as writer,
+    ):
+        writer.write(_batch(columns))
+    mapped = pa.ipc.open_file(pa.memory_map(str(tmp_path / "shard.arrow"))).get_batch(0)
+    x, y = Decoder(mapped.schema, "label", [0])(mapped)
+    x.add_(1)
+    y.add_(1)
+    assert mapped.to_pydict() == {"x": [[1, 2]], "label": [0]}
+
+
+@pytest.mark.parametrize("label", [-1, 4, 9])
+def test_label_outside_the_classes(label: int) -> None:
+    batch = _batch({"x": [1.0, 2.0], "label": [3, label]})
+    with pytest.raises(InputError, match=f"label {label} is not one of the classes 3, 5"):
+        Decoder(batch.schema, "label", [5, 3])(batch)
+
+
+def test_schemas_that_cannot_be_decoded() -> None:
+    with pytest.raises(InputError, match="'label'"):
+        Decoder(pa.schema({"x": pa.float32(), "label": pa.int64()}), "lable", [0])
+    with pytest.raises(InputError, match="'label' is string, but must hold integers"):
+        Decoder(pa.schema({"x": pa.float32(), "label": pa.string()}), "label", [0])
+    with pytest.raises(InputError, match="encoded images"):
+        Decoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
+
+
+def test_real_covertype(real: Callable[[str], Path]) -> None:
+    table = pq.read_table(real("covtype-20k.parquet")).drop_columns(["uci_split"]).combine_chunks()
+    decoder = Decoder(table.schema, "Cover_Type", range(1, 8))
+    x, y = decoder(table.to_batches()[0])
+    assert x.shape == (20_000, 54)
+    assert x[0, 0] == table["Elevation"][0].as_py()
+    assert torch.equal(y + 1, torch.tensor(table["Cover_Type"].to_pylist()))

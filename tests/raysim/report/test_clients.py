@@ -1,0 +1,66 @@
+"""The clients on the page, from populations that the partitioner made."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tomli_w
+
+import partitioning
+from raysim import report
+
+from .folders import write_run
+
+
+@pytest.fixture
+def table():
+    labels = np.repeat(np.arange(4), 30)
+    return pa.table({"x": labels * 0.5, "label": labels})
+
+
+def make(table, out, **options):
+    defaults = {"scheme": "dirichlet-qp", "clients": 6, "seed": 1, "test_clients": 2}
+    return partitioning.make(table, out, dataset="dots", **(defaults | options))
+
+
+def test_the_population_is_described_and_drawn(tmp_path, table):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    make(table, run / "population")
+    page = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    facts = {"Data": "dots", "Clients": "6", "Training": "4", "Held out": "2", "Samples": "120"}
+    assert all(f"<dt>{name}</dt><dd>{value}</dd>" in page for name, value in facts.items())
+    for title in ("Samples of each label on each client", "Samples of a client", "Labels of a client"):
+        assert f">{title}</text>" in page
+    assert "its clients are not shown" not in page
+
+
+def test_a_population_may_lie_elsewhere(tmp_path, table):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    make(table, tmp_path / "shared")
+    config = {"algorithm": [{"name": "fedavg"}], "data": {"population": str(tmp_path / "shared")}}
+    (run / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    assert "<dd>120</dd>" in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_shared_population_is_shown_once(tmp_path, table):
+    runs = [write_run(tmp_path / name, ["fedavg"]) for name in ("a", "b", "c")]
+    for run, seed in zip(runs, (1, 1, 2), strict=True):
+        make(table, run / "population", seed=seed)
+    page = report.write(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("Samples of each label on each client</text>") == 2
+    assert "<h3>a, b</h3>" in page
+
+
+@pytest.mark.parametrize("options", [{"clients": 1, "test_clients": 0}, {"scheme": "iid", "clients": 120}])
+def test_the_smallest_and_the_thinnest_are_drawn(tmp_path, table, options):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    make(table, run / "population", **options)
+    first, second = (report.write([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    assert first == second
+
+
+def test_a_damaged_population_is_refused(tmp_path, table):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    make(table, run / "population")
+    (run / "population" / "clients.parquet").write_bytes(b"")
+    with pytest.raises(partitioning.InputError, match=r"clients\.parquet"):
+        report.write([run], tmp_path / "report.html")

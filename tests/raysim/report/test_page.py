@@ -1,0 +1,191 @@
+"""The page as a reader meets it: whole, self-contained, and honest about what is missing."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from partitioning import InputError
+from raysim import report
+
+from .folders import write_run
+
+VOID = {"meta", "link", "line", "br"}
+
+
+class Outline(HTMLParser):
+    """What a browser would make of the page: its text, ids and addresses; an unbalanced tag is an error."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        self.handle_startendtag(tag, attributes)
+
+    def handle_startendtag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+        self.addresses += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text += data
+
+
+def page_of(*runs: Path, out: Path) -> str:
+    return report.write(runs, out).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "report.html"
+
+
+def test_the_page_is_whole_and_fetches_nothing(tmp_path, out):
+    page = page_of(write_run(tmp_path / "run"), out=out)
+    outline = Outline(page)
+    assert outline.open == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert all(address.startswith(("#", "data:")) for address in outline.addresses)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "<script" not in page
+    assert "@import" not in page
+    targets = {f"#{each}" for each in outline.ids}
+    assert set(re.findall(r"url\((#[^)]*)\)", page)) <= targets
+    assert {address for address in outline.addresses if address.startswith("#")} <= targets
+
+
+def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
+    text = Outline(page_of(write_run(tmp_path / "run", ["fedavg", "radfed", "fedavg"]), out=out)).text
+    for name in ("fedavg", "radfed", "fedavg-2"):
+        assert f"{name} in its parts" in text
+    assert "schedule=Rounds(sample=1.0)," in text
+    assert "Evaluated after round 12." in text
+
+
+def test_the_headline_shows_last_values_and_totals(tmp_path, out):
+    page = page_of(write_run(tmp_path / "run", ["fedavg"], rounds=10, every=4, targets=["test"]), out=out)
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
+    # accuracy after round 10; rounds; the sum of seconds; 40 messages of 217 kB a round up and down
+    assert cells[:7] == ["24.9 %", "10", "4 s", "86.8 MB", "86.8 MB", "17.4 MB", "0 B"]
+
+
+def test_runs_side_by_side_are_told_apart(tmp_path, out):
+    runs = [
+        write_run(tmp_path / "a" / "run"),
+        write_run(tmp_path / "b" / "run"),
+        write_run(tmp_path / "other"),
+    ]
+    text = Outline(page_of(*runs, out=out)).text
+    for label in ("run (1)/fedavg", "run (2)/radfed", "other/fedavg"):
+        assert label in text
+
+
+def test_names_are_escaped(tmp_path, out):
+    page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"]), out=out)
+    assert Outline(page).open == []
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "a &amp; &lt;b&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": 0}, "No round was run"),
+        ({"rounds": 0}, "No round was evaluated"),
+        ({"every": 0}, "No round was evaluated"),
+        ({"algorithms": []}, "No round was run"),
+        ({}, "its clients are not shown"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path, out, options, sentence):
+    assert sentence in Outline(page_of(write_run(tmp_path / "run", **options), out=out)).text
+
+
+def test_an_unreached_algorithm_is_named(tmp_path, out):
+    run = write_run(tmp_path / "run")
+    (run / "radfed" / "metrics.parquet").unlink()
+    assert "Without results: radfed." in Outline(page_of(run, out=out)).text
+
+
+def test_an_algorithm_that_has_not_ended_is_shown(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    (run / "fedavg" / "summary.json").unlink()
+    assert "Evaluated after round 12." in Outline(page_of(run, out=out)).text
+
+
+def test_columns_may_be_absent(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    pq.write_table(pa.table({"round": [1, 2], "train_loss": [2.0, None]}), run / "fedavg" / "metrics.parquet")
+    assert Outline(page_of(run, out=out)).open == []
+
+
+def test_a_diverged_loss_is_no_missing_evaluation(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    table = pa.table({"round": [1, 2], "test_accuracy": [0.5, 0.1], "test_loss": [2.0, np.nan]})
+    pq.write_table(table, run / "fedavg" / "metrics.parquet")
+    text = Outline(page_of(run, out=out)).text
+    assert "diverged" in text
+    assert "Evaluated after round 2." in text
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    run = write_run(tmp_path / "run")
+    first, second = (report.write([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    assert first == second
+
+
+def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):
+    run = write_run(tmp_path / "run")
+    out = tmp_path / "pages" / "report.html"
+    report.write([run], out)
+    (run / "fedavg" / "summary.json").write_text("{", encoding="utf-8")
+    before = out.read_bytes()
+    with pytest.raises(InputError, match="is not JSON"):
+        report.write([run], out)
+    assert out.read_bytes() == before
+    assert [each.name for each in out.parent.iterdir()] == ["report.html"]
+
+
+def test_what_is_no_run_is_refused_in_one_line(tmp_path, out):
+    damaged = write_run(tmp_path / "damaged")
+    (damaged / "fedavg" / "metrics.parquet").write_bytes(b"PAR1")
+    misspelt = write_run(tmp_path / "misspelt")
+    (misspelt / "config.toml").write_text("seed = ", encoding="utf-8")
+    for runs, words in [
+        ([], "no run given"),
+        ([tmp_path / "nowhere"], "no run in"),
+        ([tmp_path], "no run in"),
+        ([damaged], "is not a Parquet table"),
+        ([misspelt], "is not TOML"),
+    ]:
+        with pytest.raises(InputError, match=words) as refusal:
+            report.write(runs, out)
+        assert "\n" not in str(refusal.value)
+        assert not out.exists()
+    with pytest.raises(InputError, match="is a folder"):
+        report.write([write_run(tmp_path / "run")], tmp_path)
+
+
+def test_a_fingerprint_is_listed(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    summary = json.loads((run / "fedavg" / "summary.json").read_text())
+    page = page_of(run, out=out)
+    assert all(str(value) in page for value in summary["fingerprint"].values())

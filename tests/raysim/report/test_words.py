@@ -1,0 +1,57 @@
+"""Units, descriptions and strokes: small functions with exact answers."""
+
+import pytest
+
+from raysim.report import charts
+from raysim.report.read import algorithm_folders
+from raysim.report.tables import indented
+from raysim.report.units import human_bytes, human_seconds
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (1_250_000, "1.25 MB"),
+        (999_999_999, "1 GB"),
+        (5e13, "50 TB"),
+    ],
+)
+def test_bytes(count, text):
+    assert human_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4212, "0.421 s"),
+        (12.34, "12.3 s"),
+        (185, "3 min 05 s"),
+        (3599.6, "1 h 00 min"),
+        (7800, "2 h 10 min"),
+    ],
+)
+def test_seconds(seconds, text):
+    assert human_seconds(seconds) == text
+
+
+def test_a_description_is_broken_at_its_parts_only():
+    assert indented("Algorithm(local=Local(lr=0.1, epochs=1), server=Assign())") == (
+        "Algorithm(\n    local=Local(lr=0.1, epochs=1),\n    server=Assign(),\n)"
+    )
+    assert indented("fedavg") == "fedavg"
+    assert indented("Algorithm()") == "Algorithm()"
+
+
+def test_folders_follow_the_tables():
+    tables = [{"name": name} for name in ("fedavg", "radfed", "fedavg", "fedavg")]
+    assert list(algorithm_folders({"algorithm": tables})) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+    assert list(algorithm_folders({"algorithm": {"name": "radfed"}})) == ["radfed"]
+    assert list(algorithm_folders({})) == []
+
+
+def test_no_two_of_many_algorithms_are_drawn_alike():
+    strokes = [charts.stroke(index) for index in range(len(charts.COLOURS) * len(charts.DASHES))]
+    assert len(set(strokes)) == len(strokes)

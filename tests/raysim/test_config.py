@@ -1,0 +1,143 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from algorithms import Equal, Mix, Rounds, fedavg
+from raysim.config import Experiment, read
+from raysim.errors import InputError
+
+BASE: dict[str, Any] = {
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "dirichlet-qp", "clients": 5, "label_alpha": 0.1},
+    "algorithm": {"name": "fedavg"},
+}
+
+
+def test_defaults_are_written_out_and_read_back() -> None:
+    experiment = Experiment.of(BASE)
+    resolved = experiment.to_toml()
+    assert resolved["partition"] == {
+        "scheme": "dirichlet-qp",
+        "clients": 5,
+        "test_clients": 0.0,
+        "local_test": 0.0,
+        "size_alpha": 1.0,
+        "label_alpha": 0.1,
+        "min_size": 1,
+    }
+    assert resolved["model"] == {"name": "mlp", "hidden": [200, 200], "norm": "none", "groups": 8}
+    assert resolved["algorithm"][0]["local"]["epochs"] == 1
+    assert Experiment.of(resolved) == experiment
+    assert Experiment.of(resolved).to_toml() == resolved
+    tomli_w.dumps(resolved)
+
+
+def test_tables_compose_an_algorithm() -> None:
+    experiment = Experiment.of(
+        {
+            **BASE,
+            "local": {"epochs": 3, "lr": 0.5},
+            "server": {"rule": "mix", "alpha": 0.5},
+            "algorithm": [
+                {"name": "radfed", "merge_every": 4, "cohort": 2},
+                {"name": "fedavg", "local": {"steps": 7}, "server": {"rule": "assign"}},
+                {"name": "fedprox", "proximal": 0.3},
+            ],
+        }
+    )
+    radfed, own, prox = (table.compose() for table in experiment.algorithm)
+    assert radfed.schedule == Rounds(radfed.schedule.sample, 4) and radfed.schedule.sample.cohort == 2
+    assert radfed.server == Mix(0.5) and radfed.weigh == Equal() and radfed.local.epochs == 3
+    assert own.local.steps == 7 and own.local.epochs is None and own.local.lr == 0.5
+    assert own == fedavg(own.schedule.sample, own.local)
+    assert prox.local.proximal == 0.3
+
+
+def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text('[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n')
+    raw = read(file, ["algorithm.cohort=3", "local.lr = 0.5", "data.dataset=digits", "model.hidden=[8, 8]"])
+    assert [table["cohort"] for table in raw["algorithm"]] == [3, 3]
+    assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"round": 3}, r"unknown key 'round'.* did you mean 'rounds'"),
+    ({"local": {"epoch": 3}}, r"unknown key 'local.epoch'.* did you mean 'epochs'"),
+    ({"partition": {"scheme": "dirichlet-qp", "lable_alpha": 1}}, r"did you mean 'label_alpha'"),
+    ({"partition": {"scheme": "iid", "label_alpha": 1}}, r"unknown key 'partition.label_alpha'"),
+    ({"partition": {"scheme": "dirichlet"}}, r"unknown partition.scheme = 'dirichlet'.* 'dirichlet-qp'"),
+    ({"model": {"name": "mpl"}}, r"unknown model.name = 'mpl'.* did you mean 'mlp'"),
+    ({"model": {"name": "logistic", "hiden": 3}}, r"unknown key 'model.hiden'"),
+    ({"algorithm": {"name": "fedavgg"}}, r"unknown algorithm.name = 'fedavgg'.* did you mean 'fedavg'"),
+    ({"algorithm": {"name": "fedavg", "merge_every": 3}}, r"unknown key 'algorithm.merge_every'"),
+    ({"algorithm": {"name": "fedavg", "fraction": 0}}, r"algorithm.fraction = 0.*in \(0, 1\]"),
+    ({"algorithm": {"name": "fedavg", "fraction": -0.5}}, r"algorithm.fraction = -0.5"),
+    ({"algorithm": {"name": "fedavg", "fraction": 1.1}}, r"algorithm.fraction = 1.1"),
+    ({"algorithm": {"name": "fedavg", "cohort": 0}}, r"algorithm.cohort = 0"),
+    ({"algorithm": {"name": "fedprox", "proximal": -1}}, r"proximal = -1"),
+    ({"algorithm": {"name": "radfed", "merge_every": 0}}, r"merge_every = 0"),
+    ({"algorithm": {"name": "radfed", "merge_every": 2.5}}, r"algorithm.merge_every = 2.5"),
+    ({"algorithm": {"name": "fedbn", "weigh": "size"}}, r"algorithm.weigh = 'size'.*'equal' or 'samples'"),
+    ({"algorithm": []}, r"algorithm = \[\]: must be a table"),
+    ({"algorithm": "fedavg"}, r"must be a table"),
+    ({"local": {"lr": float("nan")}}, r"local.lr = nan"),
+    ({"local": {"lr": float("inf")}}, r"local.lr = inf"),
+    ({"local": {"lr": -1}}, r"local.lr = -1"),
+    ({"local": {"lr": "fast"}}, r"local.lr = 'fast'"),
+    ({"local": {"lr": True}}, r"local.lr = True"),
+    ({"local": {"batch_size": 0}}, r"local.batch_size = 0"),
+    ({"local": {"batch_size": "half"}}, r"local.batch_size = 'half'"),
+    ({"local": {"epochs": 1, "steps": 1}}, r"local.epochs, local.steps"),
+    ({"local": 3}, r"local = 3: must be a table"),
+    ({"server": {"rule": "adam"}}, r"unknown server.rule = 'adam'"),
+    ({"server": {"rule": "mix"}}, r"server.alpha is missing"),
+    ({"server": {"rule": "mix", "alpha": 2}}, r"server.alpha = 2"),
+    ({"rounds": -1}, r"rounds = -1.*greater than or equal to 0"),
+    ({"seed": -1}, r"seed = -1"),
+    ({"seed": 1.5}, r"seed = 1.5"),
+    ({"fleet": {"actors": 0}}, r"fleet.actors = 0"),
+    ({"fleet": {"block": "big"}}, r"fleet.block = 'big'"),
+    ({"evaluate": {"metrics": ["acc"]}}, r"evaluate.metrics"),
+    ({"evaluate": {"metrics": []}}, r"evaluate.metrics"),
+    ({"evaluate": {"on": ["train"]}}, r"evaluate.on"),
+    ({"data": {}}, r"must be exactly one of them"),
+    ({"data": {"dataset": "digits", "population": "x"}}, r"must be exactly one of them"),
+    ({"data": {"population": "x"}}, r"partition = .*must not be given with data.population"),
+    ({"data": {"dataset": "digits", "test": 1.0}}, r"data.test = 1.0"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_wrong_input_is_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        Experiment.of({**BASE, **change})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "message"),
+    [
+        ("nosuch.toml", [], "must exist"),
+        ("quikstart", [], "did you mean 'quickstart'"),
+        ("quickstart", ["rounds"], "must be key.path=value"),
+        ("quickstart", [".lr=3"], "must be key.path=value"),
+        ("quickstart", ["seed.x=3"], "seed must be a table"),
+    ],
+)
+def test_wrong_sources_and_changes(source: str, changes: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(source, changes)
+
+
+def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("rounds = = 3")
+    with pytest.raises(InputError, match="must be TOML"):
+        read(tmp_path / "x.toml")
+    (tmp_path / "y.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="must be TOML"):
+        read(tmp_path / "y.toml")
+    with pytest.raises(InputError, match="readable file"):
+        read(tmp_path)

@@ -1,0 +1,198 @@
+"""Whole runs on the bundled digits: the same bytes on every fleet, and what a run leaves."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+import raysim
+from partitioning import Population
+from raysim.errors import InputError
+
+ALGORITHMS = ("fedavg", "fedprox", "fedbn", "radfed")
+
+EXPERIMENT: dict[str, Any] = {
+    "seed": 3,
+    "rounds": 5,
+    "data": {"dataset": "digits", "test": 0.1},
+    "partition": {
+        "scheme": "dirichlet-qp",
+        "clients": 12,
+        "label_alpha": 0.1,
+        "test_clients": 2,
+        "local_test": 0.25,
+    },
+    "model": {"name": "mlp", "hidden": [24], "norm": "batch"},
+    "algorithm": [
+        {"name": "fedavg", "fraction": 0.6},
+        {"name": "fedprox", "fraction": 0.6, "proximal": 0.1},
+        {"name": "fedbn", "fraction": 0.6},
+        {"name": "radfed", "fraction": 0.6, "merge_every": 3},
+    ],
+    "evaluate": {"every": 2, "metrics": ["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The experiment inline, on one actor and on two."""
+    folder = tmp_path_factory.mktemp("runs")
+    raysim.run(EXPERIMENT, folder / "inline", inline=True)
+    raysim.run(EXPERIMENT, folder / "one", actors=1)
+    raysim.run(EXPERIMENT, folder / "two", actors=2)
+    return {name: folder / name for name in ("inline", "one", "two")}
+
+
+def metrics(folder: Path) -> dict[str, list[Any]]:
+    """The metrics without the columns that tell of the machine."""
+    table = pq.read_table(folder / "metrics.parquet")
+    kept = [name for name in table.column_names if not name.startswith(("seconds", "machine_"))]
+    return table.select(kept).to_pydict()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("fleet", ["one", "two"])
+def test_every_fleet_gives_the_same_bytes(runs: dict[str, Path], name: str, fleet: str) -> None:
+    inline, other = runs["inline"] / name, runs[fleet] / name
+    for file in ("model.safetensors", "kept.safetensors"):
+        assert (inline / file).exists() == (other / file).exists() == (file.startswith("model") or name == "fedbn")
+        if (inline / file).exists():
+            assert (inline / file).read_bytes() == (other / file).read_bytes(), file
+    np.testing.assert_equal(metrics(inline), metrics(other))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_all_clients_trained_and_learned(runs: dict[str, Path], name: str) -> None:
+    table = metrics(runs["two"] / name)
+    assert table["round"] == [1, 2, 3, 4, 5]
+    assert table["visits"] == [6] * 5
+    assert table["train_loss"][-1] < table["train_loss"][0]
+    evaluated = [value is not None for value in table["local_accuracy"]]
+    assert evaluated == [False, True, False, True, True]
+    for target in ("test", "held_out", "held_out_mean", "local", "local_mean"):
+        for metric in ("accuracy", "loss", "macro_f1", "weighted_f1", "auc"):
+            assert table[f"{target}_{metric}"][-1] >= 0
+    visits = pq.read_table(runs["two"] / name / "visits.parquet").to_pydict()
+    assert len(visits["client"]) == 30 and set(visits["round"]) == {1, 2, 3, 4, 5}
+
+
+def test_merges_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
+    assert metrics(runs["two"] / "radfed")["merged"] == [False, False, True, False, True]
+    parameters, norm = 64 * 24 + 24 + 24 * 10 + 10, 4 * 24
+    assert metrics(runs["two"] / "fedavg")["bytes_up"] == [6 * (4 * (parameters + norm) + 8)] * 5
+    assert metrics(runs["two"] / "radfed")["bytes_down"] == [6 * (4 * (parameters + norm) + 8)] * 5
+    assert metrics(runs["two"] / "fedbn")["bytes_up"] == [6 * 4 * parameters] * 5
+
+
+def test_the_run_folder(runs: dict[str, Path]) -> None:
+    folder = runs["two"]
+    assert tomllib.loads((folder / "config.toml").read_text())["algorithm"][3]["merge_every"] == 3
+    assert len(Population.open(folder / "population")) == 12
+    assert "fedprox" in (folder / "report.html").read_text()
+    assert "round 5" in (folder / "run.log").read_text()
+    files = {path.name for path in (folder / "fedbn").iterdir()}
+    assert files == {"metrics.parquet", "visits.parquet", "model.safetensors", "kept.safetensors", "summary.json"}
+    assert json.loads((folder / "fedbn" / "summary.json").read_text())["algorithm"].startswith("Algorithm(")
+    kept = load_file(folder / "fedbn" / "kept.safetensors")
+    assert kept["norm1.running_mean"].shape == (len(kept["clients"]), 24)
+    assert set(load_file(folder / "fedbn" / "model.safetensors")) >= {"norm1.running_mean", "linear1.weight"}
+
+
+def test_a_resolved_config_repeats_the_run(runs: dict[str, Path], tmp_path: Path) -> None:
+    raysim.run(runs["inline"] / "config.toml", tmp_path / "again", inline=True)
+    again = tmp_path / "again" / "radfed" / "model.safetensors"
+    assert again.read_bytes() == (runs["inline"] / "radfed" / "model.safetensors").read_bytes()
+
+
+def test_a_population_that_was_made_before(runs: dict[str, Path], tmp_path: Path) -> None:
+    raw = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
+    raw["data"] = {"population": str(runs["inline"] / "population")}
+    raysim.run(raw, tmp_path / "again", inline=True)
+    again = tmp_path / "again" / "fedbn" / "kept.safetensors"
+    assert again.read_bytes() == (runs["inline"] / "fedbn" / "kept.safetensors").read_bytes()
+    assert not (tmp_path / "again" / "population").exists()
+
+
+def test_no_rounds_write_the_initial_model(tmp_path: Path) -> None:
+    run = raysim.run(
+        {**EXPERIMENT, "rounds": 0, "algorithm": [{"name": "fedavg"}, {"name": "fedavg"}]},
+        tmp_path / "run",
+        inline=True,
+    )
+    assert [result.name for result in run.results] == ["fedavg", "fedavg-2"]
+    first = (tmp_path / "run" / "fedavg" / "model.safetensors").read_bytes()
+    assert first == (tmp_path / "run" / "fedavg-2" / "model.safetensors").read_bytes()
+    assert pq.read_table(tmp_path / "run" / "fedavg" / "metrics.parquet").num_rows == 0
+
+
+def test_one_client_with_all_the_data_is_centralised_sgd(tmp_path: Path) -> None:
+    one = {**EXPERIMENT, "rounds": 3, "partition": {"scheme": "iid", "clients": 1}}
+    names = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0}, {"name": "radfed", "merge_every": 2}]
+    raysim.run({**one, "algorithm": names}, tmp_path / "run", inline=True)
+    bytes_of = {(tmp_path / "run" / table["name"] / "model.safetensors").read_bytes() for table in names}  # type: ignore[attr-defined]
+    assert len(bytes_of) == 1
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"partition": {"scheme": "dirichlet-qp", "clients": 2000}}, "2000"),
+    ({"partition": {"scheme": "iid", "clients": 5, "test_clients": 5}}, "test_clients"),
+    ({"model": {"name": "mlp", "hidden": [8]}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
+    ({"model": {"name": "logistic"}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
+    ({"model": {"name": "logistic", "norm": "batch"}}, "norm"),
+    ({"model": {"name": "mlp", "hidden": [0]}}, "hidden"),
+    ({"algorithm": {"name": "fedavg", "cohort": 11}}, "at most 10"),
+    ({"evaluate": {"on": ["test"]}, "data": {"dataset": "digits"}}, "evaluate.on = 'test'"),
+    ({"data": {"dataset": "digitss"}}, "digits"),
+    ({"data": {"dataset": "file:nosuch.parquet"}}, "nosuch.parquet"),
+    ({"data": {"dataset": "digits", "label": "nosuch"}}, "label"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_wrong_input_leaves_nothing(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        raysim.run({**EXPERIMENT, **change}, tmp_path / "deep" / "run", inline=True)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_model_on_a_table_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    table = pa.table({"a": rng.normal(size=60), "b": rng.normal(size=60), "label": rng.integers(0, 2, 60)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    raw = {"data": {"dataset": f"file:{tmp_path / 't.parquet'}"}, "partition": {"clients": 3}, "model": {"name": "cnn"}}
+    with pytest.raises(InputError, match="shape"):
+        raysim.run(raw, tmp_path / "run", inline=True)
+    done = raysim.run({**raw, "model": {"name": "logistic"}, "rounds": 1}, tmp_path / "run", inline=True)
+    assert done.results[0].rounds == 1
+
+
+def test_a_folder_that_is_not_new_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text("")
+    with pytest.raises(InputError, match="already holds a run"):
+        raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]
+
+
+def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(runs["inline"] / "population", tmp_path / "population")
+    shard = tmp_path / "population" / "shard-00000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    raw = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
+    raw["data"] = {"population": str(tmp_path / "population")}
+    for inline in (True, False):
+        with pytest.raises(InputError, match=r"shard-00000.arrow"):
+            raysim.run(raw, tmp_path / "run", inline=inline, actors=1)
+        assert not (tmp_path / "run").exists()

@@ -1,0 +1,111 @@
+"""The fleet on Ray: who holds the weights, what is measured, and what is refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+from ray.experimental import get_object_locations
+
+import partitioning
+from algorithms import Local, Place, Sample, State, begin, fedavg, radfed, step
+from algorithms.layout import Packed
+from raysim.data import load
+from raysim.fleet import BenchPlan, ClientActors, ModelPlan, RayFleet
+from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
+
+LOCAL = Local(lr=0.1, batch_size=32)
+HALF = Sample(cohort=4)
+
+
+@pytest.fixture(scope="module")
+def actors() -> Iterator[ClientActors]:
+    with ClientActors(2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = load("digits")
+    path = tmp_path_factory.mktemp("fleet") / "population"
+    partitioning.make(source.train, path, scheme="iid", clients=8)
+    return path
+
+
+def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
+    model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
+    return RayFleet(actors, BenchPlan(population, model, Place(), population.parent / "kept", block))
+
+
+def start(fleet: RayFleet, hidden: int) -> State:
+    return begin(ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1).build(), fleet, 0)
+
+
+def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=1000)
+    algorithm = radfed(HALF, LOCAL, merge_every=3)
+    model_bytes = 4 * fleet.placement.travelling.floats
+    assert model_bytes > 2 * INLINE_LIMIT
+    state = step(start(fleet, 1000), algorithm, fleet)
+    before = fleet.traffic.copy()
+    state = step(state, algorithm, fleet)
+    during = fleet.traffic.since(before)
+    # Of four models that went from actor to actor the driver saw nothing, the actors took each of them once.
+    assert during.driver < 1000 and during.inlined == 0
+    assert 4 * model_bytes <= during.moved < 4 * model_bytes + 1000
+    # Ray itself says the same: each is an object of the store, not a value in the driver's memory.
+    references = [traveller.reference for traveller in state.travellers]
+    for place in get_object_locations(references).values():
+        assert place["object_size"] >= model_bytes and place["node_ids"]
+    # The round that merges brings one partial sum a block.
+    before = fleet.traffic.copy()
+    step(state, algorithm, fleet)
+    assert fleet.traffic.since(before).driver >= 4 * 2 * model_bytes
+
+
+def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=16)
+    algorithm = radfed(HALF, LOCAL, merge_every=5)
+    step(start(fleet, 16), algorithm, fleet)
+    assert fleet.traffic.inlined == 4 * 4 * fleet.placement.travelling.floats
+
+
+def test_a_merging_round_brings_one_sum_a_block(actors: ClientActors, population: Path) -> None:
+    driver = {}
+    for block in (1, 2, 4):
+        fleet = fleet_of(actors, population, hidden=500, block=block)
+        state = start(fleet, 500)
+        step(state, fedavg(HALF, LOCAL), fleet)
+        driver[block] = fleet.traffic.driver - array_bytes(state.model)
+    one = 8 * fleet.placement.travelling.floats
+    assert [driver[block] // one for block in (1, 2, 4)] == [4, 2, 1]
+
+
+def test_both_actors_work(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=16)
+    state = step(start(fleet, 16), fedavg(Sample(), LOCAL), fleet)
+    assert state.report is not None
+    assert {machine["actor"] for _, _, machine in state.report.visits} == {0.0, 1.0}
+
+
+def test_actors_share_a_fingerprint(actors: ClientActors) -> None:
+    assert actors.same_fingerprint()["gpu"] == "none"
+
+
+def test_the_uv_hook_is_off() -> None:
+    import os
+
+    assert os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] == "0"
+    assert not ray.get_runtime_context().runtime_env.get("py_executable")
+
+
+def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
+    plan = BenchPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), Place(), population.parent / "kept")
+    assert [plan.block_size(m) for m in (1, 10, 11, 40, 100, 1000, 100_000)] == [1, 1, 2, 2, 4, 10, 100]
+
+
+def test_array_bytes_looks_inside() -> None:
+    packed = Packed(np.zeros(3, np.float32), np.zeros(2, np.int64))
+    assert array_bytes({"a": [packed, (1, "x")], "b": None}) == 28
+    assert Traffic(5, 4, 3).since(Traffic(1, 1, 1)) == Traffic(4, 3, 2)
