@@ -53,7 +53,7 @@ def make(
     clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
     parameters, local_test = resolve(scheme, parameters), share("local_test", local_test)
     folder = check_out(out)
-    _check_tables(table, test, label, dataset)
+    test = _check_tables(table, test, label, dataset)
     splits = draw_splits(clients, test_clients, seed=seed)
     classes = distinct([part.column(label) for part in (table, test) if part is not None])
     codes = class_codes(table.column(label), classes)
@@ -88,16 +88,18 @@ def make(
     return Population.open(folder)
 
 
-def _check_tables(table: pa.Table, test: pa.Table | None, label: str, dataset: str) -> None:
+def _check_tables(table: pa.Table, test: pa.Table | None, label: str, dataset: str) -> pa.Table | None:
     check_table(table, label, name=dataset)
     if test is None:
-        return
+        return None
     check_table(test, label, name=f"the test set of {dataset}")
-    if describe(test.schema) != describe(table.schema):
+    if test.schema.names != table.schema.names or test.schema.types != table.schema.types:
         raise InputError(
             f"the test set of {dataset} has the columns {_columns(test)} where the samples have "
             f"{_columns(table)}: give both the same names and types, in the same order"
         )
+    # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
+    return test.cast(table.schema)
 
 
 def _columns(table: pa.Table) -> str:
