@@ -53,6 +53,7 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield from ((name, model.description) for name, model in MODELS.items())
     elif kind == "datasets":
         yield from ((name, data.description) for name, data in DATASETS.items())
+        yield "file:PATH", "your own Parquet table: columns of numbers, arrays of one shape, or encoded images"
     else:
         for name, path in recipes().items():
             yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")

@@ -1,16 +1,15 @@
 """The data sets by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pyarrow as pa
 
 from raysim.data.cache import cache
-from raysim.data.digits import read_digits
 from raysim.data.features import check_label
 from raysim.data.table import read_table
-from raysim.data.vision import read_cifar10, read_fashion_mnist, read_mnist
 from raysim.errors import unknown
 
 FILE = "file:"
@@ -39,20 +38,32 @@ class DataSet:
 
     Args:
         description: one line that says what it is.
-        read: given the folder of its files, returns the train and the test table.
+        reader: "module:function"; the function, given the folder of the files, returns the train and test table.
     """
 
     description: str
-    read: Callable[[Path], tuple[pa.Table, pa.Table | None]]
+    reader: str
+
+    def read(self, root: Path) -> tuple[pa.Table, pa.Table | None]:
+        """Read the tables."""
+        # The reader is found only now: torchvision takes seconds to import, in every client actor too.
+        tables: tuple[pa.Table, pa.Table | None] = resolve_name(self.reader)(root)
+        return tables
 
 
 DATASETS: Mapping[str, DataSet] = {
     "digits": DataSet(
-        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", lambda root: (read_digits(), None)
+        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", "raysim.data.digits:read_digits"
     ),
-    "mnist": DataSet("handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", read_mnist),
-    "fashion-mnist": DataSet("clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", read_fashion_mnist),
-    "cifar10": DataSet("photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", read_cifar10),
+    "mnist": DataSet(
+        "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.vision:read_mnist"
+    ),
+    "fashion-mnist": DataSet(
+        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.vision:read_fashion_mnist"
+    ),
+    "cifar10": DataSet(
+        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.vision:read_cifar10"
+    ),
 }
 
 

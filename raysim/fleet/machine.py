@@ -8,24 +8,29 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch.utils import deterministic
 
 
 @contextmanager
 def settled(threads: int) -> Iterator[None]:
     """Compute deterministically on so many threads, and leave the process as it was found."""
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    before = torch.get_num_threads(), torch.get_deterministic_debug_mode(), deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     settle(threads)
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1])
+        torch.set_deterministic_debug_mode(before[1])
+        deterministic.fill_uninitialized_memory = before[2]  # type: ignore[attr-defined]
 
 
 def settle(threads: int) -> None:
     """Compute deterministically on so many threads: sums are cut by threads, so their number is configuration."""
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    # The same as use_deterministic_algorithms(True), which would import torch's compiler, for seconds.
+    torch.set_deterministic_debug_mode("error")
+    # No result here reads memory that nothing was written to, and filling it costs every allocation.
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score, roc_auc_score
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,8 @@ def auc(score: Score) -> float:
     """
     if score.labels is None or score.probabilities is None:
         raise ValueError("the AUC needs the samples' probabilities: evaluate with metrics that include it")
+    from sklearn.metrics import roc_auc_score  # in the driver only: actors count, and need not import it
+
     classes = score.probabilities.shape[1]
     areas = []
     for c in range(1 if classes == 2 else 0, classes):
@@ -90,6 +91,8 @@ METRICS: Mapping[str, Callable[[Score], float]] = {
 
 
 def _f1(score: Score, average: str) -> float:
+    from sklearn.metrics import f1_score
+
     truth, predicted = np.nonzero(score.confusion)
     weights = score.confusion[truth, predicted]
     return float(f1_score(truth, predicted, average=average, sample_weight=weights, zero_division=0))

@@ -22,6 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import raysim  # noqa: F401  before ray: it switches off Ray's hook for `uv run`
+
+# isort: split
+
 import numpy as np
 import pyarrow as pa
 import ray

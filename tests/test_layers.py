@@ -1,0 +1,37 @@
+"""Imports point down only: what each package needs, seen from a process of its own."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FORBIDDEN = {
+    "partitioning": {"torch", "ray", "algorithms", "raysim"},
+    "algorithms": {"ray", "raysim", "partitioning"},
+}
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_lower_packages_import_nothing_from_above(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & FORBIDDEN[package], path
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_importing_a_lower_package_loads_nothing_from_above(package: str) -> None:
+    code = f"import sys, {package}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & FORBIDDEN[package]
+
+
+def test_only_fleets_know_ray() -> None:
+    for path in (ROOT / "raysim").rglob("*.py"):
+        if path.relative_to(ROOT).parts[1] not in ("fleet", "cluster"):
+            text = path.read_text(encoding="utf-8")
+            assert "import ray\n" not in text and "from ray " not in text, path
