@@ -1,56 +1,36 @@
-"""Running an experiment: the population, the fleet, each algorithm's rounds, and what they leave on disk."""
+"""Running an experiment: its population, its fleet, and each of its algorithms in turn."""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from algorithms import Algorithm, Layout, Purpose, State, begin, step, torch_seed
+from algorithms import Algorithm, Layout, Purpose, begin, torch_seed
 from partitioning import Population
 from raysim import report
 from raysim.config import Experiment, read
-from raysim.config.experiment import Model
+from raysim.config.experiment import FleetTable, Model
 from raysim.data import Decoder, decode_population
 from raysim.errors import InputError, one_input_error
-from raysim.fleet import BenchPlan, ClientActors, InlineFleet, ModelPlan, RayFleet, fingerprint, settled
+from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, settled
 from raysim.folder import AlgorithmFolder, run_folder, run_log, write_config
-from raysim.measures import Targets, evaluate
+from raysim.measures import Targets
 from raysim.population import population_of
 from raysim.progress import Watcher
+from raysim.simulation import Result, Simulation
 
 LOG = logging.getLogger("raysim")
 
-
-@dataclass(frozen=True)
-class Result:
-    """What one algorithm came to.
-
-    Args:
-        name: its folder in the run.
-        algorithm: its five parts.
-        metrics: the last evaluation.
-        rounds: rounds done.
-        seconds: of the rounds, without evaluation.
-        bytes_up: protocol bytes from clients to the server, over all rounds.
-        bytes_down: protocol bytes to the clients.
-    """
-
-    name: str
-    algorithm: Algorithm
-    metrics: dict[str, float]
-    rounds: int
-    seconds: float
-    bytes_up: int
-    bytes_down: int
+Workplace = Callable[[], ClientActors | Inline]
 
 
 @dataclass(frozen=True)
@@ -96,11 +76,12 @@ def run(
         experiment = experiment.model_copy(update={"fleet": fleet})
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     threads = settled(experiment.fleet.cpus_per_actor)
+    workplace = _workplace(experiment.fleet, inline, address)
     with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
-        return _run(experiment, folder, inline, address, watcher or Watcher())
+        return _run(experiment, folder, workplace, watcher or Watcher())
 
 
-def _run(experiment: Experiment, folder: Path, inline: bool, address: str | None, watcher: Watcher) -> Run:
+def _run(experiment: Experiment, folder: Path, workplace: Workplace, watcher: Watcher) -> Run:
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
@@ -112,90 +93,30 @@ def _run(experiment: Experiment, folder: Path, inline: bool, address: str | None
     write_config(folder / "config.toml", experiment.to_toml())
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
-    with ExitStack() as stack:
-        if not inline:
-            watcher.stage("starting Ray and its client actors")
-            workers = stack.enter_context(_client_actors(experiment, address))
-            machine = workers.same_fingerprint()
-        else:
-            machine = fingerprint()
-        results = []
-        LOG.info("fingerprint %s", machine)
+    watcher.stage("starting the fleet")
+    results = []
+    with workplace() as place:
+        LOG.info("fingerprint %s", place.fingerprint)
         for name, algorithm in named:
             LOG.info("%s: %r", name, algorithm)
             files = AlgorithmFolder(folder / name, targets.columns)
-            stack.callback(files.close)
             plan = BenchPlan(decoded, model, algorithm.place, files.kept.absolute(), experiment.fleet.block)
-            fleet = _inline(plan, watcher) if inline else RayFleet(workers, plan, watcher.block)
-            stack.callback(fleet.close)
-            simulation = Simulation(name, algorithm, fleet, targets, files, watcher)
-            results.append(simulation.run(experiment, begin(model.build(), fleet, experiment.seed), machine))
-    page = report.write([folder], folder / "report.html")
-    return Run(folder, page, tuple(results))
+            with closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+                state = begin(model.build(), fleet, experiment.seed)
+                simulation = Simulation(name, algorithm, fleet, targets, files, watcher)
+                state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
+                files.finish(state, fleet.placement, _summary(result, place.fingerprint))
+            results.append(result)
+    watcher.stage("writing the report")
+    return Run(folder, report.write([folder], folder / "report.html"), tuple(results))
 
 
-@dataclass(frozen=True)
-class Simulation:
-    """One algorithm on one fleet."""
-
-    name: str
-    algorithm: Algorithm
-    fleet: InlineFleet | RayFleet
-    targets: Targets
-    files: AlgorithmFolder
-    watcher: Watcher
-
-    def run(self, experiment: Experiment, state: State, machine: Mapping[str, str]) -> Result:
-        """Do all rounds, and write what they leave."""
-        rounds, every = experiment.rounds, experiment.evaluate.every
-        cohort = self.algorithm.schedule.sample.size(len(self.fleet.census.clients))
-        self.watcher.begin(self.name, rounds, cohort)
-        seconds, up, down = 0.0, 0, 0
-        metrics: dict[str, float] = {}
-        for number in range(1, rounds + 1):
-            last = number == rounds
-            state, row = self._round(state, last, evaluated=last or (every > 0 and number % every == 0))
-            metrics = {name: row[name] for name in self.targets.columns if name in row} or metrics
-            seconds, up, down = seconds + row["seconds"], up + row["bytes_up"], down + row["bytes_down"]
-            self.watcher.round(number, metrics)
-        if rounds == 0:
-            metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
-        result = Result(self.name, self.algorithm, metrics, rounds, seconds, up, down)
-        self.files.finish(state, self.fleet.placement, _summary(result, machine))
-        return result
-
-    def _round(self, state: State, last: bool, evaluated: bool) -> tuple[State, dict[str, Any]]:
-        """One round and its row."""
-        before = self.fleet.traffic.copy()
-        started = time.perf_counter()
-        state = step(state, self.algorithm, self.fleet, last=last)
-        seconds = time.perf_counter() - started
-        traffic = self.fleet.traffic.since(before)
-
-        started = time.perf_counter()
-        metrics = evaluate(state, self.algorithm, self.fleet, self.targets) if evaluated else {}
-        report = state.report
-        if report is None:
-            raise RuntimeError("a step left no report")
-        rows = [row.report for _, row, _ in report.visits if row.report["steps"]]
-        row = {
-            "round": state.round,
-            "seconds": seconds,
-            "seconds_evaluate": time.perf_counter() - started,
-            "merged": report.merged,
-            "train_loss": _mean([r["loss"] for r in rows], [r["samples"] for r in rows]),
-            "visits": len(report.visits),
-            "bytes_up": report.bytes_up,
-            "bytes_down": report.bytes_down,
-            "machine_bytes_driver": traffic.driver,
-            "machine_bytes_inlined": traffic.inlined,
-            "machine_bytes_moved": traffic.moved,
-            **metrics,
-        }
-        self.files.append(row, state.round, report)
-        shown = "".join(f", {name} {value:.4f}" for name, value in metrics.items())
-        LOG.info("%s: round %d in %.3f s%s", self.name, state.round, seconds, shown)
-        return state, row
+def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
+    """What starts the place to work: this process, or client actors on Ray."""
+    if inline:
+        return Inline
+    actors = table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor)
+    return partial(ClientActors, actors, table.cpus_per_actor, table.gpus_per_actor, address)
 
 
 def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
@@ -216,38 +137,16 @@ def _check(algorithm: Algorithm, model: ModelPlan, population: Population) -> No
     algorithm.schedule.sample.size(len(population.train_clients))
 
 
-def _client_actors(experiment: Experiment, address: str | None) -> ClientActors:
-    table = experiment.fleet
-    actors = table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor)
-    return ClientActors(actors, table.cpus_per_actor, table.gpus_per_actor, address)
-
-
-def _inline(plan: BenchPlan, watcher: Watcher) -> InlineFleet:
-    return InlineFleet(plan.build(), plan.census(), plan.block_size, watcher.block)
-
-
 def _named(experiment: Experiment) -> Iterator[tuple[str, Algorithm]]:
     """Each algorithm with its folder's name: a second fedavg is fedavg-2."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for table in experiment.algorithm:
-        seen[table.name] = seen.get(table.name, 0) + 1
+        seen[table.name] += 1
         number = seen[table.name]
         yield (table.name if number == 1 else f"{table.name}-{number}"), table.compose()
 
 
 def _summary(result: Result, machine: Mapping[str, str]) -> dict[str, Any]:
-    metrics = {name: None if np.isnan(value) else value for name, value in result.metrics.items()}
-    return {
-        "name": result.name,
-        "algorithm": repr(result.algorithm),
-        "rounds": result.rounds,
-        "seconds": result.seconds,
-        "bytes_up": result.bytes_up,
-        "bytes_down": result.bytes_down,
-        "metrics": metrics,
-        "fingerprint": dict(machine),
-    }
-
-
-def _mean(values: list[float], weights: list[float]) -> float:
-    return float(np.average(values, weights=weights)) if values else float("nan")
+    metrics = {name: None if math.isnan(value) else value for name, value in result.metrics.items()}
+    own = {"algorithm": repr(result.algorithm), "metrics": metrics, "fingerprint": machine}
+    return asdict(result) | own

@@ -96,13 +96,13 @@ class AlgorithmFolder:
         self._metrics = Journal(path / "metrics.journal", metrics_schema(columns))
         self._visits = Journal(path / "visits.journal", VISITS)
 
-    def append(self, row: Mapping[str, Any], number: int, report: RoundReport) -> None:
+    def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
         """Write a round's row, and a row for each of its visits."""
         self._metrics.append([row])
         self._visits.append(
             [
                 {
-                    "round": number,
+                    "round": row["round"],
                     "client": visit.client,
                     "block": block,
                     **visit.report,

@@ -11,8 +11,8 @@ from rich.table import Table
 from algorithms.named import ALGORITHMS
 from raysim.config.read import recipes
 from raysim.data import DATASETS
-from raysim.experiment import Result
 from raysim.models import MODELS
+from raysim.simulation import Result
 
 HEADINGS = {
     "test_accuracy": "test accuracy",

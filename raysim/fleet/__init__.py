@@ -2,7 +2,7 @@
 
 from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors, RayFleet
-from raysim.fleet.inline import InlineFleet
-from raysim.fleet.machine import fingerprint, settled
+from raysim.fleet.inline import Inline, InlineFleet
+from raysim.fleet.machine import settled
 
-__all__ = ["BenchPlan", "ClientActors", "InlineFleet", "ModelPlan", "RayFleet", "fingerprint", "settled"]
+__all__ = ["BenchPlan", "ClientActors", "Inline", "InlineFleet", "ModelPlan", "RayFleet", "settled"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +22,9 @@ from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 START_SECONDS = 180
 """How long actors may take to start: on a busy machine importing torch alone takes many seconds."""
+
+ANSWER_SECONDS = 10
+"""How long the head of a cluster may take to answer."""
 
 CALLS_IN_FLIGHT = 2
 """Blocks an actor holds at once: while one runs, the next one's values are fetched."""
@@ -65,7 +69,8 @@ class ClientActors:
         address: of a running cluster; None starts Ray on this machine.
 
     Raises:
-        InputError: the address does not answer, or no node can hold such an actor.
+        InputError: the address does not answer.
+        RuntimeError: the actors do not start in time, or differ in their fingerprint (when the context is entered).
     """
 
     def __init__(
@@ -79,6 +84,11 @@ class ClientActors:
         self.handles: list[Any] = [actor.remote(number, cpus_per_actor, device) for number in range(actors)]
 
     def __enter__(self) -> ClientActors:
+        try:
+            self.fingerprint = self._shared_fingerprint()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,12 +97,11 @@ class ClientActors:
         if self._started:
             ray.shutdown()
 
-    def same_fingerprint(self) -> dict[str, str]:
-        """The fingerprint that all actors share.
+    def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> RayFleet:
+        """A fleet on these actors, each with a bench of its own."""
+        return RayFleet(self.handles, plan, done)
 
-        Raises:
-            RuntimeError: they do not start in time, or differ.
-        """
+    def _shared_fingerprint(self) -> dict[str, str]:
         try:
             prints = ray.get([handle.fingerprint.remote() for handle in self.handles], timeout=START_SECONDS)
         except GetTimeoutError:
@@ -111,19 +120,17 @@ class RayFleet:
     """Runs blocks on client actors: the longest first, an idle actor taking the next.
 
     Args:
-        actors: the running actors.
+        handles: of the running actors.
         plan: what to set up in each.
         done: called after each block.
     """
 
-    def __init__(
-        self, actors: ClientActors, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None
-    ) -> None:
+    def __init__(self, handles: list[Any], plan: BenchPlan, done: Callable[[Block], None]) -> None:
         self.census = plan.census()
         self.placement = plan.placement()
         self.block_size = plan.block_size
         self.traffic = Traffic()
-        self._handles = actors.handles
+        self._handles = handles
         self._done = done
         _take([handle.prepare.remote(plan) for handle in self._handles])
 
@@ -196,17 +203,27 @@ class _Queue:
 
 def _start_ray(cpus: int, address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address and address != "local":
+        check_answers(address)
+        ray.init(address=address, **quiet)
+    else:
+        # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+
+
+def check_answers(address: str) -> None:
+    """Refuse an address at which nothing listens: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if address == "auto":
+        return
+    wrong = f"--address = {address!r}: must be HOST:PORT of a running Ray cluster"
+    if not host or not port.isdecimal():
+        raise InputError(f"{wrong}; leave it out to start Ray here")
     try:
-        if address or os.environ.get("RAY_ADDRESS"):
-            ray.init(address=address, **quiet)
-        else:
-            # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
-            ray.init(address="local", num_cpus=max(cpus, 1), include_dashboard=False, **quiet)
-    except ConnectionError as error:
-        line = str(error).splitlines()[0]
-        raise InputError(
-            f"--address = {address!r}: must be a running Ray cluster's, HOST:PORT ({line}); leave it out to run here"
-        ) from None
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"{wrong}, and nothing answers there ({error}); leave it out to start Ray here") from None
 
 
 def _take(references: Any) -> Any:

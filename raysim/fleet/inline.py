@@ -8,7 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 from algorithms import Bench, Block, Census, Function, Outcome
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.machine import fingerprint
 from raysim.fleet.traffic import Traffic
+
+
+class Inline:
+    """This process as a place to work: the counterpart of `ClientActors`."""
+
+    def __enter__(self) -> Inline:
+        self.fingerprint = fingerprint()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> InlineFleet:
+        """A fleet on a bench of this process."""
+        return InlineFleet(plan.build(), plan.census(), plan.block_size, done)
 
 
 class InlineFleet:

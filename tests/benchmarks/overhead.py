@@ -158,7 +158,7 @@ def measure(load: Load, repeats: int, rounds: int, folder: Path) -> dict[str, fl
     plan = BenchPlan(path, model_plan(), Place(), folder / "kept")
     found: dict[str, list[float]] = {"plain": [], "two at once": [], "1 actor": [], "2 actors": []}
     with ClientActors(1) as one, ClientActors(2) as two:
-        fleets = RayFleet(one, plan), RayFleet(two, plan)
+        fleets = one.fleet(plan), two.fleet(plan)
         for _ in range(repeats):
             found["plain"].append(plain(path, load, rounds))
             found["two at once"].append(two_at_once(path, load, rounds))

@@ -1,7 +1,9 @@
 """The fleet on Ray: who holds the weights, what is measured, and what is refused."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ import partitioning
 from algorithms import Local, Place, Sample, State, begin, fedavg, radfed, step
 from algorithms.layout import Packed
 from raysim.data import load
+from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, ModelPlan, RayFleet
+from raysim.fleet.client_actors import check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 LOCAL = Local(lr=0.1, batch_size=32)
@@ -35,11 +39,21 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
     model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
-    return RayFleet(actors, BenchPlan(population, model, Place(), population.parent / "kept", block))
+    return actors.fleet(BenchPlan(population, model, Place(), population.parent / "kept", block))
 
 
 def start(fleet: RayFleet, hidden: int) -> State:
     return begin(ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1).build(), fleet, 0)
+
+
+def stored_sizes(references: list[Any]) -> list[int]:
+    """Sizes of the objects that Ray holds in a node's store; it learns where they are a moment after they are made."""
+    deadline = time.monotonic() + 10
+    while True:
+        stored = [place for place in get_object_locations(references).values() if place["node_ids"]]
+        if len(stored) == len(references) or time.monotonic() > deadline:
+            return [place["object_size"] for place in stored]
+        time.sleep(0.05)
 
 
 def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, population: Path) -> None:
@@ -54,10 +68,10 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     # Of four models that went from actor to actor the driver saw nothing, the actors took each of them once.
     assert during.driver < 1000 and during.inlined == 0
     assert 4 * model_bytes <= during.moved < 4 * model_bytes + 1000
-    # Ray itself says the same: each is an object of the store, not a value in the driver's memory.
+    # Ray itself says the same: each is an object of a node's store, not a value in the driver's memory.
     references = [traveller.reference for traveller in state.travellers]
-    for place in get_object_locations(references).values():
-        assert place["object_size"] >= model_bytes and place["node_ids"]
+    sizes = stored_sizes(references)
+    assert len(sizes) == 4 and min(sizes) >= model_bytes
     # The round that merges brings one partial sum a block.
     before = fleet.traffic.copy()
     step(state, algorithm, fleet)
@@ -90,7 +104,7 @@ def test_both_actors_work(actors: ClientActors, population: Path) -> None:
 
 
 def test_actors_share_a_fingerprint(actors: ClientActors) -> None:
-    assert actors.same_fingerprint()["gpu"] == "none"
+    assert actors.fingerprint["gpu"] == "none"
 
 
 def test_the_uv_hook_is_off() -> None:
@@ -109,3 +123,9 @@ def test_array_bytes_looks_inside() -> None:
     packed = Packed(np.zeros(3, np.float32), np.zeros(2, np.int64))
     assert array_bytes({"a": [packed, (1, "x")], "b": None}) == 28
     assert Traffic(5, 4, 3).since(Traffic(1, 1, 1)) == Traffic(4, 3, 2)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:9"])
+def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
+    with pytest.raises(InputError, match=r"--address = .*: must be HOST:PORT of a running Ray cluster"):
+        check_answers(address)
