@@ -29,9 +29,9 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
         InputError: no such file or recipe, not TOML, or a change that is not of that form.
     """
     path = Path(source)
-    if not path.exists():
+    if not path.is_file():
         if path.suffix:
-            raise InputError(f"experiment file {str(source)!r}: must exist; check the path")
+            raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
         path = known("recipe", str(source), recipes())
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -120,7 +120,7 @@ def test_wrong_input_is_one_line(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("source", "changes", "message"),
     [
-        ("nosuch.toml", [], "must exist"),
+        ("nosuch.toml", [], "must be a file that exists"),
         ("quikstart", [], "did you mean 'quickstart'"),
         ("quickstart", ["rounds"], "must be key.path=value"),
         ("quickstart", [".lr=3"], "must be key.path=value"),
@@ -139,5 +139,12 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (tmp_path / "y.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="must be TOML"):
         read(tmp_path / "y.toml")
-    with pytest.raises(InputError, match="readable file"):
-        read(tmp_path)
+    (tmp_path / "z.toml").mkdir()
+    with pytest.raises(InputError, match="must be a file"):
+        read(tmp_path / "z.toml")
+
+
+def test_a_folder_does_not_hide_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").mkdir()
+    assert read("quickstart")["rounds"] > 0
