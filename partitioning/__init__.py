@@ -8,6 +8,7 @@ from partitioning import plot, statistics
 from partitioning.errors import InputError
 from partitioning.making import make
 from partitioning.population import Population
+from partitioning.rewriting import rewrite
 from partitioning.schemes import SCHEMES, dirichlet_qp, iid, partition
 from partitioning.verification import verify
 
@@ -20,6 +21,7 @@ __all__ = [
     "make",
     "partition",
     "plot",
+    "rewrite",
     "statistics",
     "verify",
 ]

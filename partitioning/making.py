@@ -14,7 +14,7 @@ from partitioning.population import MANIFEST, Population
 from partitioning.schemes import partition, resolve
 from partitioning.splits import TEST, draw_splits
 from partitioning.streams import Purpose, generator
-from partitioning.writing import Plan, Progress, appearing, check_out, write_clients, write_test
+from partitioning.writing import Owners, Progress, appearing, check_out, gather, slices, write_clients, write_test
 
 
 def make(
@@ -61,14 +61,13 @@ def make(
     rows = [
         part[np.argsort(ranks[part])] for part in partition(codes, scheme, clients=clients, seed=seed, **parameters)
     ]
-    plan = Plan(
-        rows=rows,
+    owners = Owners(
         splits=splits,
         test_sizes=floor_share(local_test, np.array([part.size for part in rows])),
         class_counts=np.stack([np.bincount(codes[part], minlength=len(classes)) for part in rows]),
     )
     with appearing(folder) as draft:
-        shards, clients_file = write_clients(draft, table, plan, progress)
+        shards, clients_file = write_clients(draft, table.schema, gather(table, rows, progress), owners)
         manifest = Manifest(
             dataset=dataset,
             label=label,
@@ -82,7 +81,7 @@ def make(
             counts=Counts(clients, codes.size, 0 if test is None else test.num_rows),
             clients=clients_file,
             shards=shards,
-            test=None if test is None else write_test(draft, test),
+            test=None if test is None else write_test(draft, test.schema, gather(test, slices(test.num_rows))),
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)

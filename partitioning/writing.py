@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,9 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Who gets what: all that is decided before anything is written."""
+class Owners:
+    """What is known of the clients before their samples are written."""
 
-    rows: Sequence[Integers]  # a client's row numbers in the source, in the order they are stored
     splits: npt.NDArray[np.str_]  # [K]
     test_sizes: Integers  # [K]
     class_counts: Integers  # [K, C]
@@ -65,17 +64,17 @@ def appearing(folder: Path) -> Iterator[Path]:
 
 
 def write_clients(
-    folder: Path, table: pa.Table, plan: Plan, progress: Progress | None
+    folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], owners: Owners
 ) -> tuple[tuple[StoredFile, ...], ClientsFile]:
-    """Write the shards, then clients.parquet, which says where each client is in them."""
-    written = list(write_files(folder, table.schema, _batches(table, plan.rows, progress), limit=SHARD_BYTES))
+    """Write the shards, a batch a client, then clients.parquet, which says where each client is in them."""
+    written = list(write_files(folder, schema, batches, limit=SHARD_BYTES))
     shards = tuple(stored for stored, _ in written)
     sections = [section for _, part in written for section in part]
     clients = ClientTable(
-        split=plan.splits,
+        split=owners.splits,
         n=np.array([section.rows for section in sections]),
-        n_test=plan.test_sizes,
-        class_counts=plan.class_counts,
+        n_test=owners.test_sizes,
+        class_counts=owners.class_counts,
         shard=np.repeat(np.arange(len(shards)), [shard.batches for shard in shards]),
         batch=np.concatenate([np.arange(shard.batches) for shard in shards]),
         checksum=np.array([section.checksum for section in sections]),
@@ -85,11 +84,14 @@ def write_clients(
     return shards, _write_parquet(folder / "clients.parquet", clients.to_arrow(shards))
 
 
-def write_test(folder: Path, table: pa.Table) -> TestFile:
-    """Write the global test set in slices of `TEST_ROWS` rows, in the order of its rows."""
-    slices = [np.arange(start, min(start + TEST_ROWS, len(table))) for start in range(0, len(table), TEST_ROWS)]
-    stored, sections = write_file(folder / "test.arrow", table.schema, _batches(table, slices, None))
-    return TestFile(stored, sections)
+def write_test(folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TestFile:
+    """Write the global test set, a batch a slice."""
+    return TestFile(*write_file(folder / "test.arrow", schema, batches))
+
+
+def slices(rows: int) -> list[Integers]:
+    """The row numbers of each slice of a test set: `TEST_ROWS` of them, fewer in the last."""
+    return [np.arange(start, min(start + TEST_ROWS, rows)) for start in range(0, rows, TEST_ROWS)]
 
 
 def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
@@ -100,7 +102,8 @@ def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
     return ClientsFile(path.name, len(content), hashlib.sha256(content).hexdigest())
 
 
-def _batches(table: pa.Table, rows: Sequence[Integers], progress: Progress | None) -> Iterator[pa.RecordBatch]:
+def gather(table: pa.Table, rows: Sequence[Integers], progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+    """Give the table's rows that each owner has, in the order of the row numbers, a batch an owner."""
     source = _compact(table)
     starts = np.cumsum([0, *(batch.num_rows for batch in source)])
     for done, part in enumerate(rows, start=1):

@@ -1,21 +1,14 @@
 """A population's encoded images decoded, once: the same population with pixels in their place, in a cache."""
 
-import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from partitioning import Population
-from partitioning.clients import ClientTable
-from partitioning.columns import describe
-from partitioning.files import write_file, write_files
-from partitioning.manifest import ClientsFile, TestFile
+from partitioning import Population, rewrite
 from partitioning.population import MANIFEST
-from partitioning.writing import appearing
 from raysim.data.arrays import nested
 from raysim.data.cache import cache as default_cache
 from raysim.data.features import Images, features
@@ -49,8 +42,7 @@ def decode_population(population: Population, cache: Path | None = None, *, prog
     folder = (cache or default_cache() / "decoded") / f"{population.fingerprint}-{VERSION}"
     if not (folder / MANIFEST).is_file():
         try:
-            with appearing(folder) as draft:
-                _write(population, _decoder(population, form.column), draft, progress)
+            rewrite(population, folder, _decoder(population, form.column), progress=progress)
         except (OSError, InputError):
             # Another process may have been faster; what it made is the same.
             if not (folder / MANIFEST).is_file():
@@ -85,51 +77,3 @@ def _decoder(population: Population, column: str) -> _Decoder:
     client = int(np.flatnonzero(population.sizes)[0])
     first = encoded(population.batch(client).column(column))[0].as_py()
     return _Decoder(column, pixels(first, f"column {column!r} of client {client}, row 0,").shape)
-
-
-def _write(population: Population, decode: _Decoder, folder: Path, progress: Progress | None) -> None:
-    first = decode(population.batch(0).slice(0, 0), "client 0")
-    written = list(write_files(folder, first.schema, _batches(population, decode, progress)))
-    shards = tuple(stored for stored, _ in written)
-    sections = [section for _, part in written for section in part]
-    clients = ClientTable(
-        split=population.splits,
-        n=population.sizes,
-        n_test=population.test_sizes,
-        class_counts=population.class_counts,
-        shard=np.repeat(np.arange(len(shards)), [shard.batches for shard in shards]),
-        batch=np.concatenate([np.arange(shard.batches) for shard in shards]),
-        checksum=np.array([section.checksum for section in sections]),
-        offset=np.array([section.offset for section in sections]),
-        length=np.array([section.length for section in sections]),
-    )
-    manifest = replace(
-        population.manifest,
-        columns=describe(first.schema),
-        clients=_write_parquet(folder / population.manifest.clients.name, clients.to_arrow(shards)),
-        shards=shards,
-        test=_write_test(population, decode, first.schema, folder),
-    )
-    (folder / MANIFEST).write_bytes(manifest.to_json())
-
-
-def _write_test(population: Population, decode: _Decoder, schema: pa.Schema, folder: Path) -> TestFile | None:
-    test = population.manifest.test
-    if test is None:
-        return None
-    slices = range(len(test.slices))
-    batches = (decode(population.test_batch(i), f"test slice {i}") for i in slices)
-    return TestFile(*write_file(folder / test.file.name, schema, batches))
-
-
-def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
-    pq.write_table(table, path)
-    content = path.read_bytes()
-    return ClientsFile(path.name, len(content), hashlib.sha256(content).hexdigest())
-
-
-def _batches(population: Population, decode: _Decoder, progress: Progress | None) -> Iterator[pa.RecordBatch]:
-    for client in range(len(population)):
-        yield decode(population.batch(client), f"client {client}")
-        if progress is not None:
-            progress(client + 1, len(population))
