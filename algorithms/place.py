@@ -60,8 +60,8 @@ class Place:
         placement = Placement(layout.only(lambda e: not self._keeps(e)), layout.only(self._keeps))
         if "kept" in (self.affine, self.statistics) and not placement.kept.entries:
             raise InputError(
-                "place keeps batch-norm entries, but the model has no batch-norm layer: must have one; "
-                'set model.norm = "batch" (logistic has no normalised form) or use an algorithm such as fedavg'
+                "batch-norm layers stay with the clients, but the model has no batch-norm layer: must have one; "
+                'set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         return placement
 

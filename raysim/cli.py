@@ -9,10 +9,13 @@ import click
 from partitioning.command import run_command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="raysim")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Simulate federated learning: the same bytes on any number of actors."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @cli.command()
@@ -20,7 +23,13 @@ def cli() -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Folder of the run; must be new.  [default: runs/NAME-TIME]"
 )
-@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="Change a key of the file; repeatable.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY.PATH=VALUE",
+    help="Change a key of the file, of every algorithm or of one: algorithm.NAME.KEY; repeatable.",
+)
 @click.option("--actors", type=int, help="Number of client actors.  [default: the file's, else one a core]")
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
 @click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
@@ -33,10 +42,10 @@ def run(
     console = Console(stderr=True)
     with console.status("loading"):
         from raysim import experiment as engine
-        from raysim.progress import bars
+        from raysim.progress import display
         from raysim.table import results_table
 
-    with bars() as watcher:
+    with display() as watcher:
         done = engine.run(
             experiment, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher
         )
@@ -44,8 +53,8 @@ def run(
     screen.print(results_table(done.results))
     screen.print(f"report  {done.report}", soft_wrap=True, highlight=False)
     screen.print(
-        f"next    open the report; change a key: raysim run {experiment} --set rounds=100; "
-        f"compare runs: raysim report {done.folder} OTHER",
+        f"next    open the report; try another seed: raysim run {experiment} --set seed=7; "
+        f"compare the two: raysim report {done.folder} OTHER",
         soft_wrap=True,
         highlight=False,
     )

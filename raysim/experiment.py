@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithms import Algorithm, Layout, Purpose, begin, torch_seed
+from algorithms import InputError as AlgorithmInputError
 from partitioning import Population
 from raysim import report
 from raysim.config import Experiment, read
@@ -69,6 +70,10 @@ def run(
     raw = dict(config) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
     experiment = Experiment.of(raw)
+    if inline and (actors is not None or address is not None):
+        raise InputError(
+            "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
+        )
     if actors is not None:
         if actors < 1:
             raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
@@ -88,8 +93,10 @@ def _run(experiment: Experiment, folder: Path, workplace: Workplace, watcher: Wa
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
     named = list(_named(experiment))
-    for _, algorithm in named:
-        _check(algorithm, model, population)
+    for name, algorithm in named:
+        _check(name, algorithm, model, population)
+    if not targets.targets:
+        watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
@@ -131,10 +138,13 @@ def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
     )
 
 
-def _check(algorithm: Algorithm, model: ModelPlan, population: Population) -> None:
+def _check(name: str, algorithm: Algorithm, model: ModelPlan, population: Population) -> None:
     """Refuse, before anything starts, what would fail on the way."""
-    algorithm.place.divide(Layout.of(model.build()))
-    algorithm.schedule.sample.size(len(population.train_clients))
+    try:
+        algorithm.place.divide(Layout.of(model.build()))
+        algorithm.schedule.sample.size(len(population.train_clients))
+    except AlgorithmInputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _named(experiment: Experiment) -> Iterator[tuple[str, Algorithm]]:

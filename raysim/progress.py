@@ -17,6 +17,9 @@ class Watcher:
     def stage(self, text: str) -> None:
         """Something that may take seconds begins."""
 
+    def notice(self, text: str) -> None:
+        """Something that a person should know of."""
+
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         """An algorithm begins, with so many visits a round."""
 
@@ -25,6 +28,22 @@ class Watcher:
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
         """A round is done."""
+
+
+class Lines(Watcher):
+    """Says it line by line, where the output is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def stage(self, text: str) -> None:
+        self._console.print(text)
+
+    def notice(self, text: str) -> None:
+        self._console.print(f"notice: {text}", soft_wrap=True)
+
+    def begin(self, name: str, rounds: int, cohort: int) -> None:
+        self._console.print(f"{name}: rounds 1 to {rounds}, {cohort} visits each")
 
 
 class Bars(Watcher):
@@ -38,17 +57,14 @@ class Bars(Watcher):
 
     def stage(self, text: str) -> None:
         self._progress.update(self._stage, description=text, visible=True)
-        # Where the output is no terminal there is no bar to see: a line says it.
-        if not self._progress.console.is_terminal:
-            self._progress.console.print(text)
+
+    def notice(self, text: str) -> None:
+        self._progress.console.print(f"notice: {text}", soft_wrap=True)
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
-        self._cohort = cohort
+        self._rounds, self._visits, self._cohort = 0, 0, cohort
         self._progress.update(self._stage, visible=False)
-        self._rounds = self._visits = 0
         self._bar = self._progress.add_task(name, total=rounds, note="")
-        if not self._progress.console.is_terminal:
-            self._progress.console.print(f"{name}: {rounds} rounds")
 
     def block(self, block: Block) -> None:
         # Blocks of an evaluation come after the round's visits and move nothing.
@@ -57,14 +73,17 @@ class Bars(Watcher):
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
         self._rounds, self._visits = number, 0
-        shown = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), None)
-        self._progress.update(self._bar, completed=number, note=(shown or "").replace("_", " "))
+        shown = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
+        self._progress.update(self._bar, completed=number, note=shown.replace("_", " "))
 
 
 @contextmanager
-def bars() -> Iterator[Watcher]:
-    """A live display on the standard error stream."""
+def display() -> Iterator[Watcher]:
+    """What shows a run on the standard error stream: live bars on a terminal, lines elsewhere."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(console)
+        return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

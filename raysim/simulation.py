@@ -67,6 +67,7 @@ class Simulation:
         self.watcher.begin(self.name, rounds, self.algorithm.schedule.sample.size(len(self.fleet.census.clients)))
         metrics = {} if rounds else evaluate(state, self.algorithm, self.fleet, self.targets)
         seconds, up, down = 0.0, 0, 0
+        diverged = False
         for number in range(1, rounds + 1):
             before, started = self.fleet.traffic.copy(), time.perf_counter()
             state = step(state, self.algorithm, self.fleet, last=number == rounds)
@@ -76,9 +77,19 @@ class Simulation:
                 metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
                 row |= {"seconds_evaluate": time.perf_counter() - started, **metrics}
             self._write(state, row)
+            diverged = diverged or self._has_diverged(row)
             seconds, up, down = seconds + row["seconds"], up + row["bytes_up"], down + row["bytes_down"]
             self.watcher.round(number, metrics)
         return state, Result(self.name, self.algorithm, metrics, rounds, seconds, up, down)
+
+    def _has_diverged(self, row: dict[str, Any]) -> bool:
+        """Whether the round's training loss is no longer a number, which a person is told."""
+        if row["train_loss"] is None or np.isfinite(row["train_loss"]):
+            return False
+        text = f"{self.name}: the training loss is {row['train_loss']} in round {row['round']}; lower local.lr"
+        LOG.warning(text)
+        self.watcher.notice(text)
+        return True
 
     def _write(self, state: State, row: dict[str, Any]) -> None:
         """Complete a round's row by what the round reports, and write it."""
@@ -95,7 +106,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
     losses, samples = [row["loss"] for row in rows], [row["samples"] for row in rows]
     return {
         "merged": report.merged,
-        "train_loss": float(np.average(losses, weights=samples)) if rows else float("nan"),
+        "train_loss": float(np.average(losses, weights=samples)) if rows else None,
         "visits": len(report.visits),
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic_core import PydanticUndefined
 
 from raysim.errors import InputError, unknown
 
@@ -44,7 +45,7 @@ def _table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[An
     return create_model(getattr(function, "__name__", "table"), __base__=base, **fields)
 
 
-def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collection[str] = ()) -> T:
+def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collection[str] = (), of: str = "") -> T:
     """Check a table.
 
     Args:
@@ -52,19 +53,20 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
         raw: the table as it was written.
         where: its name in the file, for the message; "" at the top.
         besides: keys that are allowed and left for others to check.
+        of: the named thing that takes these keys, for the message.
 
     Raises:
         InputError: an unknown key (its nearest neighbour is named), a wrong type, a number out of range.
     """
     for key in raw.keys() - besides:
         if key not in model.model_fields:
-            raise unknown(f"key {_path(where, key)!r}", key, [*model.model_fields, *besides])
+            raise unknown(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, [*model.model_fields, *besides])
     try:
         # As JSON: strict about numbers and texts, and a list is a tuple.
         own = {key: value for key, value in raw.items() if key not in besides}
         return model.model_validate_json(json.dumps(own, default=str))
     except ValidationError as error:
-        raise _explained(error, where) from None
+        raise _explained(error, where, model) from None
 
 
 def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
@@ -78,17 +80,20 @@ def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
     return table[name]
 
 
-def _explained(error: ValidationError, where: str) -> InputError:
+def _explained(error: ValidationError, where: str, model: type[Table]) -> InputError:
     """The first of pydantic's findings as one line."""
     found = error.errors()
     key = str(found[0]["loc"][0])
     path = _path(where, key)
     if found[0]["type"] == "missing":
         return InputError(f"{path} is missing: must be given; add it, or --set {path}=VALUE")
-    # A key with alternatives ("auto" or a number) has a finding for each.
-    same = [item["msg"] for item in found if item["loc"][0] == key]
-    allowed = " or ".join(dict.fromkeys(message.removeprefix("Input ") for message in same))
-    return InputError(f"{path} = {found[0]['input']!r}: {allowed}; change it, or --set {path}=VALUE")
+    # A key with alternatives ("auto" or a number) has a finding for each; one about an item says more than one
+    # about the length that is left without it.
+    same = [item["msg"] for item in found if item["loc"][0] == key and item["type"] != "too_short"]
+    allowed = " or ".join(dict.fromkeys(message.removeprefix("Input ") for message in same or [found[0]["msg"]]))
+    default = model.model_fields[key].get_default()
+    example = "VALUE" if default is None or default is PydanticUndefined else json.dumps(default)
+    return InputError(f"{path} = {found[0]['input']!r}: {allowed}; e.g. --set {path}={example}")
 
 
 def _path(where: str, key: str) -> str:

@@ -33,7 +33,7 @@ class Partition(Table):
 
     scheme: str = "iid"
     clients: Annotated[int, Field(ge=1)] = 10
-    test_clients: Annotated[float, Field(ge=0)] = 0
+    test_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
 
 
@@ -139,12 +139,14 @@ class Experiment(_Top):
 
 def _partition(raw: dict[str, Any]) -> Partition:
     scheme = known("partition.scheme", raw.get("scheme", "iid"), partitioning.SCHEMES)
-    return checked(table_of(scheme, ("labels", "clients", "seed"), Partition), raw, "partition")
+    table = table_of(scheme, ("labels", "clients", "seed"), Partition)
+    return checked(table, raw, "partition", of=f"scheme {raw.get('scheme', 'iid')}")
 
 
 def _model(raw: dict[str, Any]) -> Model:
     model = known("model.name", raw.get("name", "mlp"), MODELS)
-    return checked(table_of(model.build, ("shape", "classes"), Model), raw, "model")
+    table = table_of(model.build, ("shape", "classes"), Model)
+    return checked(table, raw, "model", of=f"model {raw.get('name', 'mlp')}")
 
 
 def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
@@ -162,7 +164,8 @@ def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any
     }
     function = known("algorithm.name", raw.get("name", "fedavg"), ALGORITHMS)
     model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
-    table = checked(model, raw, "algorithm").model_copy(update=parts)
+    own = checked(model, raw, "algorithm", of=f"algorithm {raw.get('name', 'fedavg')}")
+    table = own.model_copy(update=parts)
     table.compose()
     return table
 

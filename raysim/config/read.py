@@ -8,8 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from raysim.config.check import known
-from raysim.errors import InputError
+from raysim.errors import InputError, unknown
 
 
 def recipes() -> dict[str, Path]:
@@ -23,7 +22,8 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
 
     Args:
         source: path of a TOML file, or a recipe's name.
-        changes: `key.path=value` each, the value in TOML or else a text; `algorithm.key` changes all of them.
+        changes: `key.path=value` each, the value in TOML or else a text; `algorithm.key` changes all of them,
+            `algorithm.NAME.key` those of that name.
 
     Raises:
         InputError: no such file or recipe, not TOML, or a change that is not of that form.
@@ -32,7 +32,9 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     if not path.is_file():
         if path.suffix:
             raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
-        path = known("recipe", str(source), recipes())
+        if str(source) not in recipes():
+            raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), "FILE.toml"])
+        path = recipes()[str(source)]
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -52,7 +54,8 @@ def _apply(raw: dict[str, Any], change: str) -> None:
     value = _value(text.strip())
     places = [raw]
     for key in keys[:-1]:
-        places = [table for place in places for table in _tables(place, key, change)]
+        named = [table for table in places if table.get("name") == key]
+        places = named or [table for place in places for table in _tables(place, key, change)]
     for place in places:
         place[keys[-1]] = value
 

@@ -72,7 +72,7 @@ def check_label(schema: pa.Schema, label: str, where: str) -> None:
         InputError: it does not.
     """
     if label not in schema.names:
-        raise unknown(f"label column {label!r} of {where}", label, schema.names)
+        raise unknown(f"label column data.label = {label!r} of {where}", label, schema.names)
     kind = schema.field(label).type
     if not pa.types.is_integer(kind):
         raise InputError(

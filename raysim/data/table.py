@@ -44,7 +44,9 @@ def _read(path: Path) -> pa.Table:
             return file.read()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-        raise InputError(f"{path} is not a whole Parquet file ({reason}): write it anew, or copy it again") from error
+        raise InputError(
+            f"{path} is not a whole Parquet file ({reason}): only Parquet is read; write it anew, or copy it again"
+        ) from error
 
 
 def _check_names(names: list[str], path: Path) -> None:

@@ -66,12 +66,15 @@ def weighted_f1(score: Score) -> float:
 def auc(score: Score) -> float:
     """Area under the ROC curve: one class against the rest, averaged over the classes for which it is defined.
 
-    With two classes, that of the second. Not a number where no class has samples on both sides.
+    With two classes, that of the second. Not a number where no class has samples on both sides,
+    or a probability is none (the model diverged).
     """
     if score.labels is None or score.probabilities is None:
         raise ValueError("the AUC needs the samples' probabilities: evaluate with metrics that include it")
     from sklearn.metrics import roc_auc_score  # in the driver only: actors count, and need not import it
 
+    if not np.isfinite(score.probabilities).all():
+        return float("nan")
     classes = score.probabilities.shape[1]
     areas = []
     for c in range(1 if classes == 2 else 0, classes):

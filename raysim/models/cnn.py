@@ -52,7 +52,7 @@ def _image(shape: tuple[int, ...], *, halvings: int) -> tuple[int, int, int]:
     least = 2**halvings
     if len(shape) != 3 or min(shape[1:]) < least:
         raise InputError(
-            "a model whose input shape does not fit the data: cnn takes (channels, height, width) from "
-            f'(1, {least}, {least}) up, the data\'s samples are {shape}: choose model "mlp" or other channels'
+            f"model cnn on samples of shape {shape}: must be (channels, height, width) from (1, {least}, {least}) up; "
+            'set model.name = "mlp", or fewer model.channels where the images are small'
         )
     return shape[0], shape[1], shape[2]

@@ -28,6 +28,7 @@ from algorithms import (
     radfed,
     step,
 )
+from algorithms.named import ALGORITHMS
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 
@@ -35,13 +36,10 @@ Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)
 HALF = Sample(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
-TABLE = {
-    "fedavg": fedavg(HALF, LOCAL),
+TABLE = {name: function(HALF, LOCAL) for name, function in ALGORITHMS.items()} | {
     "fedavg mixed": fedavg(HALF, LOCAL, Mix(0.5)),
-    "fedprox": fedprox(HALF, LOCAL, proximal=0.1),
-    "fedbn": fedbn(HALF, LOCAL),
     "fedbn by samples, average": fedbn(HALF, LOCAL, weigh="samples", newcomer="average"),
-    "radfed": radfed(HALF, LOCAL, merge_every=3),
+    "radfed that merges": radfed(HALF, LOCAL, merge_every=3),
     "momentum": fedavg(HALF, replace(LOCAL, momentum=0.9, weight_decay=0.01, lr_decay=0.9)),
 }
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from algorithms.named import ALGORITHMS
 from partitioning.command import run_command
 from raysim.cli import cli
+from raysim.data import DATASETS
+from raysim.models import MODELS
 
 SMALL = [
     *("--set", "rounds=2", "--set", "partition.clients=5", "--set", "algorithm.fraction=0.5"),
@@ -35,7 +38,7 @@ def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Pa
     assert status == 0
     assert "fedavg" in out and "radfed" in out and "bytes up" in out
     assert str(tmp_path / "run" / "report.html") in out and "next" in out
-    assert "radfed: 2 rounds" in err
+    assert "radfed: rounds 1 to 2" in err
     assert (tmp_path / "run" / "radfed" / "model.safetensors").exists()
 
 
@@ -51,9 +54,9 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("algorithms", ["fedavg", "fedprox", "fedbn", "radfed"]),
-        ("models", ["logistic", "mlp", "cnn"]),
-        ("datasets", ["digits", "mnist", "fashion-mnist", "cifar10", "file:"]),
+        ("algorithms", list(ALGORITHMS)),
+        ("models", list(MODELS)),
+        ("datasets", [*DATASETS, "file:"]),
         ("recipes", ["quickstart"]),
     ],
 )
@@ -108,8 +111,11 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--set", "algorithm.fraction=1.01"], "algorithm.fraction = 1.01"),
     (["run", "quickstart", "--set", "model.name=cnn", "--set", "model.hidden=[3]"], "model.hidden"),
     (["run", "quickstart", "--set", "rounds"], "key.path=value"),
-    (["run", "quickstart", "--actors", "0"], "--actors = 0"),
     (["run", "quickstart", "--actors", "many"], "--actors"),
+    (["run", "quickstart", "--actors", "2"], "--inline with --actors"),
+    (["run", "quickstart", "--set", "partition.scheme=iid"], "of scheme iid"),
+    (["run", "quickstart", "--set", "algorithm.merge_every=3"], "of algorithm fedavg"),
+    (["run", "quickstart", "--set", "partition.test_clients=1.0"], "test_clients = 1.0"),
     (["run"], "FILE_OR_RECIPE"),
     (["rum"], "rum"),
     (["list", "things"], "things"),
@@ -125,8 +131,8 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     given = [*arguments, "--inline", "--out", "run"] if arguments[:2] == ["run", "quickstart"] else arguments
     status, out, err = raysim(*given)
-    last = err.strip().splitlines()[-1]
-    assert status == 2
+    last = err.splitlines()[-1]
+    assert status == 2 and "" not in err.splitlines()
     assert last.startswith("raysim: ") and message in last
     assert "Traceback" not in err and out == ""
     assert list(tmp_path.iterdir()) == []
@@ -143,6 +149,20 @@ def test_help_and_the_package_need_neither_ray_nor_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "run" in done.stdout and "report" in done.stdout
+
+
+def test_no_command_shows_the_help(raysim: Cli) -> None:
+    status, out, err = raysim()
+    assert status == 0 and "Commands:" in out and err == ""
+
+
+def test_a_run_that_diverges_says_so_and_ends(raysim: Cli, tmp_path: Path) -> None:
+    status, _, err = raysim(
+        "run", "quickstart", "--inline", "--out", tmp_path / "run", *SMALL, "--set", "local.lr=1e30"
+    )
+    assert status == 0
+    assert "notice: fedavg: the training loss is nan in round" in err and "notice: radfed" in err
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_a_module_run_is_the_command() -> None:

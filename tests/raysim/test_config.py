@@ -60,6 +60,8 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
     file.write_text('[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n')
     raw = read(file, ["algorithm.cohort=3", "local.lr = 0.5", "data.dataset=digits", "model.hidden=[8, 8]"])
     assert [table["cohort"] for table in raw["algorithm"]] == [3, 3]
+    one = read(file, ["algorithm.radfed.merge_every=4", "algorithm.radfed.local.lr=0.5"])
+    assert one["algorithm"] == [{"name": "fedavg"}, {"name": "radfed", "merge_every": 4, "local": {"lr": 0.5}}]
     assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
 
 

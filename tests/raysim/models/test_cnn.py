@@ -26,7 +26,7 @@ def test_shape_that_does_not_fit(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError) as error:
         build("cnn", shape=shape, classes=10, seed=0)
     message = str(error.value)
-    assert message.startswith("a model whose input shape does not fit the data")
+    assert message.startswith("model cnn on samples of shape")
     assert str(shape) in message
     assert "(1, 4, 4)" in message
     assert "\n" not in message
