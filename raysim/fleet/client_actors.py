@@ -69,23 +69,25 @@ class ClientActors:
         address: of a running cluster; None starts Ray on this machine.
 
     Raises:
-        InputError: the address does not answer.
+        InputError: the address does not answer, the cluster is too small, or Ray has no such fraction of GPUs.
         RuntimeError: the actors do not start in time, or differ in their fingerprint (when the context is entered).
     """
 
     def __init__(
         self, actors: int, cpus_per_actor: int = 1, gpus_per_actor: float = 0, address: str | None = None
     ) -> None:
-        self._started = not ray.is_initialized()
-        if self._started:
-            _start_ray(actors * cpus_per_actor, address)
-        actor = ray.remote(num_cpus=cpus_per_actor, num_gpus=gpus_per_actor, max_restarts=0)(ClientActor)
-        device = "cuda" if gpus_per_actor else "cpu"
-        self.handles: list[Any] = [actor.remote(number, cpus_per_actor, device) for number in range(actors)]
+        if gpus_per_actor > 1 and gpus_per_actor != int(gpus_per_actor):
+            raise InputError(
+                f"fleet.gpus_per_actor = {gpus_per_actor}: must be a fraction below 1 or a whole number; set it to "
+                f"{int(gpus_per_actor)}"
+            )
+        self._actors, self._cpus, self._gpus, self._address = actors, cpus_per_actor, gpus_per_actor, address
+        self._started = False
+        self.handles: list[Any] = []
 
     def __enter__(self) -> ClientActors:
         try:
-            self.fingerprint = self._shared_fingerprint()
+            self._start()
         except BaseException:
             self.__exit__()
             raise
@@ -96,6 +98,22 @@ class ClientActors:
             ray.kill(handle)
         if self._started:
             ray.shutdown()
+
+    def _start(self) -> None:
+        if not ray.is_initialized():
+            _start_ray(self._actors * self._cpus, self._address)
+            self._started = True
+        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        for kind, each in (("CPU", self._cpus), ("GPU", self._gpus)):
+            if self._actors * each > there.get(kind, 0):
+                raise InputError(
+                    f"fleet.actors = {self._actors} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
+                    f"{kind} that Ray has; set fewer fleet.actors, or a smaller fleet.{kind.lower()}s_per_actor"
+                )
+        actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0)(ClientActor)
+        device = "cuda" if self._gpus else "cpu"
+        self.handles = [actor.remote(number, self._cpus, device) for number in range(self._actors)]
+        self.fingerprint = self._shared_fingerprint()
 
     def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> RayFleet:
         """A fleet on these actors, each with a bench of its own."""
@@ -110,10 +128,15 @@ class ClientActors:
                 f"{len(self.handles)} client actors did not start within {START_SECONDS} s; the cluster offers "
                 f"{offers}: ask for fewer actors, or less for each"
             ) from None
-        if any(other != prints[0] for other in prints):
-            different = next(other for other in prints if other != prints[0])
-            raise RuntimeError(f"client actors differ, so would their bytes: {prints[0]} and {different}")
-        return dict(prints[0])
+        return agreed(prints)
+
+
+def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:
+    """The fingerprint that all actors have; RuntimeError where one differs, for so would its bytes."""
+    for other in prints:
+        if other != prints[0]:
+            raise RuntimeError(f"client actors differ, and so would their bytes: {prints[0]} and {other}")
+    return dict(prints[0])
 
 
 class RayFleet:
@@ -141,7 +164,7 @@ class RayFleet:
 
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> list[Outcome]:
         """Run the function on every block; the outcomes come in the blocks' order."""
-        waiting = _Queue(blocks, len(self._handles))
+        waiting = Queue(blocks, len(self._handles))
         running: dict[Any, tuple[int, int, list[Any]]] = {}
         outcomes: list[Outcome | None] = [None] * len(blocks)
 
@@ -181,7 +204,7 @@ class RayFleet:
         return Outcome(value, tuple(objects), machine)
 
 
-class _Queue:
+class Queue:
     """Blocks that wait, longest first; each prefers the actor that plays its range of clients, but needs none."""
 
     def __init__(self, blocks: Sequence[Block], actors: int) -> None:

@@ -128,6 +128,14 @@ def test_no_rounds_write_the_initial_model(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "run" / "fedavg" / "metrics.parquet").num_rows == 0
 
 
+def test_the_seed_keys_the_initial_model_and_the_clients(tmp_path: Path) -> None:
+    small = {**EXPERIMENT, "rounds": 0, "algorithm": {"name": "fedavg"}}
+    for seed in (1, 2):
+        raysim.run({**small, "seed": seed}, tmp_path / str(seed), inline=True)
+    for file in ("fedavg/model.safetensors", "population/clients.parquet"):
+        assert (tmp_path / "1" / file).read_bytes() != (tmp_path / "2" / file).read_bytes()
+
+
 def test_one_client_with_all_the_data_is_centralised_sgd(tmp_path: Path) -> None:
     one = {**EXPERIMENT, "rounds": 3, "partition": {"scheme": "iid", "clients": 1}}
     names = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0}, {"name": "radfed", "merge_every": 2}]

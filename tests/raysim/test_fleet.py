@@ -1,22 +1,26 @@
 """The fleet on Ray: who holds the weights, what is measured, and what is refused."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
+import torch
 from ray.experimental import get_object_locations
 
 import partitioning
-from algorithms import Local, Place, Sample, State, begin, fedavg, radfed, step
+from algorithms import Bench, Block, Local, Output, Place, Sample, State, begin, fedavg, radfed, step
 from algorithms.layout import Packed
 from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, ModelPlan, RayFleet
-from raysim.fleet.client_actors import check_answers
+from raysim.fleet.client_actors import Queue, agreed, check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 LOCAL = Local(lr=0.1, batch_size=32)
@@ -103,15 +107,50 @@ def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     assert {machine["actor"] for _, _, machine in state.report.visits} == {0.0, 1.0}
 
 
+@dataclass(frozen=True)
+class Threads:
+    """Tells with how many threads a block runs, and whether kernels are deterministic."""
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        return Output((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+
+
+def test_actors_compute_on_the_threads_that_the_configuration_says(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=16)
+    outcomes = fleet.map(Threads(), [Block(number, (), 1) for number in range(4)])
+    assert {outcome.value for outcome in outcomes} == {(1, True)}
+
+
+def test_actors_that_differ_are_refused() -> None:
+    assert agreed([{"torch": "2"}, {"torch": "2"}]) == {"torch": "2"}
+    with pytest.raises(RuntimeError, match="client actors differ"):
+        agreed([{"torch": "2"}, {"torch": "3"}])
+
+
+def test_the_longest_block_starts_first_and_its_own_actor_is_preferred() -> None:
+    sizes = [5, 1, 9, 7]
+    queue = Queue([Block(number, (), size) for number, size in enumerate(sizes)], actors=2)
+    assert [queue.next(0), queue.next(0), queue.next(0)] == [0, 1, 2]
+    assert [queue.next(1), queue.next(1)] == [3, None]
+
+
+@pytest.mark.parametrize(("gpus", "message"), [(1.5, "a whole number"), (1, r"must fit the 0 GPU"), (0.5, "0 GPU")])
+def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus: float, message: str) -> None:
+    with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus):
+        pass
+
+
 def test_actors_share_a_fingerprint(actors: ClientActors) -> None:
     assert actors.fingerprint["gpu"] == "none"
 
 
-def test_the_uv_hook_is_off() -> None:
-    import os
-
-    assert os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] == "0"
-    assert not ray.get_runtime_context().runtime_env.get("py_executable")
+def test_raysim_switches_the_uv_hook_off_by_itself() -> None:
+    code = "import os; import raysim; assert os.environ['RAY_ENABLE_UV_RUN_RUNTIME_ENV'] == '0'"
+    bare = {name: value for name, value in os.environ.items() if name != "RAY_ENABLE_UV_RUN_RUNTIME_ENV"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=bare)
 
 
 def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:

@@ -1,0 +1,139 @@
+"""Evaluation against the same numbers counted by hand: the right model, the right samples, the right entries."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import partitioning
+from algorithms import Algorithm, Local, Sample, State, begin, current, fedavg, fedbn, radfed, step
+from algorithms.named import ALGORITHMS
+from partitioning import Population
+from raysim.data import load
+from raysim.data.shards import Shards
+from raysim.fleet import BenchPlan, Inline, InlineFleet, ModelPlan
+from raysim.measures import Targets, evaluate
+
+LOCAL = Local(lr=0.1, batch_size=16)
+MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
+METRICS = ("accuracy", "loss", "macro_f1", "weighted_f1", "auc")
+Fleets = Callable[[Algorithm], InlineFleet]
+Samples = tuple[torch.Tensor, torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    table = load("digits").train
+    out = tmp_path_factory.mktemp("evaluate") / "population"
+    given = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 5, "test_clients": 2}
+    return partitioning.make(table.slice(200), out, test=table.slice(0, 200), local_test=0.3, **given)
+
+
+@pytest.fixture
+def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
+    made: list[InlineFleet] = []
+
+    def make(algorithm: Algorithm) -> InlineFleet:
+        plan = BenchPlan(population.path, MODEL, algorithm.place, tmp_path / f"kept-{len(made)}")
+        with Inline() as place:
+            made.append(place.fleet(plan))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.close()
+
+
+def simulate(algorithm: Algorithm, fleet: InlineFleet, rounds: int) -> State:
+    state = begin(MODEL.build(), fleet, 0)
+    for _ in range(rounds):
+        state = step(state, algorithm, fleet)
+    return state
+
+
+def module_of(state: State, algorithm: Algorithm, fleet: InlineFleet, client: int | None) -> torch.nn.Module:
+    """The model a client is to be evaluated with, as a plain module."""
+    module, placement = MODEL.build(), fleet.placement
+    location = None if client is None else state.kept.latest(client, state.round)
+    kept = state.average if location is None else fleet._bench.kept.read(location)
+    values = placement.travelling.unpack(current(state, algorithm, fleet)) | placement.kept.unpack(kept)
+    module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in values.items()})
+    return module.eval()
+
+
+@torch.no_grad()
+def by_hand(module: torch.nn.Module, samples: Samples) -> tuple[float, float, int]:
+    """Correct ones, summed loss, and how many."""
+    x, y = samples
+    logits = module(x)
+    return float((logits.argmax(1) == y).sum()), float(cross_entropy(logits.double(), y, reduction="sum")), len(y)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("rounds", [3, 4])
+def test_every_target_is_what_a_plain_module_gives(
+    name: str, rounds: int, fleets: Fleets, population: Population
+) -> None:
+    algorithm = ALGORITHMS[name](Sample(cohort=4), LOCAL)
+    fleet = fleets(algorithm)
+    state = simulate(algorithm, fleet, rounds)
+    found = evaluate(state, algorithm, fleet, Targets.of(population, None, METRICS))
+    shards = Shards(population.path)
+    hands: dict[str, list[tuple[float, float, int]]] = {
+        "test": [by_hand(module_of(state, algorithm, fleet, None), shards.test_slice(0))],
+        "held_out": [
+            by_hand(module_of(state, algorithm, fleet, None), shards.samples(int(client), "all"))
+            for client in population.test_clients
+        ],
+        "local": [
+            by_hand(module_of(state, algorithm, fleet, int(client)), shards.samples(int(client), "test"))
+            for client in population.train_clients
+            if population.test_sizes[client]
+        ],
+    }
+    for target, rows in hands.items():
+        correct, loss, samples = (sum(column) for column in zip(*rows, strict=True))
+        assert found[f"{target}_accuracy"] == pytest.approx(correct / samples)
+        assert found[f"{target}_loss"] == pytest.approx(loss / samples, rel=1e-5)
+        if target != "test":
+            means = np.mean([(row[0] / row[2], row[1] / row[2]) for row in rows], axis=0)
+            assert found[f"{target}_mean_accuracy"] == pytest.approx(means[0])
+            assert found[f"{target}_mean_loss"] == pytest.approx(means[1], rel=1e-5)
+
+
+def test_parts_of_a_client_are_its_own_rows(population: Population) -> None:
+    shards, client = Shards(population.path), int(population.train_clients[0])
+    whole, train, test = (shards.samples(client, part)[1] for part in ("all", "train", "test"))  # type: ignore[arg-type]
+    assert len(test) == population.test_sizes[client] > 0
+    assert len(train) == population.sizes[client] - len(test)
+    assert torch.equal(torch.cat([train, test]), whole)
+
+
+def test_visits_train_on_the_training_part_alone(fleets: Fleets, population: Population) -> None:
+    algorithm = fedavg(Sample(), LOCAL)
+    fleet = fleets(algorithm)
+    report = simulate(algorithm, fleet, 1).report
+    assert report is not None
+    for _, row, _ in report.visits:
+        assert row.report["samples"] == population.sizes[row.client] - population.test_sizes[row.client]
+
+
+def test_between_merges_another_model_is_evaluated_than_the_last_merged(fleets: Fleets, population: Population) -> None:
+    algorithm = radfed(Sample(cohort=4), LOCAL, merge_every=10)
+    fleet = fleets(algorithm)
+    targets = Targets.of(population, ["test"], ["loss"])
+    losses = [evaluate(simulate(algorithm, fleet, rounds), algorithm, fleet, targets)["test_loss"] for rounds in (0, 3)]
+    assert losses[1] < losses[0]
+
+
+def test_a_client_that_keeps_entries_is_evaluated_with_its_own(fleets: Fleets, population: Population) -> None:
+    algorithm = fedbn(Sample(), LOCAL)
+    with closing(fleets(algorithm)) as fleet:
+        state = simulate(algorithm, fleet, 3)
+        client = int(population.train_clients[0])
+        own, average = (module_of(state, algorithm, fleet, who) for who in (client, None))
+        assert not torch.equal(own.norm1.running_mean, average.norm1.running_mean)
