@@ -76,9 +76,11 @@ class KeptLedger:
     def add(self, number: int, client: int, location: Location) -> None:
         """Enter what a client's visit of a round wrote; a round that is run again replaces its entry."""
         rows = self._rows.setdefault(client, [])
-        while rows and rows[-1][0] >= number:
-            rows.pop()
-        rows.append((number, location))
+        i = bisect_right(rows, number, key=lambda row: row[0])
+        if i and rows[i - 1][0] == number:
+            rows[i - 1] = (number, location)
+        else:
+            rows.insert(i, (number, location))
 
     def latest(self, client: int, number: int) -> Location | None:
         """The client's entries as they were after a round, or None where it had none yet."""

@@ -18,7 +18,7 @@ from algorithms import Algorithm, Layout, Purpose, begin, torch_seed
 from algorithms import InputError as AlgorithmInputError
 from partitioning import Population
 from raysim import report
-from raysim.config import Experiment, read
+from raysim.config import Experiment, changed, read
 from raysim.config.experiment import FleetTable, Model
 from raysim.data import Decoder, decode_population
 from raysim.errors import InputError, one_input_error
@@ -67,7 +67,7 @@ def run(
     Raises:
         InputError: something of the input is wrong; nothing was left behind.
     """
-    raw = dict(config) if isinstance(config, Mapping) else read(config, changes)
+    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
     experiment = Experiment.of(raw)
     if inline and (actors is not None or address is not None):
@@ -83,10 +83,12 @@ def run(
     threads = settled(experiment.fleet.cpus_per_actor)
     workplace = _workplace(experiment.fleet, inline, address)
     with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
-        return _run(experiment, folder, workplace, watcher or Watcher())
+        results = _run(experiment, folder, workplace, watcher or Watcher())
+    # Outside, where nothing that goes wrong removes what was trained.
+    return Run(folder, report.write([folder], folder / "report.html"), results)
 
 
-def _run(experiment: Experiment, folder: Path, workplace: Workplace, watcher: Watcher) -> Run:
+def _run(experiment: Experiment, folder: Path, workplace: Workplace, watcher: Watcher) -> tuple[Result, ...]:
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
@@ -115,11 +117,16 @@ def _run(experiment: Experiment, folder: Path, workplace: Workplace, watcher: Wa
                 files.finish(state, fleet.placement, _summary(result, place.fingerprint))
             results.append(result)
     watcher.stage("writing the report")
-    return Run(folder, report.write([folder], folder / "report.html"), tuple(results))
+    return tuple(results)
 
 
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
     """What starts the place to work: this process, or client actors on Ray."""
+    if inline and table.gpus_per_actor:
+        raise InputError(
+            f"fleet.gpus_per_actor = {table.gpus_per_actor:g} with --inline: must be 0, for this process computes on "
+            "the CPU; leave --inline out"
+        )
     if inline:
         return Inline
     actors = table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor)

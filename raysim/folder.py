@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,22 +164,28 @@ def run_folder(out: Path) -> Iterator[Path]:
     Raises:
         InputError: the folder exists and is not empty, or cannot be made.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        what = "already holds a run" if (out / "config.toml").exists() else "exists and is not empty"
-        raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it")
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    claim = out / "run.log"
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if any(path.name != claim.name for path in out.iterdir()):
+            raise FileExistsError
+        # The one step that only one of two runs can do: whoever opens the log first has the folder.
+        claim.touch(exist_ok=False)
+    except FileExistsError:
+        what = "already holds a run" if claim.exists() or (out / "config.toml").exists() else "exists and is not empty"
+        raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it") from None
     except OSError as error:
         raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
     try:
         yield out
     except InputError:
-        shutil.rmtree(out)
-        for folder in made[1:]:
-            folder.rmdir()
-        if not made:
-            out.mkdir()
+        for path in out.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for folder in made:
+            # Another run may have made a folder beside this one in the meantime: then the parents stay.
+            with suppress(OSError):
+                folder.rmdir()
         raise
 
 

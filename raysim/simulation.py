@@ -71,11 +71,12 @@ class Simulation:
         for number in range(1, rounds + 1):
             before, started = self.fleet.traffic.copy(), time.perf_counter()
             state = step(state, self.algorithm, self.fleet, last=number == rounds)
-            row = {"seconds": time.perf_counter() - started, **_measured(self.fleet.traffic.since(before))}
+            row: dict[str, Any] = {"seconds": time.perf_counter() - started}
             if number == rounds or (every and number % every == 0):
                 started = time.perf_counter()
                 metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
                 row |= {"seconds_evaluate": time.perf_counter() - started, **metrics}
+            row |= _measured(self.fleet.traffic.since(before))
             self._write(state, row)
             diverged = diverged or self._has_diverged(row)
             seconds, up, down = seconds + row["seconds"], up + row["bytes_up"], down + row["bytes_down"]

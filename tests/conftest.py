@@ -1,5 +1,3 @@
-"""Settings of all tests, made before ray is imported."""
+"""Settings of all tests."""
 
-import os
-
-os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+import raysim  # noqa: F401  before any test imports ray: it switches off Ray's hook for `uv run`

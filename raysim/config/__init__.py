@@ -1,6 +1,6 @@
 """The experiment file: read, changed by `--set`, checked, resolved, and composed into an algorithm."""
 
 from raysim.config.experiment import AlgorithmTable, Experiment
-from raysim.config.read import read
+from raysim.config.read import changed, read
 
-__all__ = ["AlgorithmTable", "Experiment", "read"]
+__all__ = ["AlgorithmTable", "Experiment", "changed", "read"]

@@ -58,8 +58,8 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
     Raises:
         InputError: an unknown key (its nearest neighbour is named), a wrong type, a number out of range.
     """
-    for key in raw.keys() - besides:
-        if key not in model.model_fields:
+    for key in raw:
+        if key not in model.model_fields and key not in besides:
             raise unknown(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, [*model.model_fields, *besides])
     try:
         # As JSON: strict about numbers and texts, and a list is a tuple.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Algorithm, Local, Sample
@@ -16,6 +17,12 @@ from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
 Target = Literal["test", "held_out", "local"]
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("should name each only once")
+    return names
 
 
 class Data(Table):
@@ -86,8 +93,13 @@ class Evaluate(Table):
     """`[evaluate]`: when, on what (default: all that the population has), and which metrics."""
 
     every: Annotated[int, Field(ge=0)] = 0
-    on: tuple[Target, ...] | None = None
-    metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = ("accuracy", "loss", "macro_f1", "weighted_f1")
+    on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(_once)] | None = None
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), AfterValidator(_once)] = (
+        "accuracy",
+        "loss",
+        "macro_f1",
+        "weighted_f1",
+    )
 
 
 class _Top(Table):
@@ -112,11 +124,19 @@ class Experiment(_Top):
         Raises:
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
-        tables = {*cls.model_fields, "local", "server"} - {*_Top.model_fields}
+        tables = [key for key in (*cls.model_fields, "local", "server") if key not in _Top.model_fields]
         data = checked(Data, _table(raw, "data"), "data")
         if (data.dataset is None) == (data.population is None):
             both = (data.dataset, data.population)
             raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
+        unused = [key for key in ("root", "label", "test") if _table(raw, "data").get(key)]
+        if data.population is not None and unused:
+            raise InputError(
+                f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
+            )
+        if data.population is not None:
+            # Absolute, so that the resolved file means the same from anywhere.
+            data = data.model_copy(update={"population": str(Path(data.population).expanduser().resolve())})
         if data.population is not None and "partition" in raw:
             raise InputError(
                 f"partition = {raw['partition']!r}: must not be given with data.population, whose clients are made; "

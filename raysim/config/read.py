@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,15 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
         raise InputError(f"experiment file {str(source)!r}: must be TOML ({error}); correct it") from None
     except OSError as error:
         raise InputError(f"experiment file {str(source)!r}: must be a readable file ({error.strerror})") from None
+    return changed(raw, changes)
+
+
+def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
+    """A copy of an experiment's tables with changes applied; see `read`."""
+    copy = deepcopy(dict(raw))
     for change in changes:
-        _apply(raw, change)
-    return raw
+        _apply(copy, change)
+    return copy
 
 
 def _apply(raw: dict[str, Any], change: str) -> None:

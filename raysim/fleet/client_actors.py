@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -110,8 +109,12 @@ class ClientActors:
                     f"fleet.actors = {self._actors} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
                     f"{kind} that Ray has; set fewer fleet.actors, or a smaller fleet.{kind.lower()}s_per_actor"
                 )
-        actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0)(ClientActor)
         device = "cuda" if self._gpus else "cpu"
+        # cuBLAS is deterministic only with a workspace of fixed size, which must be set before torch is imported.
+        environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if self._gpus else {}
+        actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, runtime_env=environment)(
+            ClientActor
+        )
         self.handles = [actor.remote(number, self._cpus, device) for number in range(self._actors)]
         self.fingerprint = self._shared_fingerprint()
 
@@ -205,23 +208,20 @@ class RayFleet:
 
 
 class Queue:
-    """Blocks that wait, longest first; each prefers the actor that plays its range of clients, but needs none."""
+    """Blocks that wait, longest first; of equally long ones an actor prefers those of its own range of clients."""
 
     def __init__(self, blocks: Sequence[Block], actors: int) -> None:
-        order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, i))
-        self._own = [deque(i for i in order if i * actors // len(blocks) == actor) for actor in range(actors)]
-        self._all = deque(order)
-        self._gone: set[int] = set()
+        self._sizes = [block.size for block in blocks]
+        self._owner = [number * actors // len(blocks) for number in range(len(blocks))]
+        self._waiting = set(range(len(blocks)))
 
     def next(self, actor: int) -> int | None:
         """The next block for an idle actor."""
-        for line in (self._own[actor], self._all):
-            while line:
-                index = line.popleft()
-                if index not in self._gone:
-                    self._gone.add(index)
-                    return index
-        return None
+        if not self._waiting:
+            return None
+        index = min(self._waiting, key=lambda i: (-self._sizes[i], self._owner[i] != actor, i))
+        self._waiting.remove(index)
+        return index
 
 
 def _start_ray(cpus: int, address: str | None) -> None:

@@ -105,6 +105,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"evaluate": {"metrics": ["acc"]}}, r"evaluate.metrics"),
     ({"evaluate": {"metrics": []}}, r"evaluate.metrics"),
     ({"evaluate": {"on": ["train"]}}, r"evaluate.on"),
+    ({"evaluate": {"on": []}}, r"evaluate.on"),
+    ({"evaluate": {"metrics": ["auc", "auc"]}}, r"evaluate.metrics.*only once"),
     ({"data": {}}, r"must be exactly one of them"),
     ({"data": {"dataset": "digits", "population": "x"}}, r"must be exactly one of them"),
     ({"data": {"population": "x"}}, r"partition = .*must not be given with data.population"),

@@ -31,6 +31,7 @@ EXPERIMENT: dict[str, Any] = {
     },
     "model": {"name": "mlp", "hidden": [24], "norm": "batch"},
     "algorithm": [{"name": name, "fraction": 0.6, **OWN.get(name, {})} for name in ALGORITHMS],
+    "fleet": {"block": 4},
     "evaluate": {"every": 2, "metrics": ["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]},
 }
 

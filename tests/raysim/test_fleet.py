@@ -133,8 +133,10 @@ def test_actors_that_differ_are_refused() -> None:
 def test_the_longest_block_starts_first_and_its_own_actor_is_preferred() -> None:
     sizes = [5, 1, 9, 7]
     queue = Queue([Block(number, (), size) for number, size in enumerate(sizes)], actors=2)
-    assert [queue.next(0), queue.next(0), queue.next(0)] == [0, 1, 2]
-    assert [queue.next(1), queue.next(1)] == [3, None]
+    assert [queue.next(0) for _ in sizes] == [2, 3, 0, 1]
+    assert queue.next(1) is None
+    alike = Queue([Block(number, (), 5) for number in range(4)], actors=2)
+    assert [alike.next(1), alike.next(0), alike.next(1), alike.next(1)] == [2, 0, 3, 1]
 
 
 @pytest.mark.parametrize(("gpus", "message"), [(1.5, "a whole number"), (1, r"must fit the 0 GPU"), (0.5, "0 GPU")])

@@ -1,0 +1,38 @@
+"""The run folder: who has it, and what is left of it."""
+
+from pathlib import Path
+
+import pytest
+
+from raysim.errors import InputError
+from raysim.folder import run_folder
+
+
+def test_only_one_of_two_runs_gets_a_folder(tmp_path: Path) -> None:
+    with run_folder(tmp_path / "run"):
+        with pytest.raises(InputError, match="already holds a run"), run_folder(tmp_path / "run"):
+            pass
+        assert (tmp_path / "run" / "run.log").exists()
+
+
+def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for out in (tmp_path / "real", tmp_path / "link"):
+        with pytest.raises(InputError, match="wrong"), run_folder(out) as folder:
+            (folder / "population").mkdir()
+            raise InputError("wrong")
+        assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_parents_that_another_run_uses_stay(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="wrong"), run_folder(tmp_path / "runs" / "one"):
+        (tmp_path / "runs" / "two").mkdir()
+        raise InputError("wrong")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["two"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--out"), run_folder(tmp_path / "file"):
+        pass
