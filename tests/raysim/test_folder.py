@@ -8,6 +8,13 @@ from raysim.errors import InputError
 from raysim.folder import run_folder
 
 
+def fail_in(out: Path, made: Path) -> None:
+    """A run whose input turns out to be wrong after it has made something."""
+    with run_folder(out):
+        made.mkdir()
+        raise InputError("wrong")
+
+
 def test_only_one_of_two_runs_gets_a_folder(tmp_path: Path) -> None:
     with run_folder(tmp_path / "run"):
         with pytest.raises(InputError, match="already holds a run"), run_folder(tmp_path / "run"):
@@ -19,16 +26,14 @@ def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> Non
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for out in (tmp_path / "real", tmp_path / "link"):
-        with pytest.raises(InputError, match="wrong"), run_folder(out) as folder:
-            (folder / "population").mkdir()
-            raise InputError("wrong")
+        with pytest.raises(InputError, match="wrong"):
+            fail_in(out, out / "population")
         assert list((tmp_path / "real").iterdir()) == []
 
 
 def test_parents_that_another_run_uses_stay(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="wrong"), run_folder(tmp_path / "runs" / "one"):
-        (tmp_path / "runs" / "two").mkdir()
-        raise InputError("wrong")
+    with pytest.raises(InputError, match="wrong"):
+        fail_in(tmp_path / "runs" / "one", tmp_path / "runs" / "two")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["two"]
 
 
