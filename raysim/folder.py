@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,11 @@ import pyarrow.parquet as pq
 import tomli_w
 from safetensors.numpy import save_file
 
-from algorithms import KeptStore, Layout, Packed, Placement, State
-from algorithms.step import RoundReport
 from raysim.errors import InputError
+
+if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
+    from algorithms import KeptStore, Layout, Packed, Placement, State
+    from algorithms.step import RoundReport
 
 VISITS = pa.schema(
     [
@@ -116,6 +119,8 @@ class AlgorithmFolder:
 
     def finish(self, state: State, placement: Placement, summary: Mapping[str, Any]) -> None:
         """Write the model, the kept entries, the tables and the summary; the journals go."""
+        from algorithms import KeptStore
+
         whole = {**placement.travelling.unpack(state.model), **placement.kept.unpack(state.average)}
         with _whole(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
@@ -133,6 +138,16 @@ class AlgorithmFolder:
         """Stop writing; the journals stay."""
         self._metrics.close()
         self._visits.close()
+
+
+def algorithm_names(names: Sequence[str]) -> list[str]:
+    """The folders of algorithms of these names: a second fedavg is fedavg-2."""
+    seen: Counter[str] = Counter()
+    folders = []
+    for name in names:
+        seen[name] += 1
+        folders.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return folders
 
 
 @contextmanager

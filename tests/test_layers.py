@@ -35,3 +35,9 @@ def test_only_fleets_know_ray() -> None:
         if path.relative_to(ROOT).parts[1] not in ("fleet", "cluster"):
             text = path.read_text(encoding="utf-8")
             assert "import ray\n" not in text and "from ray " not in text, path
+
+
+def test_a_report_is_written_without_torch() -> None:
+    code = "import sys, raysim.report; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"torch", "ray"}

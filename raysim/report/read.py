@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partitioning import InputError, Population
+from raysim.folder import algorithm_names
 
 Column = NDArray[np.float64]
 
@@ -94,7 +95,7 @@ def read_run(folder: Path, name: str) -> Run:
         config = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{folder / 'config.toml'} is not TOML: {error}; restore the file of the run") from None
-    names = list(algorithm_folders(config))
+    names = algorithm_folders(config)
     reached = [each for each in names if (folder / each / "metrics.parquet").is_file()]
     return Run(
         name=name,
@@ -106,14 +107,10 @@ def read_run(folder: Path, name: str) -> Run:
     )
 
 
-def algorithm_folders(config: Mapping[str, Any]) -> Iterator[str]:
-    """The folder of each `[[algorithm]]` table: its name, from the second of that name on with its number."""
+def algorithm_folders(config: Mapping[str, Any]) -> list[str]:
+    """The folder of each `[[algorithm]]` table."""
     tables = config.get("algorithm", [])
-    seen: Counter[str] = Counter()
-    for table in [tables] if isinstance(tables, Mapping) else tables:
-        name = str(table["name"])
-        seen[name] += 1
-        yield name if seen[name] == 1 else f"{name}-{seen[name]}"
+    return algorithm_names([str(table["name"]) for table in ([tables] if isinstance(tables, Mapping) else tables)])
 
 
 def _config_text(folder: Path) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from raysim.errors import InputError
-from raysim.folder import run_folder
+from raysim.folder import algorithm_names, run_folder
 
 
 def fail_in(out: Path, made: Path) -> None:
@@ -41,3 +41,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="--out"), run_folder(tmp_path / "file"):
         pass
+
+
+def test_a_repeated_algorithm_is_numbered() -> None:
+    assert algorithm_names([]) == []
+    assert algorithm_names(["fedavg", "radfed", "fedavg", "fedavg"]) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]

@@ -47,9 +47,9 @@ def test_a_description_is_broken_at_its_parts_only():
 
 def test_folders_follow_the_tables():
     tables = [{"name": name} for name in ("fedavg", "radfed", "fedavg", "fedavg")]
-    assert list(algorithm_folders({"algorithm": tables})) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
-    assert list(algorithm_folders({"algorithm": {"name": "radfed"}})) == ["radfed"]
-    assert list(algorithm_folders({})) == []
+    assert algorithm_folders({"algorithm": tables}) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+    assert algorithm_folders({"algorithm": {"name": "radfed"}}) == ["radfed"]
+    assert algorithm_folders({}) == []
 
 
 def test_no_two_of_many_algorithms_are_drawn_alike():
