@@ -38,15 +38,19 @@ VISITS = pa.schema(
 )
 
 
+STAGES = ("sample", "send", "train", "sum", "merge", "evaluate", "write")
+"""What a round's time goes into, in order; of the last two a part may overlap the next round."""
+
+
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
-    """One row a round; the evaluation's columns are null where a round was not evaluated."""
+    """One row a round; the evaluation's columns are null where a round was not evaluated, or one is undefined."""
     whole = ["visits", "bytes_up", "bytes_down"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
     return pa.schema(
         [
             ("round", pa.int64()),
             ("seconds", pa.float64()),
-            ("seconds_evaluate", pa.float64()),
+            *((f"seconds_{stage}", pa.float64()) for stage in STAGES),
             ("merged", pa.bool_()),
             ("train_loss", pa.float64()),
             *((name, pa.int64()) for name in (*whole, *measured)),
