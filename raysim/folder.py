@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import tomli_w
 from safetensors.numpy import save_file
 
+from raysim.background import Background
 from raysim.errors import InputError
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
@@ -60,17 +62,15 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 class Journal:
-    """Rows that are on disk as soon as they are known: an Arrow stream, which becomes a Parquet file at the end."""
+    """Rows that are on disk as soon as they are appended: an Arrow stream, which becomes a Parquet file at the end."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
-        self._schema = schema
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_stream(self._sink, schema)
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows; a column that a row does not have is null."""
-        self._writer.write_batch(pa.RecordBatch.from_pylist(list(rows), self._schema))
+    def append(self, rows: pa.RecordBatch) -> None:
+        self._writer.write_batch(rows)
 
     def finish(self) -> None:
         """Turn the journal into `NAME.parquet`, beside it."""
@@ -84,8 +84,8 @@ class Journal:
     def close(self) -> None:
         """Stop writing; what was appended stays."""
         if not self._sink.closed:
-            self._writer.close()
-            self._sink.close()
+            with self._sink:
+                self._writer.close()
 
 
 class AlgorithmFolder:
@@ -100,26 +100,22 @@ class AlgorithmFolder:
         path.mkdir()
         self.path = path
         self.kept = path / "kept"
-        self._metrics = Journal(path / "metrics.journal", metrics_schema(columns))
+        self._schema = metrics_schema(columns)
+        self._metrics = Journal(path / "metrics.journal", self._schema)
         self._visits = Journal(path / "visits.journal", VISITS)
+        self._background = Background(self._write)
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
-        """Write a round's row, and a row for each of its visits."""
-        self._metrics.append([row])
-        self._visits.append(
-            [
-                {
-                    "round": row["round"],
-                    "client": visit.client,
-                    "block": block,
-                    **visit.report,
-                    "weight": visit.weight,
-                    "machine_block_seconds": machine["seconds"],
-                    "machine_actor": int(machine["actor"]),
-                }
-                for block, visit, machine in report.visits
-            ]
-        )
+        """Have a round's row written, and a row for each of its visits, without waiting for it.
+
+        Args:
+            row: the round's; a column that it does not have is null.
+            report: what the round did.
+
+        Raises:
+            Exception: what went wrong with an earlier round, such as a full disk; `finish` and `close` raise it too.
+        """
+        self._background(dict(row), report)
 
     def finish(self, state: State, placement: Placement, summary: Mapping[str, Any]) -> None:
         """Write the model, the kept entries, the tables and the summary; the journals go."""
@@ -133,15 +129,26 @@ class AlgorithmFolder:
             with _whole(self.path / "kept.safetensors") as aside:
                 save_file(_stacked(state, KeptStore(self.kept, placement.kept), placement.kept, clients), aside)
             shutil.rmtree(self.kept)
+        self._background.close()
         self._metrics.finish()
         self._visits.finish()
         with _whole(self.path / "summary.json") as aside:
             aside.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
 
     def close(self) -> None:
-        """Stop writing; the journals stay."""
-        self._metrics.close()
-        self._visits.close()
+        """Write what was appended, and stop; the journals stay."""
+        try:
+            self._background.close()
+        finally:
+            self._metrics.close()
+            self._visits.close()
+
+    def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
+        started = time.perf_counter()
+        self._visits.append(_visits(row["round"], report))
+        # Only the writer knows how long it took; the row itself, which tells it, is not counted.
+        seconds = time.perf_counter() - started
+        self._metrics.append(pa.RecordBatch.from_pylist([{**row, "seconds_write": seconds}], self._schema))
 
 
 def algorithm_names(names: Sequence[str]) -> list[str]:
@@ -212,6 +219,25 @@ def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write the resolved experiment."""
     with _whole(path) as aside:
         aside.write_text(tomli_w.dumps(config), encoding="utf-8")
+
+
+def _visits(number: int, report: RoundReport) -> pa.RecordBatch:
+    """A row a visit; by columns, for a round may have thousands."""
+    rows = [row for _, row, _ in report.visits]
+    reports = [row.report for row in rows]
+    machines = [machine for _, _, machine in report.visits]
+    columns = {
+        "round": [number] * len(rows),
+        "client": [row.client for row in rows],
+        "block": [block for block, _, _ in report.visits],
+        "samples": [each["samples"] for each in reports],
+        "steps": [each["steps"] for each in reports],
+        "loss": [each["loss"] if each["steps"] else None for each in reports],
+        "weight": [row.weight for row in rows],
+        "machine_block_seconds": [machine["seconds"] for machine in machines],
+        "machine_actor": [machine["actor"] for machine in machines],
+    }
+    return pa.RecordBatch.from_pydict(columns, VISITS)
 
 
 def _stacked(state: State, store: KeptStore, layout: Layout, clients: Sequence[int]) -> dict[str, np.ndarray]:

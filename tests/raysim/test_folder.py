@@ -1,11 +1,17 @@
-"""The run folder: who has it, and what is left of it."""
+"""The run folder: who has it, what a round leaves in it, and what is left of it."""
 
+import math
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from algorithms.step import RoundReport
+from algorithms.visit import VisitRow
 from raysim.errors import InputError
-from raysim.folder import algorithm_names, run_folder
+from raysim.folder import VISITS, AlgorithmFolder, algorithm_names, metrics_schema, run_folder
 
 
 def fail_in(out: Path, made: Path) -> None:
@@ -46,3 +52,69 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 def test_a_repeated_algorithm_is_numbered() -> None:
     assert algorithm_names([]) == []
     assert algorithm_names(["fedavg", "radfed", "fedavg", "fedavg"]) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+
+
+def a_round(losses: dict[int, float]) -> RoundReport:
+    """Visits of clients with these losses, two a block; a client without a loss took no step."""
+    rows = [
+        VisitRow(client, {"samples": 20.0, "steps": 0.0 if math.isnan(loss) else 2.0, "loss": loss}, 20.0, None)
+        for client, loss in losses.items()
+    ]
+    machine = {"seconds": 0.5, "actor": 1.0}
+    return RoundReport(tuple((i // 2, row, machine) for i, row in enumerate(rows)), True, 0, 0)
+
+
+def journal(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        return stream.read_all()
+
+
+def test_a_round_is_a_row_and_a_row_a_visit(tmp_path: Path) -> None:
+    with closing(AlgorithmFolder(tmp_path / "fedavg", ["test_auc"])) as files:
+        row: dict[str, Any] = {"round": 1, "seconds": 0.25}
+        files.append(row, a_round({3: 1.5, 5: math.nan, 8: math.inf}))
+        row["round"] = 2  # what was appended is no longer the caller's
+        files.append(row, a_round({}))
+    visits, metrics = journal(files.path / "visits.journal"), journal(files.path / "metrics.journal")
+    assert visits.schema == VISITS and metrics.schema == metrics_schema(["test_auc"])
+    assert visits.to_pydict() == {
+        "round": [1, 1, 1],
+        "client": [3, 5, 8],
+        "block": [0, 0, 1],
+        "samples": [20, 20, 20],
+        "steps": [2, 0, 2],
+        "loss": [1.5, None, math.inf],
+        "weight": [20.0, 20.0, 20.0],
+        "machine_block_seconds": [0.5, 0.5, 0.5],
+        "machine_actor": [1, 1, 1],
+    }
+    assert metrics["round"].to_pylist() == [1, 2]
+    assert metrics["seconds"].to_pylist() == [0.25, 0.25]
+    assert metrics["seconds_train"].null_count == metrics["test_auc"].null_count == 2
+    assert all(seconds > 0 for seconds in metrics["seconds_write"].to_pylist())
+
+
+def stop_after(files: AlgorithmFolder, rounds: int) -> None:
+    with closing(files):
+        for number in range(1, rounds + 1):
+            files.append({"round": number}, a_round({number: 1.0}))
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_breaks_keeps_every_round(tmp_path: Path) -> None:
+    files = AlgorithmFolder(tmp_path / "fedavg", [])
+    with pytest.raises(KeyboardInterrupt):
+        stop_after(files, 40)
+    assert journal(files.path / "metrics.journal")["round"].to_pylist() == list(range(1, 41))
+    assert journal(files.path / "visits.journal")["client"].to_pylist() == list(range(1, 41))
+
+
+def test_a_row_that_cannot_be_written_is_not_lost_in_silence(tmp_path: Path) -> None:
+    files = AlgorithmFolder(tmp_path / "fedavg", [])
+    files.append({"round": 1}, a_round({}))
+    files.append({"round": 2, "merged": "perhaps"}, a_round({}))
+    with pytest.raises(pa.ArrowException):
+        files.close()
+    with pytest.raises(pa.ArrowException):
+        files.append({"round": 3}, a_round({}))
+    assert journal(files.path / "metrics.journal")["round"].to_pylist() == [1]
