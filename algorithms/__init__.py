@@ -1,6 +1,7 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
 from algorithms.algorithm import Algorithm
+from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn
@@ -10,14 +11,14 @@ from algorithms.kept import KeptLedger, KeptStore, Location
 from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Entry, Kind, Layout, Packed
 from algorithms.local import Local
-from algorithms.merge import Sum, combine
+from algorithms.merge import Sum
 from algorithms.place import Place, Placement
 from algorithms.radfed import radfed
 from algorithms.resident import Resident
 from algorithms.schedule import Rounds, Sample
 from algorithms.server import Assign, Mix, Server
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
-from algorithms.visit import visit
+from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.weigh import Equal, Samples, Weigh
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Block",
     "Census",
     "ClientData",
+    "Compute",
     "Entry",
     "Equal",
     "Fleet",
@@ -53,17 +55,20 @@ __all__ = [
     "Server",
     "State",
     "Sum",
+    "Trainer",
     "Traveller",
     "Weigh",
+    "Work",
     "begin",
-    "combine",
+    "choose",
     "current",
     "fedavg",
     "fedbn",
     "fedprox",
     "generator",
+    "lanes_of",
     "radfed",
     "step",
     "torch_seed",
-    "visit",
+    "trainer",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from algorithms.kept import KeptStore
 from algorithms.place import Placement
 from algorithms.resident import Resident
+from algorithms.training import Trainer
 
 Reference = Any
 """A value that a fleet holds: opaque, and resolved only where a block runs."""
@@ -58,6 +59,7 @@ class Bench:
     resident: Resident
     data: ClientData
     kept: KeptStore
+    trainer: Trainer
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,11 @@ class Fleet(Protocol):
         """Hold a value for the blocks of a `map`."""
         ...
 
-    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Reference] = ()) -> list[Outcome]:
-        """Run the function on every block, in any order; the outcomes come in the blocks' order."""
+    def map(
+        self, function: Function, blocks: Sequence[Block], references: Sequence[Reference] = ()
+    ) -> Iterator[Outcome]:
+        """Run the function on every block, in any order; the outcomes come in the blocks' order, as soon as they can.
+
+        Blocks may be under way before the first outcome is asked for, and those of several maps side by side.
+        """
         ...

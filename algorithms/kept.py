@@ -50,13 +50,12 @@ class KeptStore:
 
     def read(self, location: Location) -> Packed:
         """Read one record, whoever wrote it."""
-        floats, integers = self._layout.floats, self._layout.integers
+        floats, integers, floating = self._layout.floats, self._layout.integers, np.dtype(self._layout.floating)
+        cut = floating.itemsize * floats
         with (self._folder / location.file).open("rb") as file:
             file.seek(location.offset)
-            record = file.read(4 * floats + 8 * integers)
-        return Packed(
-            np.frombuffer(record, np.float32, floats), np.frombuffer(record, np.int64, integers, offset=4 * floats)
-        )
+            record = file.read(cut + 8 * integers)
+        return Packed(np.frombuffer(record, floating, floats), np.frombuffer(record, np.int64, integers, offset=cut))
 
     def close(self) -> None:
         """Close the writer's file, if one was begun."""

@@ -13,6 +13,7 @@ class Purpose(IntEnum):
     DEAL = 3
     BATCHES = 4
     TEST_ROWS = 5
+    DROPOUT = 6
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +20,12 @@ from algorithms.norms import is_batch_norm
 # Each entry starts at a multiple of this many elements: matrix products may add in another order when an
 # operand is not aligned to 64 bytes, and resident models must all compute the same bytes.
 ALIGNMENT = 16
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+"""The floating entries: float32, or float64 under `precision = "fp64"`."""
+
+
+FLOATING = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class Kind(Enum):
@@ -53,23 +60,33 @@ class Packed:
     """The values of a layout's entries: what is loaded, sent, summed and saved.
 
     Args:
-        floats: the floating entries, float32 [layout.floats], padded to the alignment.
+        floats: the floating entries, [layout.floats] of the layout's type, padded to the alignment.
         integers: the integer entries (counters), int64 [layout.integers].
     """
 
-    floats: NDArray[np.float32]
+    floats: Floats
     integers: NDArray[np.int64]
 
     @property
     def nbytes(self) -> int:
         return self.floats.nbytes + self.integers.nbytes
 
+    def copy(self) -> Packed:
+        """The same values in memory of their own."""
+        return Packed(self.floats.copy(), self.integers.copy())
+
 
 @dataclass(frozen=True)
 class Layout:
-    """The order and the places of some entries in a `Packed`."""
+    """The order and the places of some entries in a `Packed`.
+
+    Args:
+        entries: the entries.
+        floating: the type of the floating ones, "float32" or "float64".
+    """
 
     entries: tuple[Entry, ...]
+    floating: str = "float32"
     floats: int = field(init=False)
     integers: int = field(init=False)
     _starts: tuple[int, ...] = field(init=False, repr=False)
@@ -89,18 +106,26 @@ class Layout:
         """The layout of all entries of a module, shared ones once.
 
         Raises:
-            InputError: an entry is neither floating in the default type nor int64.
+            InputError: an entry is neither int64 nor of the one floating type, float32 or float64.
         """
-        return cls(tuple(entry for entry, _ in _entries(module)))
+        found = list(_entries(module))
+        floating = next((t.dtype for _, t in found if t.is_floating_point()), torch.float32)
+        for entry, tensor in found:
+            if tensor.dtype != (torch.int64 if entry.integer else floating) or floating not in FLOATING:
+                raise InputError(
+                    f"model entry {entry.name} = {tensor.dtype}: must be int64, or float32 or float64 like all others; "
+                    "convert it in the model"
+                )
+        return cls(tuple(entry for entry, _ in found), FLOATING[floating])
 
     def only(self, wanted: Callable[[Entry], bool]) -> Layout:
         """The layout of the entries that are wanted, in the same order."""
-        return Layout(tuple(entry for entry in self.entries if wanted(entry)))
+        return Layout(tuple(entry for entry in self.entries if wanted(entry)), self.floating)
 
     @cached_property
     def nbytes(self) -> int:
         """What the entries weigh on a wire, padding apart."""
-        return sum(entry.size * (8 if entry.integer else 4) for entry in self.entries)
+        return sum(entry.size * (8 if entry.integer else np.dtype(self.floating).itemsize) for entry in self.entries)
 
     def places(self) -> Iterator[tuple[Entry, slice]]:
         """Each entry with its slice of the vector of its type."""
@@ -109,13 +134,13 @@ class Layout:
 
     def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
         """Copy named tensors (a module's state) into vectors."""
-        packed = Packed(np.zeros(self.floats, np.float32), np.zeros(self.integers, np.int64))
+        packed = Packed(np.zeros(self.floats, self.floating), np.zeros(self.integers, np.int64))
         for entry, place in self.places():
             vector = packed.integers if entry.integer else packed.floats
             vector[place] = values[entry.name].detach().cpu().numpy().ravel()
         return packed
 
-    def unpack(self, packed: Packed) -> dict[str, NDArray[np.float32] | NDArray[np.int64]]:
+    def unpack(self, packed: Packed) -> dict[str, Floats | NDArray[np.int64]]:
         """The named arrays of the entries, as views."""
         return {
             entry.name: (packed.integers if entry.integer else packed.floats)[place].reshape(entry.shape)
@@ -132,12 +157,7 @@ def _entries(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
             if tensor is None or path not in saved or id(tensor) in seen:
                 continue
             seen.add(id(tensor))
-            integer = not tensor.is_floating_point()
-            if tensor.dtype != (torch.int64 if integer else torch.float32):
-                raise InputError(
-                    f"model entry {path} = {tensor.dtype}: must be float32 or int64; convert it in the model"
-                )
-            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer), tensor
+            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), not tensor.is_floating_point()), tensor
 
 
 def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:

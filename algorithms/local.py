@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from algorithms.compute import Compute
 from algorithms.errors import require
 
 
@@ -20,6 +21,7 @@ class Local:
 
     With g the batch's mean gradient of the cross-entropy and w_r the entries received:
 
+        g <- g min(1, clip / |g|)
         g <- g + weight_decay w + proximal (w - w_r)
         u <- momentum u + g          (u = 0 at the start of each visit)
         w <- w - lr lr_decay^(round - 1) u
@@ -33,6 +35,10 @@ class Local:
         weight_decay: >= 0, added to the gradient of every parameter.
         proximal: FedProx's mu, >= 0.
         lr_decay: factor on the learning rate after each round, in (0, 1].
+        clip: the largest norm of a batch's gradient, all parameters together, > 0; None for no limit.
+        statistics: what batch-norm layers normalise by in training: "batch", the batch's own, which are then
+            tracked, or "frozen", those received, which stay.
+        compute: how it is computed: the arithmetic's precision, and whether visits are stacked.
 
     Raises:
         InputError: a number is out of its range, or both `epochs` and `steps` are given.
@@ -46,6 +52,9 @@ class Local:
     weight_decay: float = 0.0
     proximal: float = 0.0
     lr_decay: float = 1.0
+    clip: float | None = None
+    statistics: Literal["batch", "frozen"] = "batch"
+    compute: Compute = Compute()
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.steps is None:
@@ -65,6 +74,10 @@ class Local:
             holds = isfinite(value) and value >= 0
             require(holds, f"local.{name}", value, "a finite number >= 0", f"set local.{name} = 0")
         require(0 <= self.momentum < 1, "local.momentum", self.momentum, "in [0, 1)", "set local.momentum = 0")
+        clips = self.clip is None or _within(self.clip, above=0)
+        require(clips, "local.clip", self.clip, "a finite number > 0", "set local.clip = 1.0, or leave it out")
+        known = self.statistics in ("batch", "frozen")
+        require(known, "local.statistics", self.statistics, '"batch" or "frozen"', 'set local.statistics = "batch"')
         require(0 < self.lr_decay <= 1, "local.lr_decay", self.lr_decay, "in (0, 1]", "set local.lr_decay = 1")
 
     def rate(self, number: int) -> float:
@@ -85,34 +98,56 @@ class Local:
 
 
 class Update:
-    """The arithmetic of `Local` on one visit's parameters, or on a stack of them: it is elementwise.
+    """The arithmetic of `Local` on a stack of visits: every tensor is [lanes, *shape], and each lane stands alone.
 
     Args:
         local: the numbers.
-        parameters: the tensors to change in place, as received.
+        stack: the parameters to change in place, as received.
         lr: this round's learning rate.
     """
 
-    def __init__(self, local: Local, parameters: Sequence[torch.Tensor], lr: float) -> None:
+    def __init__(self, local: Local, stack: Sequence[torch.Tensor], lr: float) -> None:
         self._local = local
         self._lr = lr
-        self._parameters = parameters
-        self._received = [p.detach().clone() for p in parameters] if local.proximal else []
-        self._velocity = [torch.zeros_like(p) for p in parameters] if local.momentum else []
+        self._stack = list(stack)
+        self._received = [w.detach().clone() for w in stack] if local.proximal else []
+        self._velocity = [torch.zeros_like(w) for w in stack] if local.momentum else []
+        self._lanes: dict[tuple[int, int], tuple[list[torch.Tensor], ...]] = {}
 
     @torch.no_grad()
-    def __call__(self, gradients: Sequence[torch.Tensor]) -> None:
-        """Take one step along the gradients, which are left as they are: autograd may alias them."""
+    def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
+        """Take one step along the gradients, [k, *shape] each, which are left as they are: autograd may alias them."""
         local = self._local
-        for i, (w, gradient) in enumerate(zip(self._parameters, gradients, strict=True)):
-            g = gradient
-            if local.weight_decay:
-                g = g.add(w, alpha=local.weight_decay)
-            if local.proximal:
-                g = g.add(w - self._received[i], alpha=local.proximal)
-            if local.momentum:
-                g = self._velocity[i].mul_(local.momentum).add_(g)
-            w.sub_(g, alpha=self._lr)
+        g = list(gradients)
+        w, received, velocity = self._of(lanes)
+        if local.clip is not None:
+            g = _clipped(g, local.clip)
+        if local.weight_decay:
+            g = list(torch._foreach_add(g, w, alpha=local.weight_decay))
+        if local.proximal:
+            away = list(torch._foreach_sub(w, received))
+            g = list(torch._foreach_add(g, away, alpha=local.proximal))
+        if local.momentum:
+            torch._foreach_mul_(velocity, local.momentum)
+            torch._foreach_add_(velocity, g)
+            g = velocity
+        torch._foreach_add_(w, g, alpha=-self._lr)
+
+    def _of(self, lanes: slice) -> tuple[list[torch.Tensor], ...]:
+        """The views on some lanes, made once: a visit has many steps and few kinds of them."""
+        key = lanes.start, lanes.stop
+        if key not in self._lanes:
+            every = (self._stack, self._received, self._velocity)
+            self._lanes[key] = tuple([tensor[lanes] for tensor in tensors] for tensors in every)
+        return self._lanes[key]
+
+
+def _clipped(gradients: Sequence[torch.Tensor], most: float) -> list[torch.Tensor]:
+    """Each lane's gradient, scaled down to a norm of at most `most`."""
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients])
+    # The guard of torch.nn.utils.clip_grad_norm_, so that both clip to the same.
+    scale = (most / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
+    return [g * scale.view(-1, *(1 for _ in g.shape[1:])) for g in gradients]
 
 
 def _within(value: float, above: float) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,13 +20,14 @@ class Sum:
 
     floats: NDArray[np.float64]
     integers: NDArray[np.int64]
+    floating: str
     total: float = 0.0
     _scratch: NDArray[np.float64] | None = field(default=None, repr=False)
 
     @classmethod
     def zero(cls, layout: Layout) -> Sum:
         """The empty sum of a layout's entries."""
-        return cls(np.zeros(layout.floats), np.zeros(layout.integers, np.int64))
+        return cls(np.zeros(layout.floats), np.zeros(layout.integers, np.int64), layout.floating)
 
     def add(self, packed: Packed, weight: float) -> None:
         """Add one model; with weight 0 it leaves no trace."""
@@ -44,23 +44,22 @@ class Sum:
         np.maximum(self.integers, packed.integers, out=self.integers)
         self.total += weight
 
+    def include(self, part: Sum) -> None:
+        """Add a partial sum."""
+        if part.total == 0:
+            return
+        if self.total == 0:
+            np.copyto(self.floats, part.floats)
+        else:
+            self.floats += part.floats
+        np.maximum(self.integers, part.integers, out=self.integers)
+        self.total += part.total
+
     def mean(self) -> Packed | None:
         """The weighted mean, or None where nothing has weight."""
         if self.total == 0:
             return None
-        return Packed((self.floats / self.total).astype(np.float32), self.integers.copy())
+        return Packed((self.floats / self.total).astype(self.floating), self.integers.copy())
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_scratch": None}
-
-
-def combine(parts: Iterable[Sum]) -> Sum:
-    """The sum of partial sums, in their order."""
-    every = list(parts)
-    first, *rest = [part for part in every if part.total > 0] or every[:1]
-    whole = Sum(first.floats.copy(), first.integers.copy(), first.total)
-    for part in rest:
-        whole.floats += part.floats
-        np.maximum(whole.integers, part.integers, out=whole.integers)
-        whole.total += part.total
-    return whole

@@ -1,5 +1,7 @@
 """Which layers are batch normalisation: by type, so nested, shortcut and subclassed ones are all found."""
 
+from typing import Literal
+
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -8,6 +10,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 def is_batch_norm(layer: nn.Module) -> bool:
     """Whether the layer normalises by statistics of the batch (1d, 2d, 3d, synchronised, subclasses)."""
     return isinstance(layer, _BatchNorm)
+
+
+def train_mode(module: nn.Module, statistics: Literal["batch", "frozen"]) -> None:
+    """Put a module in training mode, its batch-norm layers normalising by the batch or by frozen statistics."""
+    module.train()
+    if statistics == "frozen":
+        for layer in module.modules():
+            if is_batch_norm(layer):
+                layer.eval()
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ class Placement:
     @property
     def whole(self) -> Layout:
         """All entries, the travelling ones first: the order of a resident model."""
-        return Layout(self.travelling.entries + self.kept.entries)
+        return Layout(self.travelling.entries + self.kept.entries, self.travelling.floating)
 
 
 @dataclass(frozen=True)

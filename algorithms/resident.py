@@ -1,4 +1,4 @@
-"""The model that lives where visits run: its entries are views on two flat vectors, loaded by one copy."""
+"""The models that live where visits run: stacked, their entries views on flat vectors, loaded by one copy."""
 
 from __future__ import annotations
 
@@ -6,54 +6,66 @@ import numpy as np
 import torch
 from torch import nn
 
-from algorithms.layout import Packed, _entries
+from algorithms.layout import Entry, Packed, _entries
 from algorithms.norms import refuses_single
 from algorithms.place import Placement
 
 
 class Resident:
-    """A module whose travelling entries, then kept entries, stand in one vector each.
+    """A stack of models of one kind, a lane each: row `lane` of two matrices holds a model's entries.
+
+    In a row the travelling entries stand first, then the kept ones. The module computes with lane 0.
 
     Args:
         module: the model; it is taken over, its tensors become views.
         placement: which entries travel and which are kept.
         sample: one sample of the data, [*shape]: tells whether a training batch of one is refused.
         device: where it computes.
+        lanes: how many models there are.
     """
 
-    def __init__(self, module: nn.Module, placement: Placement, sample: torch.Tensor, device: str = "cpu") -> None:
+    def __init__(
+        self, module: nn.Module, placement: Placement, sample: torch.Tensor, device: str = "cpu", lanes: int = 1
+    ) -> None:
         self.module = module.to(device)
         self.placement = placement
         self.device = torch.device(device)
+        self.lanes = lanes
         whole = placement.whole
-        self.floats = torch.zeros(whole.floats, device=self.device)
-        self.integers = torch.zeros(whole.integers, dtype=torch.int64, device=self.device)
-        tensors = {entry.name: tensor for entry, tensor in _entries(self.module)}
+        self.floating: torch.dtype = getattr(torch, whole.floating)
+        self._floats = torch.zeros(lanes, whole.floats, dtype=self.floating, device=self.device)
+        self._integers = torch.zeros(lanes, whole.integers, dtype=torch.int64, device=self.device)
+        self.stacks: dict[Entry, torch.Tensor] = {}
+        """For each entry the models' values, [lanes, *shape]: views."""
         self.parameters: list[torch.Tensor] = []
+        """The module's own parameters, those of lane 0."""
+        tensors = {entry.name: tensor for entry, tensor in _entries(self.module)}
         for entry, place in whole.places():
+            stack = (self._integers if entry.integer else self._floats)[:, place].view(lanes, *entry.shape)
+            self.stacks[entry] = stack
             tensor = tensors[entry.name]
-            view = (self.integers if entry.integer else self.floats)[place].view(entry.shape)
-            view.copy_(tensor.detach())
+            stack.copy_(tensor.detach())
             # `.data` keeps the tensor's identity, so tied parameters stay tied and autograd sees a leaf.
-            tensor.data = view
+            tensor.data = stack[0]
             if entry.is_parameter:
                 self.parameters.append(tensor)
-        self.refuses_single = refuses_single(self.module, sample.to(self.device))
+        self.sample = sample.to(self.device, self.floating)
+        self.refuses_single = refuses_single(self.module, self.sample)
 
-    def load(self, travelling: Packed, kept: Packed) -> None:
+    def load(self, travelling: Packed, kept: Packed, lane: int = 0) -> None:
         """Take over a model's travelling entries and a client's kept ones."""
-        self._fill(self.floats, travelling.floats, kept.floats)
-        self._fill(self.integers, travelling.integers, kept.integers)
+        self._fill(self._floats[lane], travelling.floats, kept.floats)
+        self._fill(self._integers[lane], travelling.integers, kept.integers)
 
-    def travelling(self) -> Packed:
-        """A copy of the entries that go with the model."""
+    def travelling(self, lane: int = 0) -> Packed:
+        """The entries that go with the model: a view, where they are in this memory, until the next load."""
         layout = self.placement.travelling
-        return self._copy(slice(None, layout.floats), slice(None, layout.integers))
+        return self._values(lane, slice(None, layout.floats), slice(None, layout.integers))
 
-    def kept(self) -> Packed:
-        """A copy of the entries that stay with the client."""
+    def kept(self, lane: int = 0) -> Packed:
+        """The entries that stay with the client: a view like `travelling`."""
         layout = self.placement.travelling
-        return self._copy(slice(layout.floats, None), slice(layout.integers, None))
+        return self._values(lane, slice(layout.floats, None), slice(layout.integers, None))
 
     def _fill(self, vector: torch.Tensor, *parts: np.ndarray) -> None:
         host = vector if vector.device.type == "cpu" else torch.empty_like(vector, device="cpu")
@@ -62,5 +74,5 @@ class Resident:
         if host is not vector:
             vector.copy_(host)
 
-    def _copy(self, floats: slice, integers: slice) -> Packed:
-        return Packed(self.floats[floats].cpu().numpy().copy(), self.integers[integers].cpu().numpy().copy())
+    def _values(self, lane: int, floats: slice, integers: slice) -> Packed:
+        return Packed(self._floats[lane, floats].cpu().numpy(), self._integers[lane, integers].cpu().numpy())

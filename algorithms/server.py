@@ -50,4 +50,4 @@ class Mix:
 
     def __call__(self, model: Packed, mean: Packed, total: float) -> Packed:
         mixed = (1 - self.alpha) * model.floats.astype(np.float64) + self.alpha * mean.floats
-        return Packed(mixed.astype(np.float32), mean.integers)
+        return Packed(mixed.astype(mean.floats.dtype), mean.integers)

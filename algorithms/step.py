@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
-from algorithms.fleet import Block, Fleet, Outcome, Reference
+from algorithms.fleet import Block, Fleet, Reference
 from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
-from algorithms.merge import Sum, combine
+from algorithms.merge import Sum
+from algorithms.stopwatch import Stopwatch
 from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitRow, Visits
 
 
@@ -25,21 +26,27 @@ class Traveller:
     weight: float
 
 
+Visited = tuple[int, VisitRow, dict[str, float]]
+"""A visit: its block, its row, and facts of the machine."""
+
+
 @dataclass(frozen=True)
 class RoundReport:
     """What the last round did.
 
     Args:
-        visits: (block, row, facts of the machine) of every visit, in client-id order.
+        visits: every visit, in client-id order.
         merged: whether it ended in a merge.
         bytes_up: what a real federation's clients would have sent to its server.
         bytes_down: what they would have received from it.
+        seconds: of its stages, as the driver saw them: sample, send, train, sum, merge.
     """
 
-    visits: tuple[tuple[int, VisitRow, dict[str, float]], ...]
+    visits: tuple[Visited, ...]
     merged: bool
     bytes_up: int
     bytes_down: int
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,26 +90,41 @@ def step(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False
         fleet: what runs the blocks.
         last: whether this is the run's last round, which always merges.
     """
-    number = state.round + 1
+    watch, number = Stopwatch(), state.round + 1
     merge = last or algorithm.schedule.merges(number)
     cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number)
     blocks = _deal(state, algorithm, fleet, cohort)
+    watch.lap("sample")
     newcomer = state.average if algorithm.place.newcomer == "average" else state.initial
     start = fleet.put(Start(None if state.travellers else state.model, newcomer))
     visits = Visits(algorithm.local, algorithm.weigh, state.seed, number, merge)
     outcomes = fleet.map(visits, blocks, [start])
+    watch.lap("send")
 
-    report = _report(state, algorithm, fleet, blocks, outcomes, merge)
-    for _, row, _ in report.visits:
+    models, kept = Sum.zero(fleet.placement.travelling), Sum.zero(fleet.placement.kept)
+    visited: list[Visited] = []
+    travellers: list[Traveller] = []
+    for block, outcome in zip(blocks, outcomes, strict=True):
+        watch.lap("train")
+        value: BlockOfVisits = outcome.value
+        visited += [(block.number, row, outcome.machine) for row in value.rows]
+        travellers += [Traveller(at, row.weight) for at, row in zip(outcome.objects, value.rows, strict=not merge)]
+        if value.models is not None:
+            models.include(value.models)
+        kept.include(value.kept)
+        watch.lap("sum")
+
+    for _, row, _ in visited:
         if row.kept is not None:
             state.kept.add(number, row.client, row.kept)
-    state = replace(state, round=number, report=report)
-    if not merge:
-        return replace(state, travellers=_travellers(outcomes))
-    values: list[BlockOfVisits] = [outcome.value for outcome in outcomes]
-    model = _merged(state, algorithm, [value.models for value in values if value.models is not None])
-    average = combine(value.kept for value in values).mean() or state.average
-    return replace(state, model=model, average=average, travellers=())
+    report = _report(algorithm, fleet, blocks, visited, merge)
+    state = replace(state, round=number, travellers=tuple(travellers), report=report)
+    if merge:
+        model = _merged(state, algorithm, models)
+        state = replace(state, model=model, average=kept.mean() or state.average)
+    watch.lap("merge")
+    report.seconds.update(watch.seconds)
+    return state
 
 
 def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
@@ -117,8 +139,10 @@ def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
         references = tuple(traveller.reference for traveller in part)
         clients = tuple(range(start, start + len(part)))
         blocks.append(Block(number, clients, len(part), tasks, references))
-    sums: list[Sum] = [outcome.value for outcome in fleet.map(SumOfTravelling(), blocks)]
-    return _merged(state, algorithm, sums)
+    models = Sum.zero(fleet.placement.travelling)
+    for outcome in fleet.map(SumOfTravelling(), blocks):
+        models.include(outcome.value)
+    return _merged(state, algorithm, models)
 
 
 def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.int64]) -> list[Block]:
@@ -142,38 +166,19 @@ def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.i
     return blocks
 
 
-def _travellers(outcomes: Sequence[Outcome]) -> tuple[Traveller, ...]:
-    return tuple(
-        Traveller(reference, row.weight)
-        for outcome in outcomes
-        for reference, row in zip(outcome.objects, outcome.value.rows, strict=True)
-    )
-
-
-def _merged(state: State, algorithm: Algorithm, sums: Sequence[Sum]) -> Packed:
-    whole = combine(sums)
-    mean = whole.mean()
+def _merged(state: State, algorithm: Algorithm, models: Sum) -> Packed:
+    mean = models.mean()
     # Where no visit had a sample to train on, the model stays.
-    return state.model if mean is None else algorithm.server(state.model, mean, whole.total)
+    return state.model if mean is None else algorithm.server(state.model, mean, models.total)
 
 
 def _report(
-    state: State,
-    algorithm: Algorithm,
-    fleet: Fleet,
-    blocks: Sequence[Block],
-    outcomes: Sequence[Outcome],
-    merged: bool,
+    algorithm: Algorithm, fleet: Fleet, blocks: Sequence[Block], visited: Sequence[Visited], merged: bool
 ) -> RoundReport:
-    """Collect the rows of the visits, and count the protocol's bytes: each visit one model down and one up."""
-    visits = tuple(
-        (block.number, row, outcome.machine)
-        for block, outcome in zip(blocks, outcomes, strict=True)
-        for row in outcome.value.rows
-    )
-    up = down = len(visits) * fleet.placement.travelling.nbytes
+    """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
+    up = down = len(visited) * fleet.placement.travelling.nbytes
     if algorithm.place.newcomer == "average":
         newcomers = sum(task.kept is None for block in blocks for task in block.rows)
-        up += len(visits) * fleet.placement.kept.nbytes
+        up += len(visited) * fleet.placement.kept.nbytes
         down += newcomers * fleet.placement.kept.nbytes
-    return RoundReport(visits, merged, up, down)
+    return RoundReport(tuple(visited), merged, up, down)

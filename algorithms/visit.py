@@ -1,57 +1,21 @@
-"""The visit: one model trains on one client's samples, one batch after the other."""
+"""The visit: one model trains on one client's samples. Here a block's visits are made, and what is left of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from algorithms.fleet import Bench, Block, Output
 from algorithms.kept import Location
-from algorithms.keys import Purpose, generator
+from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Packed
-from algorithms.local import Local, Update
+from algorithms.local import Local
 from algorithms.merge import Sum
-from algorithms.resident import Resident
+from algorithms.training import Work
 from algorithms.weigh import Report, Weigh
-
-
-def visit(
-    resident: Resident, local: Local, x: torch.Tensor, y: torch.Tensor, number: int, rng: np.random.Generator
-) -> Report:
-    """Train the resident model, as it is loaded, on one client's samples.
-
-    A batch of one sample is passed over where a batch-norm layer would normalise a single value a channel.
-
-    Args:
-        resident: the model, changed in place.
-        local: what to do.
-        x: inputs, [n, *shape].
-        y: class indices, [n].
-        number: the round, the first being 1.
-        rng: the visit's own stream.
-
-    Returns:
-        `samples` (n), `steps` taken, and `loss`: the mean training loss over the samples as they were passed
-        (not a number where no step was taken).
-    """
-    module, parameters = resident.module.train(), resident.parameters
-    update = Update(local, parameters, local.rate(number))
-    losses: list[torch.Tensor] = []
-    sizes: list[int] = []
-    for rows in local.batches(len(y), rng):
-        if len(rows) == 1 and resident.refuses_single:
-            continue
-        batch = torch.from_numpy(rows).to(x.device)
-        loss = cross_entropy(module(x[batch]), y[batch])
-        update(torch.autograd.grad(loss, parameters))
-        losses.append(loss.detach())
-        sizes.append(len(rows))
-    mean = np.average(torch.stack(losses).double().cpu().numpy(), weights=sizes) if sizes else np.nan
-    return {"samples": float(len(y)), "steps": float(len(sizes)), "loss": float(mean)}
 
 
 @dataclass(frozen=True)
@@ -121,28 +85,58 @@ class Visits:
         models = Sum.zero(placement.travelling) if self.merge else None
         kept = Sum.zero(placement.kept)
         rows, objects = [], []
-        for i, (client, task) in enumerate(zip(block.clients, block.rows, strict=True)):
-            model = start.model if start.model is not None else travelling[i]
-            row = self._visit(bench, client, task, model, start.newcomer)
-            rows.append(row)
-            if placement.kept.entries:
-                kept.add(bench.resident.kept(), float(row.report["steps"] > 0))
-            if models is not None:
-                models.add(bench.resident.travelling(), row.weight)
-            else:
-                objects.append(bench.resident.travelling())
+        for first in range(0, len(block.clients), bench.trainer.lanes):
+            part = slice(first, first + bench.trainer.lanes)
+            clients, tasks = block.clients[part], block.rows[part]
+            received = travelling[part] if start.model is None else [start.model] * len(clients)
+            for lane, row in self._visit(bench, clients, tasks, received, start.newcomer):
+                rows.append(row)
+                if placement.kept.entries:
+                    kept.add(bench.resident.kept(lane), float(row.report["steps"] > 0))
+                if models is not None:
+                    models.add(bench.resident.travelling(lane), row.weight)
+                else:
+                    objects.append(bench.resident.travelling(lane).copy())
         return Output(BlockOfVisits(tuple(rows), models, kept), tuple(objects))
 
-    def _visit(self, bench: Bench, client: int, task: Task, model: Packed, newcomer: Packed) -> VisitRow:
-        bench.resident.load(model, bench.kept.read(task.kept) if task.kept else newcomer)
+    def _visit(
+        self, bench: Bench, clients: Sequence[int], tasks: Sequence[Task], received: Sequence[Packed], newcomer: Packed
+    ) -> list[tuple[int, VisitRow]]:
+        """Visit as many clients as there are lanes, or fewer: the lane and the row of each."""
+        works = [self._work(bench, client) for client in clients]
+        # The trainer wants the longest first; models are summed in the clients' order all the same.
+        order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
+        for lane, i in enumerate(order):
+            where = tasks[i].kept
+            bench.resident.load(received[i], bench.kept.read(where) if where else newcomer, lane)
+        losses = bench.trainer.train(self.local, [works[i] for i in order], self.local.rate(self.number))
+        lanes = {i: lane for lane, i in enumerate(order)}
+        return [
+            (lanes[i], self._row(bench, client, tasks[i], works[i], losses[lanes[i]], lanes[i]))
+            for i, client in enumerate(clients)
+        ]
+
+    def _work(self, bench: Bench, client: int) -> Work:
+        """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
         x, y = bench.data.samples(client, "train")
         rng = generator(self.seed, Purpose.BATCHES, self.number, client)
-        report = visit(bench.resident, self.local, x, y, self.number, rng)
-        if not report["steps"]:
+        batches = list(self.local.batches(len(y), rng))
+        if bench.resident.refuses_single and self.local.statistics == "batch":
+            batches = [rows for rows in batches if len(rows) > 1]
+        masks = None
+        if bench.trainer.has_dropout:
+            masks = torch.Generator(x.device)
+            masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, self.number, client))
+        return Work(x.to(bench.resident.floating), y, batches, masks)
+
+    def _row(self, bench: Bench, client: int, task: Task, work: Work, loss: float, lane: int) -> VisitRow:
+        samples, taken = float(len(work.y)), float(len(work.batches))
+        report = {"samples": samples, "steps": taken, "loss": float(loss)}
+        if not work.batches:
             # Nothing was trained: the model goes on with the weight it came with, 0 after a merge.
             return VisitRow(client, report, task.weight, task.kept)
         keeps = bool(bench.resident.placement.kept.entries)
-        location = bench.kept.append(bench.resident.kept()) if keeps else None
+        location = bench.kept.append(bench.resident.kept(lane)) if keeps else None
         return VisitRow(client, report, self.weigh(report), location)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,16 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from algorithms import Algorithm, Layout, Purpose, begin, torch_seed
 from algorithms import InputError as AlgorithmInputError
+from algorithms import Purpose, begin, torch_seed
 from partitioning import Population
 from raysim import report
 from raysim.config import Experiment, changed, read
-from raysim.config.experiment import FleetTable, Model
+from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import Decoder, decode_population
 from raysim.errors import InputError, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, settled
-from raysim.folder import AlgorithmFolder, run_folder, run_log, write_config
+from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets
 from raysim.population import population_of
 from raysim.progress import Watcher
@@ -82,42 +81,61 @@ def run(
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     threads = settled(experiment.fleet.cpus_per_actor)
     workplace = _workplace(experiment.fleet, inline, address)
-    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
-        results = _run(experiment, folder, workplace, watcher or Watcher())
+    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads, workplace() as place:
+        results = _run(experiment, folder, place, watcher or Watcher())
     # Outside, where nothing that goes wrong removes what was trained.
     return Run(folder, report.write([folder], folder / "report.html"), results)
 
 
-def _run(experiment: Experiment, folder: Path, workplace: Workplace, watcher: Watcher) -> tuple[Result, ...]:
+def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, watcher: Watcher) -> tuple[Result, ...]:
+    """Run the algorithms one after the other; client actors start while the data are read."""
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
-    named = list(_named(experiment))
-    for name, algorithm in named:
-        _check(name, algorithm, model, population)
+    experiment, plans = _plans(experiment, folder, decoded, model, place.device)
     if not targets.targets:
         watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
+    LOG.info("fingerprint %s", place.fingerprint)
     results = []
-    with workplace() as place:
-        LOG.info("fingerprint %s", place.fingerprint)
-        for name, algorithm in named:
-            LOG.info("%s: %r", name, algorithm)
-            files = AlgorithmFolder(folder / name, targets.columns)
-            plan = BenchPlan(decoded, model, algorithm.place, files.kept.absolute(), experiment.fleet.block)
-            with closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
-                state = begin(model.build(), fleet, experiment.seed)
-                simulation = Simulation(name, algorithm, fleet, targets, files, watcher)
-                state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
-                files.finish(state, fleet.placement, _summary(result, place.fingerprint))
-            results.append(result)
+    for name, plan in plans.items():
+        LOG.info("%s: %r", name, plan.algorithm)
+        files = AlgorithmFolder(folder / name, targets.columns)
+        with closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+            state = begin(plan.module(), fleet, experiment.seed)
+            simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
+            state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
+            files.finish(state, fleet.placement, _summary(result, place.fingerprint))
+        results.append(result)
     watcher.stage("writing the report")
     return tuple(results)
+
+
+def _plans(
+    experiment: Experiment, folder: Path, decoded: Path, model: ModelPlan, device: str
+) -> tuple[Experiment, dict[str, BenchPlan]]:
+    """A plan for each algorithm, and the experiment with what "auto" has come to.
+
+    Raises:
+        InputError: what would fail on the way: an algorithm does not fit the model or the population.
+    """
+    plans: dict[str, BenchPlan] = {}
+    tables: list[AlgorithmTable] = []
+    for name, table in zip(algorithm_names([t.name for t in experiment.algorithm]), experiment.algorithm, strict=True):
+        kept = (folder / name / "kept").absolute()
+        plan = BenchPlan(decoded, model, table.compose(), kept, experiment.fleet.block, device)
+        try:
+            compute = plan.resolved().algorithm.local.compute
+        except AlgorithmInputError as error:
+            raise InputError(f"{name}: {error}") from None
+        plans[name] = plan.resolved()
+        tables.append(table.computed(compute.execution))
+    return experiment.model_copy(update={"algorithm": tuple(tables)}), plans
 
 
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
@@ -143,24 +161,6 @@ def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
         decoder.classes,
         torch_seed(experiment.seed, Purpose.INITIALISE),
     )
-
-
-def _check(name: str, algorithm: Algorithm, model: ModelPlan, population: Population) -> None:
-    """Refuse, before anything starts, what would fail on the way."""
-    try:
-        algorithm.place.divide(Layout.of(model.build()))
-        algorithm.schedule.sample.size(len(population.train_clients))
-    except AlgorithmInputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
-def _named(experiment: Experiment) -> Iterator[tuple[str, Algorithm]]:
-    """Each algorithm with its folder's name: a second fedavg is fedavg-2."""
-    seen: Counter[str] = Counter()
-    for table in experiment.algorithm:
-        seen[table.name] += 1
-        number = seen[table.name]
-        yield (table.name if number == 1 else f"{table.name}-{number}"), table.compose()
 
 
 def _summary(result: Result, machine: Mapping[str, str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from algorithms import Algorithm, RoundReport, State, step
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
-from raysim.measures import Targets, evaluate
+from raysim.measures import Evaluation, Targets, evaluate
 from raysim.progress import Watcher
 
 LOG = logging.getLogger("raysim")
@@ -35,11 +35,38 @@ class Result:
 
     name: str
     algorithm: Algorithm
-    metrics: dict[str, float]
-    rounds: int
-    seconds: float
-    bytes_up: int
-    bytes_down: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    rounds: int = 0
+    seconds: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def after(self, row: dict[str, Any]) -> Result:
+        """The result with one more round."""
+        return replace(
+            self,
+            rounds=self.rounds + 1,
+            seconds=self.seconds + row["seconds"],
+            bytes_up=self.bytes_up + row["bytes_up"],
+            bytes_down=self.bytes_down + row["bytes_down"],
+        )
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A round that is done and not yet written.
+
+    Args:
+        report: what it did.
+        row: its row, without an evaluation.
+        evaluation: under way, if one was due.
+        begun: seconds that it took to begin it.
+    """
+
+    report: RoundReport
+    row: dict[str, Any]
+    evaluation: Evaluation | None
+    begun: float
 
 
 @dataclass(frozen=True)
@@ -61,45 +88,73 @@ class Simulation:
     targets: Targets
     files: AlgorithmFolder
     watcher: Watcher
+    diverged: list[int] = field(default_factory=list, init=False)
 
     def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last."""
         self.watcher.begin(self.name, rounds, self.algorithm.schedule.sample.size(len(self.fleet.census.clients)))
-        metrics = {} if rounds else evaluate(state, self.algorithm, self.fleet, self.targets)
-        seconds, up, down = 0.0, 0, 0
-        diverged = False
+        result = Result(self.name, self.algorithm)
+        if not rounds:
+            return state, replace(result, metrics=evaluate(state, self.algorithm, self.fleet, self.targets))
+        pending: _Round | None = None
         for number in range(1, rounds + 1):
             before, started = self.fleet.traffic.copy(), time.perf_counter()
             state = step(state, self.algorithm, self.fleet, last=number == rounds)
-            row: dict[str, Any] = {"seconds": time.perf_counter() - started}
-            if number == rounds or (every and number % every == 0):
-                started = time.perf_counter()
-                metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
-                row |= {"seconds_evaluate": time.perf_counter() - started, **metrics}
-            row |= _measured(self.fleet.traffic.since(before))
-            self._write(state, row)
-            diverged = diverged or self._has_diverged(row)
-            seconds, up, down = seconds + row["seconds"], up + row["bytes_up"], down + row["bytes_down"]
-            self.watcher.round(number, metrics)
-        return state, Result(self.name, self.algorithm, metrics, rounds, seconds, up, down)
+            seconds = time.perf_counter() - started
+            # The round before is written now: its evaluation ran beside this one's visits.
+            result, beside = self._end(pending, result)
+            due = number == rounds or (every > 0 and number % every == 0)
+            pending = self._round(state, seconds, beside, self.fleet.traffic.since(before), due)
+        return state, self._end(pending, result)[0]
 
-    def _has_diverged(self, row: dict[str, Any]) -> bool:
-        """Whether the round's training loss is no longer a number, which a person is told."""
-        if row["train_loss"] is None or np.isfinite(row["train_loss"]):
-            return False
+    def _round(self, state: State, seconds: float, beside: float, traffic: Traffic, due: bool) -> _Round:
+        """A round that is done, as far as it is known, its evaluation under way if it is due."""
+        if state.report is None:
+            raise RuntimeError("a step left no report")
+        stages = {f"seconds_{stage}": taken for stage, taken in state.report.seconds.items()}
+        stages["seconds_train"] = max(0.0, stages["seconds_train"] - beside)
+        row = {
+            "round": state.round,
+            "seconds": max(0.0, seconds - beside),
+            **stages,
+            **_reported(state.report),
+            **_measured(traffic),
+        }
+        started = time.perf_counter()
+        evaluation = Evaluation(state, self.algorithm, self.fleet, self.targets) if due else None
+        return _Round(state.report, row, evaluation, time.perf_counter() - started)
+
+    def _end(self, round: _Round | None, result: Result) -> tuple[Result, float]:
+        """Take a round's evaluation and write its row.
+
+        Returns:
+            the result so far, and the seconds that the evaluation took of those of the round beside which it ran:
+            its blocks' seconds, shared by the actors.
+        """
+        if round is None:
+            return result, 0.0
+        row, beside = round.row, 0.0
+        if round.evaluation is not None:
+            started = time.perf_counter()
+            metrics = round.evaluation.values()
+            beside = round.evaluation.busy / self.fleet.workers if self.fleet.workers else 0.0
+            row |= {"seconds_evaluate": round.begun + beside + time.perf_counter() - started, **metrics}
+            result = replace(result, metrics=metrics)
+        self.files.append(row, round.report)
+        shown = "".join(f", {name} {row[name]:.4f}" for name in self.targets.columns if name in row)
+        LOG.info("%s: round %d in %.3f s%s", self.name, row["round"], row["seconds"], shown)
+        self._tell_if_diverged(row)
+        self.watcher.round(row["round"], result.metrics)
+        return result.after(row), beside
+
+    def _tell_if_diverged(self, row: dict[str, Any]) -> None:
+        """Tell a person of the first round whose training loss is no longer a number."""
+        if self.diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
+            return
         text = f"{self.name}: the training loss is {row['train_loss']} in round {row['round']}; lower local.lr"
         LOG.warning(text)
         self.watcher.notice(text)
-        return True
-
-    def _write(self, state: State, row: dict[str, Any]) -> None:
-        """Complete a round's row by what the round reports, and write it."""
-        if state.report is None:
-            raise RuntimeError("a step left no report")
-        row |= {"round": state.round, **_reported(state.report)}
-        self.files.append(row, state.report)
-        shown = "".join(f", {name} {row[name]:.4f}" for name in self.targets.columns if name in row)
-        LOG.info("%s: round %d in %.3f s%s", self.name, state.round, row["seconds"], shown)
+        self.diverged.append(row["round"])
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 import partitioning
-from algorithms import Algorithm, Local, Sample
+from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from raysim.config.check import Table, checked, known, table_of
 from raysim.errors import InputError, one_input_error
@@ -74,10 +75,21 @@ class AlgorithmTable(Table):
         with one_input_error():
             return ALGORITHMS[self.name](
                 Sample(self.fraction, self.cohort),
-                Local(**self.local.beyond(Table)),
+                _local_of(self.local.beyond(Table)),
                 SERVERS[self.server.rule](**self.server.beyond(Server)),
                 **self.beyond(AlgorithmTable),
             )
+
+    def computed(self, execution: str) -> AlgorithmTable:
+        """The table with `local.execution` written out."""
+        return self.model_copy(update={"local": self.local.model_copy(update={"execution": execution})})
+
+
+def _local_of(keys: Mapping[str, Any]) -> Local:
+    """`[local]` holds the keys of `Local` and of its `Compute` side by side."""
+    own = {field.name for field in fields(Compute)}
+    compute = Compute(**{key: value for key, value in keys.items() if key in own})
+    return Local(**{key: value for key, value in keys.items() if key not in own}, compute=compute)
 
 
 class FleetTable(Table):
@@ -197,7 +209,7 @@ def _local(common: dict[str, Any], own: dict[str, Any]) -> Table:
     if "steps" not in merged:
         merged.setdefault("epochs", 1)
     # The proximal term is the algorithm's own key.
-    return checked(table_of(Local, ("proximal",), Table), merged, "local")
+    return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")
 
 
 def _server(common: dict[str, Any], own: dict[str, Any]) -> Server:

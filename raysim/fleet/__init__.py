@@ -1,8 +1,9 @@
 """Fleets: what runs blocks of work, in this process or on Ray."""
 
 from raysim.fleet.bench import BenchPlan, ModelPlan
-from raysim.fleet.client_actors import ClientActors, RayFleet
+from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.machine import settled
+from raysim.fleet.ray_fleet import RayFleet
 
 __all__ = ["BenchPlan", "ClientActors", "Inline", "InlineFleet", "ModelPlan", "RayFleet", "settled"]

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from algorithms import Bench, Census, KeptStore, Layout, Place, Placement, Resident
+from algorithms import (
+    Algorithm,
+    Bench,
+    Census,
+    KeptStore,
+    Layout,
+    Placement,
+    Resident,
+    choose,
+    lanes_of,
+    trainer,
+)
 from partitioning import Population
 from raysim.data.shards import Shards
 from raysim.models import build
@@ -44,31 +56,54 @@ class BenchPlan:
     Args:
         population: folder of shards whose images are decoded.
         model: the model to keep resident.
-        place: which of its entries travel.
+        algorithm: says which entries travel and how visits are computed; resolved, before a bench is built.
         kept: folder of the kept entries.
         block: clients a block, or "auto".
+        device: "cpu" or "cuda".
     """
 
     population: Path
     model: ModelPlan
-    place: Place
+    algorithm: Algorithm
     kept: Path
     block: int | str = "auto"
+    device: str = "cpu"
 
-    def build(self, device: str = "cpu") -> Bench:
+    def build(self) -> Bench:
         """Set up a bench in this process."""
-        placement = self.placement()
-        resident = Resident(self.model.build(), placement, torch.zeros(self.model.shape), device)
-        return Bench(resident, Shards(self.population, device), KeptStore(self.kept, placement.kept))
+        module, compute = self.module(), self.algorithm.local.compute
+        placement = self.algorithm.place.divide(Layout.of(module))
+        lanes = lanes_of(compute, placement.whole, self.device, self._block())
+        resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, lanes)
+        shards = Shards(self.population, self.device)
+        return Bench(resident, shards, KeptStore(self.kept, placement.kept), trainer(resident, compute))
 
+    def module(self) -> nn.Module:
+        """Make the model, in the algorithm's precision."""
+        module = self.model.build()
+        return module.double() if self.algorithm.local.compute.precision == "fp64" else module
+
+    def resolved(self) -> BenchPlan:
+        """The plan with `local.execution = "auto"` resolved.
+
+        Raises:
+            InputError: the algorithm does not fit the model, or the population.
+        """
+        block, _ = self._block(), self.placement
+        local = self.algorithm.local
+        local = replace(local, compute=choose(local, self.module(), self.device, block))
+        return replace(self, algorithm=replace(self.algorithm, local=local))
+
+    @cached_property
     def placement(self) -> Placement:
         """How the model's entries are divided.
 
         Raises:
             InputError: the placement makes no sense for the model.
         """
-        return self.place.divide(Layout.of(self.model.build()))
+        return self.algorithm.place.divide(Layout.of(self.module()))
 
+    @cached_property
     def census(self) -> Census:
         """The population's training clients."""
         population = Population.open(self.population)
@@ -83,3 +118,10 @@ class BenchPlan:
         while 10 * size * size < cohort:
             size += 1
         return size
+
+    def _block(self) -> int:
+        return self.block_size(self.algorithm.schedule.sample.size(len(self.census.clients)))
+
+    def __getstate__(self) -> dict[str, object]:
+        # What is worked out from the fields is worked out again at the other end: a census may be long.
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from raysim.fleet.traffic import Traffic
 class Inline:
     """This process as a place to work: the counterpart of `ClientActors`."""
 
+    device = "cpu"
+
     def __enter__(self) -> Inline:
         self.fingerprint = fingerprint()
         return self
@@ -25,7 +27,14 @@ class Inline:
 
     def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> InlineFleet:
         """A fleet on a bench of this process."""
-        return InlineFleet(plan.build(), plan.census(), plan.block_size, done)
+        return InlineFleet(plan.build(), plan.census, plan.block_size, done)
+
+
+def run_here(bench: Bench, function: Function, block: Block, references: Sequence[Any], actor: int = 0) -> Outcome:
+    """Run a block in this process."""
+    started = time.perf_counter()
+    output = function(bench, replace(block, references=()), *references, *block.references)
+    return Outcome(output.value, output.objects, {"seconds": time.perf_counter() - started, "actor": float(actor)})
 
 
 class InlineFleet:
@@ -37,6 +46,8 @@ class InlineFleet:
         block_size: clients a block for a cohort's size.
         done: called after each block.
     """
+
+    workers = 0
 
     def __init__(
         self,
@@ -56,16 +67,11 @@ class InlineFleet:
         """The value itself."""
         return value
 
-    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> list[Outcome]:
-        """Run the function on each block."""
-        outcomes = []
+    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
+        """Run the function on each block, when its outcome is asked for."""
         for block in blocks:
-            started = time.perf_counter()
-            output = function(self._bench, replace(block, references=()), *references, *block.references)
-            machine = {"seconds": time.perf_counter() - started, "actor": 0.0}
-            outcomes.append(Outcome(output.value, output.objects, machine))
+            yield run_here(self._bench, function, block, references)
             self._done(block)
-        return outcomes
 
     def close(self) -> None:
         """Release what the bench holds."""

@@ -1,5 +1,5 @@
 """Measures of a run: what a model is worth on the samples that there are."""
 
-from raysim.measures.evaluate import Targets, evaluate
+from raysim.measures.evaluate import Evaluation, Targets, evaluate
 
-__all__ = ["Targets", "evaluate"]
+__all__ = ["Evaluation", "Targets", "evaluate"]

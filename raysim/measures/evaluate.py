@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import Algorithm, Bench, Block, Fleet, Location, Output, State, current
+from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, State, current
 from algorithms.fleet import Part
 from partitioning import Population
 from raysim.errors import InputError
@@ -82,29 +84,50 @@ class Targets:
         ]
 
 
-def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
-    """Evaluate the global model, as a merge would give it now, on all targets.
+class Evaluation:
+    """An evaluation of the global model, as a merge would give it now, under way on all targets.
 
     A client that keeps entries is evaluated with its own; everything else with the average (see `Place`).
 
-    Returns:
-        a value for each of `targets.columns`; not a number where a metric is defined for no client.
+    Args:
+        state: the run, which may go on meanwhile.
+        algorithm: its five parts.
+        fleet: what runs the blocks.
+        targets: what to evaluate on.
     """
-    if not targets.targets:
-        return {}
-    model = fleet.put((current(state, algorithm, fleet), state.average))
-    values: dict[str, float] = {}
-    for target in targets.targets:
-        outcomes = fleet.map(Evaluate(target.part, "auc" in targets.metrics), _blocks(state, target), [model])
-        scores = [score for outcome in outcomes for score in outcome.value]
-        whole = pooled(scores)
-        for name in targets.metrics:
-            values[f"{target.name}_{name}"] = METRICS[name](whole)
-            if target.part is not None:
-                each = np.array([METRICS[name](score) for score in scores])
-                defined = each[~np.isnan(each)]
-                values[f"{target.name}_mean_{name}"] = float(defined.mean()) if len(defined) else float("nan")
-    return values
+
+    def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
+        self._targets = targets
+        self._maps: list[Iterator[Outcome]] = []
+        self.busy = 0.0
+        """Seconds that blocks took, of those that were looked at."""
+        if targets.targets:
+            model = fleet.put((current(state, algorithm, fleet), state.average))
+            for target in targets.targets:
+                function = Evaluate(target.part, "auc" in targets.metrics)
+                self._maps.append(fleet.map(function, _blocks(state, target), [model]))
+
+    def values(self) -> dict[str, float]:
+        """A value for each of the targets' columns; not a number where a metric is defined for no client."""
+        values: dict[str, float] = {}
+        for target, outcomes in zip(self._targets.targets, self._maps, strict=True):
+            scores: list[Score] = []
+            for outcome in outcomes:
+                scores += outcome.value
+                self.busy += outcome.machine["seconds"]
+            whole = pooled(scores)
+            for name in self._targets.metrics:
+                values[f"{target.name}_{name}"] = METRICS[name](whole)
+                if target.part is not None:
+                    each = np.array([METRICS[name](score) for score in scores])
+                    defined = each[~np.isnan(each)]
+                    values[f"{target.name}_mean_{name}"] = float(defined.mean()) if len(defined) else float("nan")
+        return values
+
+
+def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
+    """Evaluate now; see `Evaluation`."""
+    return Evaluation(state, algorithm, fleet, targets).values()
 
 
 @dataclass(frozen=True)
@@ -124,25 +147,36 @@ class Evaluate:
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         model, average = values[0]
-        scores = []
+        scores: list[Score] = []
         kept: Location | None
-        for owner, kept in zip(block.clients, block.rows, strict=True):
+        # Neighbours without kept entries share one model, and so one pass.
+        for kept, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
             bench.resident.load(model, bench.kept.read(kept) if kept else average)
-            data = bench.data.test_slice(owner) if self.part is None else bench.data.samples(owner, self.part)
-            scores.append(self._score(bench, *data))
+            scores += self._score(bench, [self._samples(bench, owner) for owner, _ in group])
         return Output(scores)
 
+    def _samples(self, bench: Bench, owner: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return bench.data.test_slice(owner) if self.part is None else bench.data.samples(owner, self.part)
+
     @torch.no_grad()
-    def _score(self, bench: Bench, x: torch.Tensor, y: torch.Tensor) -> Score:
+    def _score(self, bench: Bench, samples: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Score]:
+        """The score of each owner, all of them passed through the model together."""
         module = bench.resident.module.eval()
+        x, y = (torch.cat(tensors) for tensors in zip(*samples, strict=True))
+        x = x.to(bench.resident.floating)
         logits = torch.cat([module(x[start : start + CHUNK]) for start in range(0, len(y), CHUNK)])
         classes = logits.shape[1]
-        confusion = torch.bincount(y * classes + logits.argmax(1), minlength=classes * classes)
-        counts = confusion.reshape(classes, classes).cpu().numpy()
-        loss = float(cross_entropy(logits.double(), y, reduction="sum"))
-        if not self.probabilities:
-            return Score(counts, loss)
-        return Score(counts, loss, y.cpu().numpy(), logits.softmax(1).cpu().numpy())
+        each = cross_entropy(logits.double(), y, reduction="none")
+        cells = y * classes + logits.argmax(1)
+        probabilities = logits.softmax(1).float().cpu().numpy() if self.probabilities else None
+        scores, start = [], 0
+        for _, own in samples:
+            part = slice(start, start + len(own))
+            confusion = torch.bincount(cells[part], minlength=classes * classes).reshape(classes, classes)
+            extra = () if probabilities is None else (own.cpu().numpy(), probabilities[part])
+            scores.append(Score(confusion.cpu().numpy(), float(each[part].sum()), *extra))
+            start = part.stop
+        return scores
 
 
 def _blocks(state: State, target: Target) -> list[Block]:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Bench, Census, KeptStore, Layout, Place, Resident
-from raysim.fleet import InlineFleet
+from algorithms import Bench, Census, Compute, KeptStore, Layout, Place, Resident, trainer
+from raysim.fleet import InlineFleet, settled
 
 Samples = tuple[torch.Tensor, torch.Tensor]
 
@@ -46,16 +46,31 @@ def clients(sizes: Sequence[int], seed: int = 0) -> list[Samples]:
     return made
 
 
+@pytest.fixture(autouse=True)
+def settle() -> Iterator[None]:
+    """Compute as visits do: on one thread, deterministically."""
+    with settled(1):
+        yield
+
+
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
     """Makes an inline fleet over clients in memory."""
     made: list[InlineFleet] = []
 
-    def make(data: Sequence[Samples], module: nn.Module, place: Place | None = None, block: int = 2) -> InlineFleet:
+    def make(
+        data: Sequence[Samples],
+        module: nn.Module,
+        place: Place | None = None,
+        block: int = 2,
+        compute: Compute = Compute("sequential"),
+        lanes: int = 2,
+    ) -> InlineFleet:
         placement = (place or Place()).divide(Layout.of(module))
-        resident = Resident(module, placement, torch.zeros(4))
+        resident = Resident(module, placement, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
         census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
-        bench = Bench(resident, Memory(data), KeptStore(tmp_path / f"kept-{len(made)}", placement.kept))
+        kept = KeptStore(tmp_path / f"kept-{len(made)}", placement.kept)
+        bench = Bench(resident, Memory(data), kept, trainer(resident, compute))
         made.append(InlineFleet(bench, census, lambda cohort: block))
         return made[-1]
 

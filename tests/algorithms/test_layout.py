@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from algorithms import InputError, Kind, Layout
@@ -59,6 +58,15 @@ def test_tied_parameters_stand_once() -> None:
     assert [e.name for e in Layout.of(nn.Sequential(first, second)).entries] == ["0.weight", "0.bias", "1.bias"]
 
 
-def test_other_types_are_refused() -> None:
-    with pytest.raises(InputError, match=r"model entry weight = torch\.float64: must be float32"):
-        Layout.of(nn.Linear(2, 2).to(torch.float64))
+@pytest.mark.parametrize("module", [nn.Linear(2, 2).half(), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())])
+def test_other_types_are_refused(module: nn.Module) -> None:
+    with pytest.raises(InputError, match=r"weight = torch\.float.*: must be int64, or float32 or float64"):
+        Layout.of(module)
+
+
+def test_a_model_in_double_precision_is_packed_so() -> None:
+    module = nn.Linear(2, 2).double()
+    layout = Layout.of(module)
+    packed = layout.pack(module.state_dict())
+    assert packed.floats.dtype == np.float64 and layout.nbytes == 8 * 6
+    assert np.array_equal(layout.unpack(packed)["weight"], module.weight.detach().numpy())

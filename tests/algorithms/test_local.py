@@ -13,11 +13,12 @@ from tests.algorithms.conftest import perceptron
 def test_update_is_torchs_sgd(momentum: float, decay: float) -> None:
     ours, theirs = perceptron(), perceptron()
     local = Local(lr=0.05, momentum=momentum, weight_decay=decay)
-    update = Update(local, list(ours.parameters()), local.rate(1))
+    update = Update(local, [p.detach().unsqueeze(0) for p in ours.parameters()], local.rate(1))
     optimiser = torch.optim.SGD(theirs.parameters(), 0.05, momentum=momentum, weight_decay=decay)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(5):
-        update(torch.autograd.grad(ours(x).square().sum(), list(ours.parameters())))
+        gradients = torch.autograd.grad(ours(x).square().sum(), list(ours.parameters()))
+        update([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
         optimiser.zero_grad()
         theirs(x).square().sum().backward()
         optimiser.step()
@@ -26,19 +27,19 @@ def test_update_is_torchs_sgd(momentum: float, decay: float) -> None:
 
 
 def test_proximal_term_pulls_to_the_received_model() -> None:
-    w = torch.tensor([1.0])
+    w = torch.tensor([[1.0]])
     update = Update(Local(lr=0.5, proximal=2.0), [w], 0.5)
-    update([torch.tensor([1.0])])
+    update([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 1 - 0.5 (1 + 2 (1 - 1))
-    update([torch.tensor([1.0])])
+    update([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 0.5 - 0.5 (1 + 2 (0.5 - 1))
 
 
 def test_update_leaves_gradients_alone() -> None:
-    g = torch.ones(1).expand(3)
-    update = Update(Local(weight_decay=0.1, proximal=0.1, momentum=0.5), [torch.ones(3)], 0.1)
-    update([g])
-    assert g.tolist() == [1, 1, 1]
+    g = torch.ones(1).expand(1, 3)
+    update = Update(Local(weight_decay=0.1, proximal=0.1, momentum=0.5), [torch.ones(1, 3)], 0.1)
+    update([g], slice(0, 1))
+    assert g.tolist() == [[1, 1, 1]]
 
 
 def test_epochs_pass_over_every_row_once_each() -> None:

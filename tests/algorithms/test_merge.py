@@ -1,8 +1,9 @@
 import pickle
+from collections.abc import Sequence
 
 import numpy as np
 
-from algorithms import Layout, Packed, Sum, combine
+from algorithms import Layout, Packed, Sum
 from algorithms.layout import Entry, Kind
 
 LAYOUT = Layout((Entry("w", (2,), Kind.WEIGHT), Entry("n", (), Kind.STATISTIC, integer=True)))
@@ -22,6 +23,13 @@ def sum_of(*pairs: tuple[Packed, float]) -> Sum:
     return whole
 
 
+def joined(parts: Sequence[Sum]) -> Sum:
+    whole = Sum.zero(LAYOUT)
+    for part in parts:
+        whole.include(part)
+    return whole
+
+
 def test_weighted_mean_and_largest_counter() -> None:
     mean = sum_of((packed(1, 2, 5), 1), (packed(3, 6, 4), 3)).mean()
     assert mean is not None
@@ -34,7 +42,7 @@ def test_mean_of_one_is_that_one_to_the_bit() -> None:
     model = Packed(rng.normal(size=LAYOUT.floats).astype(np.float32), np.zeros(LAYOUT.integers, np.int64))
     model.floats[0] = -0.0
     for weight in (1, 3, 7, 1797, 12345679):
-        mean = combine([Sum.zero(LAYOUT), sum_of((model, weight))]).mean()
+        mean = joined([Sum.zero(LAYOUT), sum_of((model, weight))]).mean()
         assert mean is not None and mean.floats.tobytes() == model.floats.tobytes()
 
 
@@ -47,11 +55,11 @@ def test_without_weight_nothing_is_left() -> None:
 def test_partial_sums_combine_in_order() -> None:
     models = [(packed(0.1 * i, 1 / (i + 1), i), float(i + 1)) for i in range(6)]
     whole, parts = sum_of(*models), [sum_of(*models[:3]), sum_of(*models[3:])]
-    joined = combine(parts)
-    assert joined.total == whole.total
-    np.testing.assert_allclose(joined.floats, whole.floats, rtol=1e-15)
+    both = joined(parts)
+    assert both.total == whole.total
+    np.testing.assert_allclose(both.floats, whole.floats, rtol=1e-15)
     # Combining leaves the parts as they are: a part may be a view on shared memory.
-    assert combine(parts).floats.tobytes() == joined.floats.tobytes()
+    assert joined(parts).floats.tobytes() == both.floats.tobytes()
 
 
 def test_a_pickled_sum_carries_no_scratch() -> None:

@@ -38,7 +38,7 @@ def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
     made: list[InlineFleet] = []
 
     def make(algorithm: Algorithm) -> InlineFleet:
-        plan = BenchPlan(population.path, MODEL, algorithm.place, tmp_path / f"kept-{len(made)}")
+        plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / f"kept-{len(made)}").resolved()
         with Inline() as place:
             made.append(place.fleet(plan))
         return made[-1]

@@ -15,12 +15,13 @@ import torch
 from ray.experimental import get_object_locations
 
 import partitioning
-from algorithms import Bench, Block, Local, Output, Place, Sample, State, begin, fedavg, radfed, step
+from algorithms import Bench, Block, Local, Output, Sample, State, begin, fedavg, radfed, step
 from algorithms.layout import Packed
 from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, ModelPlan, RayFleet
-from raysim.fleet.client_actors import Queue, agreed, check_answers
+from raysim.fleet.client_actors import agreed, check_answers
+from raysim.fleet.ray_fleet import Queue
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 LOCAL = Local(lr=0.1, batch_size=32)
@@ -43,7 +44,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
     model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
-    return actors.fleet(BenchPlan(population, model, Place(), population.parent / "kept", block))
+    return actors.fleet(BenchPlan(population, model, fedavg(HALF, LOCAL), population.parent / "kept", block).resolved())
 
 
 def start(fleet: RayFleet, hidden: int) -> State:
@@ -120,7 +121,7 @@ class Threads:
 
 def test_actors_compute_on_the_threads_that_the_configuration_says(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
-    outcomes = fleet.map(Threads(), [Block(number, (), 1) for number in range(4)])
+    outcomes = list(fleet.map(Threads(), [Block(number, (), 1) for number in range(4)]))
     assert {outcome.value for outcome in outcomes} == {(1, True)}
 
 
@@ -141,8 +142,8 @@ def test_the_longest_block_starts_first_and_its_own_actor_is_preferred() -> None
 
 @pytest.mark.parametrize(("gpus", "message"), [(1.5, "a whole number"), (1, r"must fit the 0 GPU"), (0.5, "0 GPU")])
 def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus: float, message: str) -> None:
-    with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus):
-        pass
+    with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus) as wanting:
+        wanting.handles()
 
 
 def test_actors_share_a_fingerprint(actors: ClientActors) -> None:
@@ -156,7 +157,7 @@ def test_raysim_switches_the_uv_hook_off_by_itself() -> None:
 
 
 def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
-    plan = BenchPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), Place(), population.parent / "kept")
+    plan = BenchPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), fedavg(HALF, LOCAL), population.parent)
     assert [plan.block_size(m) for m in (1, 10, 11, 40, 100, 1000, 100_000)] == [1, 1, 2, 2, 4, 10, 100]
 
 

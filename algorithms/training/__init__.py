@@ -1,0 +1,6 @@
+"""How visits are trained: one after the other, stacked by `torch.func`, or stacked with gradients by hand."""
+
+from algorithms.training.choose import choose, lanes_of, trainer
+from algorithms.training.steps import Trainer, Work
+
+__all__ = ["Trainer", "Work", "choose", "lanes_of", "trainer"]

@@ -1,0 +1,103 @@
+"""Which execution a visit gets: a static rule, so that the same configuration always means the same bytes."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+from algorithms.compute import Compute
+from algorithms.errors import InputError
+from algorithms.layout import Layout
+from algorithms.local import Local
+from algorithms.resident import Resident
+from algorithms.training.dropout import keyed
+from algorithms.training.fused import Fused, layers_of
+from algorithms.training.sequential import Sequential
+from algorithms.training.steps import Trainer
+from algorithms.training.vectorised import Vectorised
+
+CACHE_BYTES = 4 * 2**20
+"""On a CPU as many fused models are stacked as fit in so much cache: from there on memory is what takes the time."""
+
+MOST_LANES = 64
+"""On a CPU no more visits are stacked than this: the overhead of a step is shared enough."""
+
+LEAST_LANES = 8
+"""On a CPU `torch.func` gains only where at least so many visits share its overhead."""
+
+SMALL = 2**18
+"""On a CPU `torch.func` gains only for models of at most so many numbers."""
+
+
+def choose(local: Local, module: nn.Module, device: str, block: int) -> Compute:
+    """Resolve `execution = "auto"`, and refuse what the model cannot do.
+
+    - `compile`, `channels_last` or bf16 on a CPU: sequential.
+    - A stack of linear layers with ReLU, tanh or sigmoid, without `clip`: fused.
+    - Otherwise on a GPU: vectorised.
+    - Otherwise on a CPU: vectorised where the model has no convolution and at most 2^18 numbers, and blocks have at
+      least 8 clients; else sequential.
+
+    Args:
+        local: what a visit does.
+        module: the model.
+        device: "cpu" or "cuda".
+        block: clients a block.
+
+    Raises:
+        InputError: the execution that is asked for cannot train this model.
+    """
+    compute = local.compute
+    linear = layers_of(module) is not None
+    if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
+        raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
+    if compute.execution == "fused" and (not linear or local.clip is not None):
+        why = "local.clip needs the whole gradient" if linear else "the model is no stack of linear layers"
+        raise InputError(
+            f'local.execution = "fused": must be another, for {why}; set local.execution = "auto"',
+        )
+    if compute.execution != "auto":
+        return compute
+    if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
+        return replace(compute, execution="sequential")
+    if linear and local.clip is None and compute.precision != "bf16":
+        return replace(compute, execution="fused")
+    small = Layout.of(module).floats <= SMALL and not any(isinstance(layer, _ConvNd) for layer in module.modules())
+    stacks = device != "cpu" or (small and block >= LEAST_LANES)
+    return replace(compute, execution="vectorised" if stacks else "sequential")
+
+
+def lanes_of(compute: Compute, layout: Layout, device: str, block: int) -> int:
+    """How many visits of a block are trained at once: a function of the configuration alone.
+
+    Args:
+        compute: with the execution resolved.
+        layout: of all the model's entries.
+        device: "cpu" or "cuda"; a GPU takes the whole block.
+        block: clients a block.
+    """
+    if compute.execution == "sequential":
+        return 1
+    if device != "cpu":
+        return block
+    fitting = MOST_LANES if compute.execution == "vectorised" else CACHE_BYTES // max(1, layout.nbytes)
+    return max(1, min(block, MOST_LANES, fitting))
+
+
+def trainer(resident: Resident, compute: Compute) -> Trainer:
+    """What trains a bench's models; the module's dropout layers become keyed ones.
+
+    Raises:
+        ValueError: the execution is not resolved.
+    """
+    if compute.execution == "auto":
+        raise ValueError("the execution is auto: resolve it by `choose`")
+    keyed(resident.module)
+    if compute.execution == "fused":
+        return Fused(resident)
+    if compute.execution == "vectorised":
+        return Vectorised(resident, compute)
+    return Sequential(resident, compute)

@@ -1,0 +1,96 @@
+"""Dropout with keyed masks: the same ones whichever way, and beside whom, a visit is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from algorithms.errors import InputError
+from algorithms.training.steps import Work
+
+WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
+class KeyedDropout(nn.Module):
+    """x <- x mask in training, the mask's values 0 or 1 / (1 - p), drawn by whoever trains."""
+
+    mask: torch.Tensor
+
+    def __init__(self, p: float, whole_channels: bool) -> None:
+        super().__init__()
+        self.p = p
+        self.whole_channels = whole_channels
+        self.register_buffer("mask", torch.ones(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.mask if self.training else x
+
+
+def keyed(module: nn.Module) -> nn.Module:
+    """The module, its dropout layers replaced by keyed ones.
+
+    Raises:
+        InputError: a kind of dropout whose masks cannot be drawn from a key.
+    """
+    for name, layer in list(module.named_modules()):
+        if isinstance(layer, _DropoutNd):
+            if not isinstance(layer, (nn.Dropout, *WHOLE_CHANNELS)):
+                raise InputError(
+                    f"model layer {name} = {type(layer).__name__}: must be Dropout, Dropout1d, Dropout2d or "
+                    "Dropout3d, whose masks are drawn from a key; use one of them"
+                )
+            parent = module.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], KeyedDropout(layer.p, isinstance(layer, WHOLE_CHANNELS)))
+    return module
+
+
+class Masks:
+    """Draws the masks of a model's dropout layers.
+
+    Args:
+        module: with keyed dropout layers.
+        sample: one sample, [*shape]; its values do not matter.
+    """
+
+    def __init__(self, module: nn.Module, sample: torch.Tensor) -> None:
+        self.layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, KeyedDropout)}
+        self._shapes = _input_shapes(module, self.layers, sample)
+
+    def draw(self, works: Sequence[Work], rows: int) -> dict[str, torch.Tensor]:
+        """The next step's masks of some visits: for each layer, by the name of its buffer, [k, rows, *shape]."""
+        drawn: dict[str, list[torch.Tensor]] = {f"{name}.mask": [] for name in self.layers}
+        for work in works if self.layers else ():
+            for name, layer in self.layers.items():
+                mask = torch.empty(rows, *self._shapes[name], dtype=work.x.dtype, device=work.x.device)
+                mask.bernoulli_(1 - layer.p, generator=work.masks).div_((1 - layer.p) or 1)
+                drawn[f"{name}.mask"].append(mask)
+        return {name: torch.stack(masks) for name, masks in drawn.items()}
+
+
+@torch.no_grad()
+def _input_shapes(
+    module: nn.Module, layers: dict[str, KeyedDropout], sample: torch.Tensor
+) -> dict[str, tuple[int, ...]]:
+    """The shape of one sample's mask in each layer."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def look(name: str, layer: KeyedDropout, x: torch.Tensor) -> None:
+        shape = tuple(x.shape[1:])
+        shapes[name] = (shape[0], *(1 for _ in shape[1:])) if layer.whole_channels else shape
+
+    hooks = [
+        layer.register_forward_pre_hook(lambda layer, inputs, name=name: look(name, layer, inputs[0]))
+        for name, layer in layers.items()
+    ]
+    training = module.training
+    try:
+        if layers:
+            module.eval()(sample.unsqueeze(0))
+    finally:
+        module.train(training)
+        for hook in hooks:
+            hook.remove()
+    return shapes

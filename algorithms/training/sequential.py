@@ -1,0 +1,61 @@
+"""Visits one after the other: any model, by autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+from algorithms.compute import Compute
+from algorithms.local import Local, Update
+from algorithms.norms import train_mode
+from algorithms.resident import Resident
+from algorithms.training.dropout import Masks
+from algorithms.training.steps import Losses, Work, steps
+
+
+class Sequential:
+    """Trains the resident module, lane 0, on one visit.
+
+    Args:
+        resident: the model; its dropout layers are keyed.
+        compute: precision, memory format, compilation.
+    """
+
+    lanes = 1
+
+    def __init__(self, resident: Resident, compute: Compute) -> None:
+        self._resident = resident
+        self._masks = Masks(resident.module, resident.sample)
+        self._autocast = compute.precision == "bf16"
+        images = compute.channels_last and resident.sample.dim() == 3
+        self._format = torch.channels_last if images else torch.contiguous_format
+        self._forward: Callable[[torch.Tensor], torch.Tensor] = resident.module
+        if compute.compile:
+            self._forward = torch.compile(resident.module)
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether works need masks."""
+        return bool(self._masks.layers)
+
+    def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+        """Make one visit; see `Trainer`."""
+        resident, device = self._resident, self._resident.device.type
+        train_mode(resident.module, local.statistics)
+        parameters = resident.parameters
+        update = Update(local, [stack[:1] for entry, stack in resident.stacks.items() if entry.is_parameter], lr)
+        losses = Losses()
+        for step in steps(works):
+            x = step.x[0].contiguous(memory_format=self._format)
+            for name, mask in self._masks.draw(works, len(x)).items():
+                self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
+            with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
+                loss = cross_entropy(self._forward(x), step.y[0])
+            gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+            update([gradient.unsqueeze(0) for gradient in gradients], step.lanes)
+            losses.add(step, loss.detach().unsqueeze(0))
+        return losses.means(len(works))

@@ -1,0 +1,162 @@
+"""The steps of a stack of visits: which lanes take them, on which samples, and what their losses come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms.local import Local
+
+GATHER_BYTES = 8 * 2**20
+"""Samples are gathered in the order of their use, so much at once: a copy that stays in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one visit trains on.
+
+    Args:
+        x: inputs, [n, *shape].
+        y: class indices, [n].
+        batches: the rows of each step.
+        masks: the visit's own stream of dropout masks; None where none are drawn.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    batches: Sequence[NDArray[np.int64]]
+    masks: torch.Generator | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Neighbouring lanes that take a step on batches of one size.
+
+    Args:
+        lanes: which, k of them.
+        x: inputs, [k, n, *shape].
+        y: class indices, [k, n].
+    """
+
+    lanes: slice
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class Trainer(Protocol):
+    """Trains the models of a bench's lanes."""
+
+    @property
+    def lanes(self) -> int:
+        """How many visits are trained at once."""
+        ...
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether works need masks."""
+        ...
+
+    def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+        """Make one visit in each lane, from the models that are loaded.
+
+        Args:
+            local: what a visit does.
+            works: a visit's work for each lane, the one with most batches first.
+            lr: this round's learning rate.
+
+        Returns:
+            the mean training loss of each visit over its samples as they were passed; not a number without a step.
+        """
+        ...
+
+
+def steps(works: Sequence[Work]) -> Iterator[Step]:
+    """All steps of a stack of visits, the samples gathered.
+
+    Lanes that have batches left form the stack's head, since the longest come first; among them neighbours with
+    batches of one size step together. So no batch is ever padded, and every step is a slice of the stack.
+    """
+    planned, rows = _plan(works)
+    if not planned:
+        return
+    x = works[0].x if len(works) == 1 else torch.cat([work.x for work in works])
+    y = works[0].y if len(works) == 1 else torch.cat([work.y for work in works])
+    index = torch.from_numpy(rows).to(x.device)
+    most = max(1, GATHER_BYTES // max(1, x[0].nbytes))
+    first = 0
+    while first < len(planned):
+        last, count = first, 0
+        while last < len(planned) and (last == first or count + planned[last].rows <= most):
+            count += planned[last].rows
+            last += 1
+        chosen, index = index[:count], index[count:]
+        gathered_x, gathered_y = x.index_select(0, chosen), y.index_select(0, chosen)
+        start = 0
+        for plan in planned[first:last]:
+            end = start + plan.rows
+            shape = (plan.lanes.stop - plan.lanes.start, plan.size)
+            yield Step(plan.lanes, gathered_x[start:end].view(*shape, *x.shape[1:]), gathered_y[start:end].view(shape))
+            start = end
+        first = last
+
+
+@dataclass(frozen=True)
+class _Planned:
+    lanes: slice
+    size: int
+
+    @property
+    def rows(self) -> int:
+        count: int = self.lanes.stop - self.lanes.start
+        return count * self.size
+
+
+def _plan(works: Sequence[Work]) -> tuple[list[_Planned], NDArray[np.int64]]:
+    """The steps, and all their rows in the order of their use, as rows of the works' samples end to end."""
+    planned: list[_Planned] = []
+    batches: list[NDArray[np.int64]] = []
+    owners: list[int] = []
+    for t in range(len(works[0].batches) if works else 0):
+        active = [lane for lane, work in enumerate(works) if t < len(work.batches)]
+        for size, lanes in groupby(active, key=lambda lane: len(works[lane].batches[t])):
+            members = list(lanes)
+            planned.append(_Planned(slice(members[0], members[-1] + 1), size))
+            batches += [works[lane].batches[t] for lane in members]
+            owners += members
+    if not batches:
+        return [], np.empty(0, np.int64)
+    starts = np.cumsum([0, *(len(work.y) for work in works)])
+    return planned, np.concatenate(batches) + np.repeat(starts[owners], [len(rows) for rows in batches])
+
+
+@dataclass
+class Losses:
+    """Collects the losses of the steps, and looks at them once, at the end."""
+
+    _lanes: list[NDArray[np.int64]] = field(default_factory=list)
+    _sizes: list[NDArray[np.int64]] = field(default_factory=list)
+    _losses: list[torch.Tensor] = field(default_factory=list)
+
+    def add(self, step: Step, losses: torch.Tensor) -> None:
+        """Note the mean loss of each lane's batch, [k]."""
+        count, size = step.y.shape
+        self._lanes.append(np.arange(step.lanes.start, step.lanes.start + count))
+        self._sizes.append(np.full(count, size))
+        self._losses.append(losses)
+
+    def means(self, lanes: int) -> NDArray[np.float64]:
+        """Each lane's mean over its samples; not a number for a lane without steps."""
+        if not self._losses:
+            return np.full(lanes, np.nan)
+        owners, sizes = np.concatenate(self._lanes), np.concatenate(self._sizes)
+        losses = torch.cat(self._losses).double().cpu().numpy()
+        sums, counts = (np.bincount(owners, weights, lanes) for weights in (losses * sizes, sizes))
+        means = np.full(lanes, np.nan)
+        np.divide(sums, counts, out=means, where=counts > 0)
+        return means

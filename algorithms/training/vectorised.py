@@ -1,0 +1,70 @@
+"""Visits stacked by `torch.func`: any model whose layers can be mapped over a stack of their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn.functional import cross_entropy
+
+from algorithms.compute import Compute
+from algorithms.local import Local, Update
+from algorithms.norms import train_mode
+from algorithms.resident import Resident
+from algorithms.training.dropout import Masks
+from algorithms.training.steps import Losses, Work, steps
+
+Tensors = dict[str, torch.Tensor]
+
+
+class Vectorised:
+    """Trains all lanes at once: parameters, buffers and dropout masks are mapped over, the module is a template.
+
+    Args:
+        resident: the models; their dropout layers are keyed.
+        compute: the precision.
+    """
+
+    def __init__(self, resident: Resident, compute: Compute) -> None:
+        self._resident = resident
+        self._masks = Masks(resident.module, resident.sample)
+        self._autocast = compute.precision == "bf16"
+        self._step = vmap(grad_and_value(self._loss))
+        self._parameters = {e.name: stack for e, stack in resident.stacks.items() if e.is_parameter}
+        self._buffers = {e.name: stack for e, stack in resident.stacks.items() if not e.is_parameter}
+
+    @property
+    def lanes(self) -> int:
+        """How many visits are trained at once."""
+        return self._resident.lanes
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether works need masks."""
+        return bool(self._masks.layers)
+
+    def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+        """Make one visit in each lane; see `Trainer`."""
+        train_mode(self._resident.module, local.statistics)
+        update = Update(local, list(self._parameters.values()), lr)
+        losses = Losses()
+        for step in steps(works):
+            lanes = step.lanes
+            parameters = {name: stack[lanes] for name, stack in self._parameters.items()}
+            # Running statistics are tracked in place, each lane its own. In place means in copies: where the lanes of
+            # a buffer are not neighbours in memory, batch norm under vmap would silently track nothing.
+            buffers = {name: stack[lanes].clone() for name, stack in self._buffers.items()}
+            masks = self._masks.draw(works[lanes], step.y.shape[1])
+            gradients, values = self._step(parameters, buffers, masks, step.x, step.y)
+            for name, tracked in buffers.items():
+                self._buffers[name][lanes] = tracked
+            update([gradients[name] for name in parameters], lanes)
+            losses.add(step, values)
+        return losses.means(len(works))
+
+    def _loss(self, parameters: Tensors, buffers: Tensors, masks: Tensors, x: torch.Tensor, y: torch.Tensor) -> object:
+        with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
+            return cross_entropy(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)

@@ -1,0 +1,270 @@
+"""The fleet on Ray: an idle client actor takes the next block, and references go from actor to actor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from algorithms import Bench, Block, Function, Outcome
+from algorithms import InputError as AlgorithmInputError
+from partitioning import InputError
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.inline import run_here
+from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
+
+if TYPE_CHECKING:
+    from raysim.fleet.client_actors import ClientActors
+
+START_SECONDS = 180
+"""How long Ray and actors may take to start: on a busy machine importing torch alone takes many seconds."""
+
+CALLS_IN_FLIGHT = 2
+"""Blocks an actor holds at once: while one runs, the next one's values are fetched."""
+
+DRIVER = -1
+"""The driver's number among the actors, for the blocks that it runs itself."""
+
+
+class RayFleet:
+    """Runs blocks on client actors: the longest first, an idle actor taking the next.
+
+    Until the first actor has arrived the driver runs blocks itself, where its bytes are the same; not those that
+    leave models behind, for the driver never holds redistributed weights.
+
+    Args:
+        place: the actors, which may be starting still.
+        plan: what to set up in each.
+        done: called after each block.
+    """
+
+    def __init__(self, place: ClientActors, plan: BenchPlan, done: Callable[[Block], None]) -> None:
+        self.census = plan.census
+        self.placement = plan.placement
+        self.block_size = plan.block_size
+        self.traffic = Traffic()
+        self._place = place
+        self._plan = plan
+        self._done = done
+        self._own: Bench | None = None
+        self._preparing: dict[Any, int] | None = None
+        self._arrived: list[int] = []
+        self._maps: list[_Map] = []
+        self._running: dict[Any, _Call] = {}
+
+    @property
+    def workers(self) -> int:
+        """How many processes work beside this one."""
+        return len(self._arrived)
+
+    def put(self, value: Any) -> Held:
+        """Hold a value, which goes into the object store once, when the first actor needs it."""
+        self.traffic.driver += array_bytes(value)
+        return Held(value)
+
+    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
+        """Begin to run the function on every block; the outcomes come in the blocks' order."""
+        added = _Map(function, blocks, references, Queue(blocks, max(1, len(self._place.handles(wait=False)))))
+        self._maps.append(added)
+        self._admit(wait=False)
+        self._hand_out()
+        return self._outcomes(added)
+
+    def close(self) -> None:
+        """Release what the driver's own bench holds; the actors end with their context."""
+        if self._own is not None:
+            self._own.kept.close()
+            self._own = None
+
+    def _outcomes(self, wanted: _Map) -> Iterator[Outcome]:
+        for index in range(len(wanted.blocks)):
+            while index not in wanted.outcomes:
+                self._go_on()
+            yield wanted.outcomes.pop(index)
+
+    def _go_on(self) -> None:
+        """Wait until something has happened, and see to it."""
+        if not self._arrived and self._help():
+            self._admit(wait=False)
+        elif not self._arrived:
+            self._admit(wait=True)
+        else:
+            awaited = [*self._running, *(self._preparing or ())]
+            ready, _ = ray.wait(awaited, num_returns=1)
+            if ready[0] in self._running:
+                self._receive(ready[0])
+            else:
+                self._admit(wait=False)
+        self._hand_out()
+
+    def _help(self) -> bool:
+        """Run the shortest block in the driver, while no actor has ever arrived; whether there was one."""
+        if self._place.arrived or not self._place.driver_may_help:
+            return False
+        for one in self._maps:
+            index = one.waiting.shortest()
+            if index is not None and not one.function.objects(one.blocks[index]):
+                one.waiting.remove(index)
+                if self._own is None:
+                    self._own = self._plan.build()
+                values = [value.value if isinstance(value, Held) else value for value in one.references]
+                outcome = run_here(self._own, one.function, one.blocks[index], values, DRIVER)
+                self.traffic.driver += array_bytes(outcome.value)
+                self._finish(one, index, outcome)
+                return True
+        return False
+
+    def _admit(self, wait: bool) -> None:
+        """Take in the actors whose bench is set up; if asked to, wait for the first."""
+        if self._preparing is None:
+            handles = self._place.handles(wait)
+            if not handles:
+                return
+            self._preparing = {handle.prepare.remote(self._plan): actor for actor, handle in enumerate(handles)}
+        if not self._preparing:
+            return
+        ready, _ = ray.wait(
+            list(self._preparing), num_returns=len(self._preparing) if not wait else 1, timeout=START_SECONDS * wait
+        )
+        if wait and not ready:
+            raise RuntimeError(_late(len(self._preparing)))
+        for reference in ready:
+            self._place.admit(take(reference))
+            self._arrived.append(self._preparing.pop(reference))
+        if self._arrived:
+            self.close()
+
+    def _hand_out(self) -> None:
+        """Give every actor as many blocks as it may hold, those of the oldest map first."""
+        held = [call.actor for call in self._running.values()]
+        for _ in range(CALLS_IN_FLIGHT):
+            for actor in self._arrived:
+                if held.count(actor) < CALLS_IN_FLIGHT and self._send(actor):
+                    held.append(actor)
+
+    def _send(self, actor: int) -> bool:
+        for one in self._maps:
+            index = one.waiting.next(actor)
+            if index is not None:
+                block = one.blocks[index]
+                count = 1 + one.function.objects(block)
+                # References are top-level arguments: Ray resolves them at the actor, from where they were made.
+                values = [value.reference() if isinstance(value, Held) else value for value in one.references]
+                call = self._place.handles()[actor].run.options(num_returns=count)
+                returned = call.remote(one.function, replace(block, references=()), *values, *block.references)
+                first, *objects = [returned] if count == 1 else list(returned)
+                self._running[first] = _Call(one, index, actor, objects)
+                return True
+        return False
+
+    def _receive(self, first: Any) -> None:
+        call = self._running.pop(first)
+        value, sizes, taken, machine = take(first)
+        self.traffic.driver += array_bytes(value)
+        self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
+        self.traffic.moved += taken
+        self._finish(call.map, call.index, Outcome(value, tuple(call.objects), machine))
+
+    def _finish(self, one: _Map, index: int, outcome: Outcome) -> None:
+        one.outcomes[index] = outcome
+        one.left -= 1
+        if not one.left:
+            self._maps.remove(one)
+        self._done(one.blocks[index])
+
+
+@dataclass
+class Held:
+    """A value of the driver's, and where actors find it once one needed it."""
+
+    value: Any
+    _reference: Any = None
+
+    def reference(self) -> Any:
+        """The value in the object store."""
+        if self._reference is None:
+            self._reference = ray.put(self.value)
+        return self._reference
+
+
+@dataclass(eq=False)
+class _Map:
+    """Blocks under way: those that wait, and the outcomes that nobody took yet."""
+
+    function: Function
+    blocks: Sequence[Block]
+    references: Sequence[Any]
+    waiting: Queue
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        self.left = len(self.blocks)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A block that an actor has."""
+
+    map: _Map
+    index: int
+    actor: int
+    objects: list[Any]
+
+
+class Queue:
+    """Blocks that wait, longest first; of equally long ones an actor prefers those of its own range of clients."""
+
+    def __init__(self, blocks: Sequence[Block], actors: int) -> None:
+        order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, i))
+        self._sizes = [block.size for block in blocks]
+        self._owner = [number * actors // len(blocks) for number in range(len(blocks))]
+        self._waiting: dict[int, None] = dict.fromkeys(order)
+
+    def next(self, actor: int) -> int | None:
+        """The next block for an idle actor."""
+        longest = next(iter(self._waiting), None)
+        if longest is None:
+            return None
+        chosen = longest
+        for index in self._waiting:
+            if self._sizes[index] < self._sizes[longest]:
+                break
+            if self._owner[index] == actor:
+                chosen = index
+                break
+        self.remove(chosen)
+        return chosen
+
+    def shortest(self) -> int | None:
+        """The last block of all, which stays."""
+        return next(reversed(self._waiting), None)
+
+    def remove(self, index: int) -> None:
+        """Take a block out."""
+        del self._waiting[index]
+
+
+def take(references: Any, timeout: float | None = None) -> Any:
+    """Fetch values of actors; an error that a user can mend comes as it was raised."""
+    try:
+        return ray.get(references, timeout=timeout)
+    except RayTaskError as error:
+        if isinstance(error.cause, (InputError, AlgorithmInputError)):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        raise RuntimeError(f"a client actor died: {error}") from error
+    except GetTimeoutError:
+        raise RuntimeError(_late(len(references))) from None
+
+
+def _late(actors: int) -> str:
+    offers = ray.available_resources()  # type: ignore[no-untyped-call]
+    return (
+        f"{actors} client actors did not start within {START_SECONDS} s; the cluster offers {offers}: ask for fewer "
+        "actors, or less for each"
+    )

@@ -1,0 +1,286 @@
+"""All executions compute the same: every algorithm, ragged batches, unequal sizes, every rule of a visit."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms import (
+    Algorithm,
+    Compute,
+    InputError,
+    Layout,
+    Local,
+    Packed,
+    Place,
+    Resident,
+    Sample,
+    State,
+    begin,
+    choose,
+    fedavg,
+    lanes_of,
+    radfed,
+    step,
+    trainer,
+)
+from algorithms.named import ALGORITHMS
+from algorithms.training import Work
+from raysim.fleet import InlineFleet
+from tests.algorithms.conftest import clients, perceptron
+
+Federation = Callable[..., InlineFleet]
+SIZES = (7, 4, 1, 9, 0, 7)
+LOCAL = Local(lr=0.05, batch_size=4)
+STACKED = ("vectorised", "fused")
+
+LOCALS = {
+    "plain": LOCAL,
+    "momentum": replace(LOCAL, momentum=0.9),
+    "decay": replace(LOCAL, weight_decay=0.1),
+    "proximal": replace(LOCAL, proximal=0.5),
+    "all": replace(LOCAL, epochs=2, momentum=0.9, weight_decay=0.1, proximal=0.5, lr_decay=0.9),
+    "steps": replace(LOCAL, epochs=None, steps=4),
+    "full batch": replace(LOCAL, batch_size="full"),
+    "clipped": replace(LOCAL, clip=0.1),
+    "frozen statistics": replace(LOCAL, statistics="frozen"),
+}
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def sigmoid() -> nn.Module:
+    return nn.Sequential(nn.Sequential(nn.Linear(4, 6, bias=False), nn.Sigmoid()), nn.Linear(6, 3))
+
+
+def group_norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.GroupNorm(2, 6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3))
+
+
+def batch_norm() -> nn.Module:
+    return perceptron(norm=True)
+
+
+def convolution() -> nn.Module:
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)),
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Dropout2d(0.25),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+    )
+
+
+MODELS = {function.__name__: function for function in (linear, sigmoid, group_norm, batch_norm, convolution)}
+FUSED = ("linear", "sigmoid")
+
+
+def seeded(name: str) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return MODELS[name]()
+
+
+def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compute, rounds: int, lanes: int) -> State:
+    def module() -> nn.Module:
+        made = seeded(model)
+        return made.double() if compute.precision == "fp64" else made
+
+    fleet = federation(clients(SIZES), module(), algorithm.place, 5, compute, lanes)
+    state = begin(module(), fleet, seed=4)
+    for number in range(1, rounds + 1):
+        state = step(state, algorithm, fleet, last=number == rounds)
+    return state
+
+
+def differ(a: Packed, b: Packed) -> float:
+    assert np.array_equal(a.integers, b.integers)
+    return float(np.abs(a.floats - b.floats).max(initial=0))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("local", LOCALS)
+@pytest.mark.parametrize("execution", STACKED)
+def test_stacked_visits_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
+    if execution == "fused" and (model not in FUSED or local == "clipped"):
+        pytest.skip("no such visits")
+    algorithm = fedavg(Sample(), LOCALS[local])
+    # float32 is compared on a single visit each: rounding grows from round to round.
+    compared = [("fp64", 1e-9, 2), ("fp32", 1e-5, 1)] if local == "all" else [("fp64", 1e-9, 1)]
+    for precision, most, rounds in compared:
+        plain = run(federation, algorithm, model, Compute("sequential", precision), rounds, 1)  # type: ignore[arg-type]
+        compute = Compute(execution, precision)  # type: ignore[arg-type]
+        stacked = run(federation, algorithm, model, compute, rounds, 3)
+        assert differ(stacked.model, plain.model) < most
+        assert plain.report is not None and stacked.report is not None
+        for (_, a, _), (_, b, _) in zip(plain.report.visits, stacked.report.visits, strict=True):
+            assert (a.client, a.weight, a.report["steps"]) == (b.client, b.weight, b.report["steps"])
+            assert a.report["loss"] == pytest.approx(b.report["loss"], rel=1e-4, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("execution", STACKED)
+def test_every_algorithm_stacks(name: str, execution: str, federation: Federation) -> None:
+    algorithm = ALGORITHMS[name](Sample(fraction=0.7), LOCAL)
+    model = "linear" if execution == "fused" else "batch_norm"
+    if execution == "fused" and algorithm.place != Place():
+        pytest.skip("no layers to keep in a fused model")
+    plain = run(federation, algorithm, model, Compute("sequential", "fp64"), 3, 1)
+    stacked = run(federation, algorithm, model, Compute(execution, "fp64"), 3, 3)  # type: ignore[arg-type]
+    assert differ(stacked.model, plain.model) < 1e-9
+    assert differ(stacked.average, plain.average) < 1e-9
+
+
+def test_redistributed_models_stack(federation: Federation) -> None:
+    algorithm = radfed(Sample(cohort=6), LOCAL, merge_every=3)
+    states = [
+        run(federation, algorithm, "linear", Compute(execution, "fp64"), 5, 4)  # type: ignore[arg-type]
+        for execution in ("sequential", *STACKED)
+    ]
+    assert max(differ(state.model, states[0].model) for state in states) < 1e-9
+
+
+@pytest.mark.parametrize("execution", ["sequential", *STACKED])
+def test_a_lane_does_not_depend_on_its_neighbours(execution: str) -> None:
+    """A diverged neighbour, or one of another size, changes nothing; a spare lane is not even touched."""
+    rng = np.random.default_rng(0)
+    own, other = clients((9, 9))
+
+    def train(works: Sequence[Work], lanes: int) -> Packed:
+        module = seeded("linear")
+        resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4), lanes=lanes)
+        one = trainer(resident, Compute(execution))  # type: ignore[arg-type]
+        one.train(LOCAL, works, 0.1)
+        return resident.travelling(0).copy()
+
+    batches = [rng.permutation(9)[:4] for _ in range(3)]
+    work = Work(*own, batches)
+    alone = train([work], 1)
+    if execution != "sequential":
+        poisoned = Work(other[0] * torch.inf, other[1], batches[:2])
+        beside = train([work, poisoned], 3)
+        np.testing.assert_allclose(beside.floats, alone.floats, atol=1e-6)
+
+
+def test_dropout_draws_from_the_key_alone(federation: Federation) -> None:
+    algorithm = fedavg(Sample(), LOCAL)
+    first, second = (run(federation, algorithm, "group_norm", Compute("sequential"), 2, 1) for _ in range(2))
+    assert differ(first.model, second.model) == 0
+    torch.manual_seed(8)
+    assert differ(run(federation, algorithm, "group_norm", Compute("sequential"), 2, 1).model, first.model) == 0
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    module = nn.Sequential(nn.Dropout(0.25), nn.Linear(40, 3))
+    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(40))
+    masks = trainer(resident, Compute("sequential"))._masks  # type: ignore[attr-defined]
+    mask = masks.draw([Work(torch.zeros(1, 40), torch.zeros(1), [], torch.Generator())], 500)["0.mask"]
+    assert mask.shape == (1, 500, 40)
+    assert float((mask == 0).double().mean()) == pytest.approx(0.25, abs=0.02)
+    assert float(mask.mean()) == pytest.approx(1, abs=0.03)
+
+
+def test_whole_channels_are_dropped() -> None:
+    module = nn.Sequential(nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(64, 3))
+    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4, 4, 4))
+    masks = trainer(resident, Compute("sequential"))._masks  # type: ignore[attr-defined]
+    assert masks.draw([Work(torch.zeros(1), torch.zeros(1), [], torch.Generator())], 5)["0.mask"].shape == (
+        1,
+        5,
+        4,
+        1,
+        1,
+    )
+
+
+def test_dropout_without_a_key_is_refused() -> None:
+    module = nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(4, 3))
+    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4))
+    with pytest.raises(InputError, match="AlphaDropout"):
+        trainer(resident, Compute("sequential"))
+
+
+@pytest.mark.parametrize("model", ["batch_norm", "convolution"])
+def test_bfloat16_trains_close_to_float32(model: str, federation: Federation) -> None:
+    algorithm = fedavg(Sample(), LOCAL)
+    exact, rough = (
+        run(federation, algorithm, model, Compute("sequential", precision), 2, 1)  # type: ignore[arg-type]
+        for precision in ("fp32", "bf16")
+    )
+    assert rough.model.floats.dtype == np.float32
+    assert 0 < differ(exact.model, rough.model) < 0.1
+
+
+def test_channels_last_is_the_same_convolution(federation: Federation) -> None:
+    algorithm = fedavg(Sample(), LOCAL)
+    states = [
+        run(federation, algorithm, "convolution", Compute("sequential", "fp64", channels_last=last), 2, 1)
+        for last in (False, True)
+    ]
+    assert differ(states[0].model, states[1].model) < 1e-9
+
+
+CHOICES: list[tuple[str, dict[str, Any], str, int, str]] = [
+    ("linear", {}, "cpu", 1, "fused"),
+    ("linear", {}, "cuda", 50, "fused"),
+    ("linear", {"clip": 1.0}, "cpu", 1, "sequential"),
+    ("linear", {"compute": Compute(precision="bf16")}, "cpu", 20, "sequential"),
+    ("linear", {"compute": Compute(compile=True)}, "cpu", 20, "sequential"),
+    ("batch_norm", {}, "cpu", 7, "sequential"),
+    ("batch_norm", {}, "cpu", 8, "vectorised"),
+    ("batch_norm", {}, "cuda", 1, "vectorised"),
+    ("convolution", {}, "cpu", 50, "sequential"),
+    ("convolution", {}, "cuda", 50, "vectorised"),
+    ("convolution", {"compute": Compute("sequential")}, "cuda", 50, "sequential"),
+]
+
+
+@pytest.mark.parametrize(("model", "local", "device", "block", "expected"), CHOICES)
+def test_auto_is_a_static_rule(model: str, local: dict[str, Any], device: str, block: int, expected: str) -> None:
+    assert choose(Local(**local), seeded(model), device, block).execution == expected
+
+
+def test_lanes_follow_the_configuration_alone() -> None:
+    small, large = Layout.of(nn.Linear(4, 3)), Layout.of(nn.Linear(784, 300))
+    assert [lanes_of(Compute("fused"), small, "cpu", block) for block in (1, 5, 1000)] == [1, 5, 64]
+    assert [lanes_of(Compute("fused"), large, "cpu", block) for block in (1, 5, 1000)] == [1, 4, 4]
+    assert lanes_of(Compute("vectorised"), large, "cpu", 1000) == 64
+    assert lanes_of(Compute("fused"), large, "cuda", 1000) == 1000
+    assert lanes_of(Compute("sequential"), small, "cuda", 1000) == 1
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"execution": "stacked"}, "local.execution"),
+    ({"precision": "fp16"}, "local.precision"),
+    ({"execution": "fused", "precision": "bf16"}, "bf16"),
+    ({"execution": "vectorised", "compile": True}, "local.compile"),
+    ({"execution": "fused", "channels_last": True}, "local.channels_last"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
+def test_what_excludes_each_other_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        Compute(**wrong)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("model", ["batch_norm", "group_norm", "convolution"])
+def test_fused_wants_a_stack_of_linear_layers(model: str) -> None:
+    with pytest.raises(InputError, match="no stack of linear layers"):
+        choose(Local(compute=Compute("fused")), seeded(model), "cpu", 4)
+
+
+def test_tied_layers_are_not_fused() -> None:
+    tied = nn.Linear(4, 4)
+    module = nn.Sequential(tied, nn.ReLU(), tied)
+    assert choose(Local(), module, "cpu", 1).execution == "sequential"
