@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
 import time
 from collections import Counter
@@ -133,7 +134,7 @@ class AlgorithmFolder:
         self._metrics.finish()
         self._visits.finish()
         with _whole(self.path / "summary.json") as aside:
-            aside.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+            aside.write_text(json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     def close(self) -> None:
         """Write what was appended, and stop; the journals stay."""
@@ -219,6 +220,13 @@ def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write the resolved experiment."""
     with _whole(path) as aside:
         aside.write_text(tomli_w.dumps(config), encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can say it, which has no such numbers: what diverged is "nan" or "inf", as `float` reads them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _visits(number: int, report: RoundReport) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -108,8 +108,8 @@ class Evaluation:
                 self._maps.append(fleet.map(function, _blocks(state, target), [model]))
 
     def values(self) -> dict[str, float]:
-        """A value for each of the targets' columns; not a number where a metric is defined for no client."""
-        values: dict[str, float] = {}
+        """A value for each of the targets' columns that is defined; not a number where the model diverged."""
+        values: dict[str, float | None] = {}
         for target, outcomes in zip(self._targets.targets, self._maps, strict=True):
             scores: list[Score] = []
             for outcome in outcomes:
@@ -119,10 +119,8 @@ class Evaluation:
             for name in self._targets.metrics:
                 values[f"{target.name}_{name}"] = METRICS[name](whole)
                 if target.part is not None:
-                    each = np.array([METRICS[name](score) for score in scores])
-                    defined = each[~np.isnan(each)]
-                    values[f"{target.name}_mean_{name}"] = float(defined.mean()) if len(defined) else float("nan")
-        return values
+                    values[f"{target.name}_mean_{name}"] = _mean(METRICS[name](score) for score in scores)
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
@@ -177,6 +175,12 @@ class Evaluate:
             scores.append(Score(confusion.cpu().numpy(), float(each[part].sum()), *extra))
             start = part.stop
         return scores
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Over the clients for which a metric is defined; None where there is none."""
+    defined = [value for value in values if value is not None]
+    return float(np.mean(defined)) if defined else None
 
 
 def _blocks(state: State, target: Target) -> list[Block]:

@@ -63,11 +63,11 @@ def weighted_f1(score: Score) -> float:
     return _f1(score, "weighted")
 
 
-def auc(score: Score) -> float:
+def auc(score: Score) -> float | None:
     """Area under the ROC curve: one class against the rest, averaged over the classes for which it is defined.
 
-    With two classes, that of the second. Not a number where no class has samples on both sides,
-    or a probability is none (the model diverged).
+    With two classes, that of the second. None where no class has samples on both sides: then it is undefined. Not a
+    number where a probability is none: then the model diverged.
     """
     if score.labels is None or score.probabilities is None:
         raise ValueError("the AUC needs the samples' probabilities: evaluate with metrics that include it")
@@ -81,10 +81,10 @@ def auc(score: Score) -> float:
         truth = score.labels == c
         if truth.any() and not truth.all():
             areas.append(roc_auc_score(truth, score.probabilities[:, c]))
-    return float(np.mean(areas)) if areas else float("nan")
+    return float(np.mean(areas)) if areas else None
 
 
-METRICS: Mapping[str, Callable[[Score], float]] = {
+METRICS: Mapping[str, Callable[[Score], float | None]] = {
     "accuracy": accuracy,
     "loss": loss,
     "macro_f1": macro_f1,

@@ -191,7 +191,7 @@ def _of_targets(results: Sequence[Result], metric: str) -> list[TableColumn]:
 
 def _of_metric(results: Sequence[Result], target: str, metric: str, title: str, group: str = "") -> TableColumn:
     values = [each.last(f"{target}_{metric}") for each in results]
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and math.isfinite(value)]
     top = METRICS[metric].best(known) if len(known) > 1 else None
     best = frozenset(row for row, value in enumerate(values) if value is not None and value == top)
     return TableColumn(group, title, [METRICS[metric].text(value) for value in values], best)

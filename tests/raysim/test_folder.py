@@ -1,5 +1,6 @@
 """The run folder: who has it, what a round leaves in it, and what is left of it."""
 
+import json
 import math
 from contextlib import closing
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
 
+from algorithms import Layout, Place, State
 from algorithms.step import RoundReport
 from algorithms.visit import VisitRow
 from raysim.errors import InputError
@@ -47,6 +50,18 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="--out"), run_folder(tmp_path / "file"):
         pass
+
+
+def test_the_summary_is_plain_json(tmp_path: Path) -> None:
+    module = torch.nn.Linear(2, 2)
+    placement = Place().divide(Layout.of(module))
+    model, kept = (layout.pack(module.state_dict()) for layout in (placement.travelling, placement.kept))
+    with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
+        metrics = {"test_loss": math.nan, "test_accuracy": 0.5, "local_loss": math.inf, "test_auc": None}
+        files.finish(State(0, 0, model, kept, kept), placement, {"rounds": 0, "metrics": metrics})
+    text = (files.path / "summary.json").read_text(encoding="utf-8")
+    metrics = {"test_loss": "nan", "test_accuracy": 0.5, "local_loss": "inf", "test_auc": None}
+    assert json.loads(text) == {"rounds": 0, "metrics": metrics}
 
 
 def test_a_repeated_algorithm_is_numbered() -> None:

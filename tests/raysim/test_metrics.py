@@ -35,8 +35,11 @@ def test_pooling_adds_up(drawn: tuple[np.ndarray, np.ndarray]) -> None:
         assert metric(pooled(parts)) == pytest.approx(metric(score_of(*drawn)))
 
 
-def test_auc_of_one_class_is_not_a_number() -> None:
-    assert np.isnan(auc(score_of(np.zeros(3, np.int64), np.full((3, 2), 0.5, np.float32))))
+def test_auc_of_one_class_is_undefined_and_that_of_a_diverged_model_not_a_number() -> None:
+    one_class, even = np.zeros(3, np.int64), np.full((3, 2), 0.5, np.float32)
+    assert auc(score_of(one_class, even)) is None
+    for labels in (one_class, np.array([0, 1, 0])):
+        assert np.isnan(auc(score_of(labels, np.full_like(even, np.nan))) or 0)
 
 
 def test_auc_of_two_classes_is_that_of_the_second() -> None:

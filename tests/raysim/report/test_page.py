@@ -146,6 +146,17 @@ def test_a_diverged_loss_is_no_missing_evaluation(tmp_path, out):
     assert "Evaluated after round 2." in text
 
 
+def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg", "fedprox", "fedbn"])
+    for name, value in (("fedavg", None), ("fedprox", np.nan), ("fedbn", 0.25)):
+        columns = {"round": [1, 2], "test_loss": [2.0, 1.0], "test_auc": pa.array([value, value], pa.float64())}
+        pq.write_table(pa.table(columns), run / name / "metrics.parquet")
+    page = page_of(run, out=out)
+    assert "<td>–</td>" in page
+    assert "<td>diverged</td>" in page
+    assert '"best">diverged' not in page
+
+
 def test_the_same_run_gives_the_same_bytes(tmp_path):
     run = write_run(tmp_path / "run")
     first, second = (report.write([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))

@@ -1,0 +1,52 @@
+"""A metric that is undefined and one that diverged, from the evaluation to the page."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import raysim
+
+METRICS = ["accuracy", "loss", "auc"]
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> dict[str, Any]:
+    """Six clients with one test sample each: the AUC is defined for all of them together, and for none alone."""
+    labels = np.arange(12) % 2
+    pq.write_table(pa.table({"x": 10.0 * labels, "y": 10.0 - labels, "label": labels}), tmp_path / "dots.parquet")
+    return {
+        "rounds": 3,
+        "data": {"dataset": f"file:{tmp_path / 'dots.parquet'}"},
+        "partition": {"scheme": "iid", "clients": 6, "local_test": 0.5},
+        "model": {"name": "logistic"},
+        "algorithm": {"name": "fedavg"},
+        "evaluate": {"every": 0, "metrics": METRICS},
+    }
+
+
+def test_an_undefined_metric_is_null(experiment: dict[str, Any], tmp_path: Path) -> None:
+    run = raysim.run(experiment, tmp_path / "run", inline=True)
+    table = pq.read_table(run.folder / "fedavg" / "metrics.parquet")
+    assert table["local_mean_auc"].null_count == 3
+    assert table["local_auc"].null_count == table["local_mean_loss"].null_count == 2
+    summary = json.loads((run.folder / "fedavg" / "summary.json").read_text(encoding="utf-8"))
+    for metrics in (run.results[0].metrics, summary["metrics"]):
+        assert metrics.get("local_mean_auc") is None
+        assert 0 <= metrics["local_auc"] <= 1
+    page = run.report.read_text(encoding="utf-8")
+    assert "<td>–</td>" in page and "diverged" not in page
+
+
+# Summing models of which one is at plus and one at minus infinity.
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+def test_a_diverged_metric_is_not_a_number(experiment: dict[str, Any], tmp_path: Path) -> None:
+    run = raysim.run({**experiment, "local": {"lr": 1e38}}, tmp_path / "run", inline=True)
+    table = pq.read_table(run.folder / "fedavg" / "metrics.parquet")
+    for name in ("local_loss", "local_mean_loss", "local_auc", "local_mean_auc"):
+        assert np.isnan(table[name][-1].as_py()), name
+    assert "diverged" in run.report.read_text(encoding="utf-8")
