@@ -11,6 +11,7 @@ import jinja2
 
 from partitioning import InputError
 from raysim.report import curves, tables
+from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
 from raysim.report.read import Run, read_runs
 
@@ -55,6 +56,7 @@ def render(runs: Sequence[Run]) -> str:
         evaluated=tables.evaluated(results),
         evaluation=list(curves.evaluation(series)),
         training=list(curves.training(series)),
+        stages=breakdown(series),
         merges_marked=any(each.merges.size for each in series),
         populations=list(_populations(runs)),
         glossary=tables.GLOSSARY,

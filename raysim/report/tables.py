@@ -41,6 +41,16 @@ class Metric:
         return percent(value) if self.kind == "share" else f"{value:.3f}"
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Part of what the driver does for a round; `beside`: perhaps while the next round runs already."""
+
+    title: str
+    colour: str
+    meaning: str
+    beside: bool = False
+
+
 TARGETS = {
     "test": Target("Global test set", "test set", "the data set's own test samples, which no client holds"),
     "held_out": Target(
@@ -80,20 +90,32 @@ COSTS = {
     "Moved bytes": "array data that actors took from the object store, as measured",
 }
 
+STAGES = {
+    "sample": Stage("Sample", "#d9a441", "draw the cohort, and deal the models to it"),
+    "send": Stage("Send", "#e07b54", "put the model where the actors find it, and hand out the blocks of visits"),
+    "train": Stage("Train", "#7d95a8", "wait for the visits: the one stage that a plain loop has too"),
+    "sum": Stage("Sum", "#b58bb5", "add the blocks' partial sums up as they arrive"),
+    "merge": Stage("Merge", "#6fae8f", "apply the server's rule, and keep the state"),
+    "evaluate": Stage("Evaluate", "#c3ccd5", "measure the model, in the rounds that are evaluated", beside=True),
+    "write": Stage("Write", "#8c9aa8", "write the rows of the round and of its visits to disk", beside=True),
+}
+
 GLOSSARY = (
     ("Evaluated on", [(each.title, each.meaning) for each in TARGETS.values()]),
     ("Metrics", [(each.title, each.meaning) for each in METRICS.values()]),
     ("Costs", list(COSTS.items())),
+    ("Stages of a round, in the driver's seconds", [(each.title, each.meaning) for each in STAGES.values()]),
 )
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column: the heading it shares with its neighbours, its own, one cell a row, and the best rows."""
+    """One column: the heading it shares with its neighbours, its own, one cell a row, its colour, and the best rows."""
 
     group: str
     title: str
     cells: Sequence[str]
+    colour: str = ""
     best: frozenset[int] = frozenset()
 
 
@@ -194,7 +216,7 @@ def _of_metric(results: Sequence[Result], target: str, metric: str, title: str, 
     known = [value for value in values if value is not None and math.isfinite(value)]
     top = METRICS[metric].best(known) if len(known) > 1 else None
     best = frozenset(row for row, value in enumerate(values) if value is not None and value == top)
-    return TableColumn(group, title, [METRICS[metric].text(value) for value in values], best)
+    return TableColumn(group, title, [METRICS[metric].text(value) for value in values], best=best)
 
 
 def _sum(result: Result, name: str, text: Callable[[float], str]) -> str:

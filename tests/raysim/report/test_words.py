@@ -26,6 +26,10 @@ def test_bytes(count, text):
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
+        (0, "0 s"),
+        (0.0000853, "85 µs"),
+        (0.004212, "4.21 ms"),
+        (0.09949, "99.5 ms"),
         (0.4212, "0.421 s"),
         (12.34, "12.3 s"),
         (185, "3 min 05 s"),

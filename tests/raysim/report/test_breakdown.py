@@ -1,0 +1,75 @@
+"""Where a round's time goes: the medians, and what is not there."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from raysim import report
+from raysim.folder import STAGES
+from raysim.report import tables
+
+from .folders import write_run
+
+SECONDS = {"sample": 0.001, "send": 0.02, "train": 0.5, "sum": 0.03, "merge": 0.0042, "evaluate": 0.2, "write": 0.00005}
+
+
+def measure(folder: Path, seconds: dict[str, float]) -> None:
+    """Have rounds take 1, 1 and 9 times these seconds, and the second of them be evaluated alone."""
+    path = folder / "metrics.parquet"
+    table = pq.read_table(path).slice(0, 3)
+    for stage, value in seconds.items():
+        values = [None, value, None] if stage == "evaluate" else [value, value, 9 * value]
+        table = table.drop_columns([name for name in table.column_names if name == f"seconds_{stage}"])
+        table = table.append_column(f"seconds_{stage}", pa.array(values, pa.float64()))
+    pq.write_table(table, path)
+
+
+def cells_of(page: str) -> list[list[str]]:
+    """The table's rows."""
+    found = re.search(r"Where a round.*?<tbody>(.*?)</tbody>", page, re.DOTALL)
+    assert found
+    return [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in found[1].split("</tr>")[:-1]]
+
+
+def test_the_report_knows_the_stages_of_the_run_folder():
+    assert tuple(tables.STAGES) == STAGES
+
+
+def test_medians_of_every_stage(tmp_path):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    measure(run / "fedavg", SECONDS)
+    page = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert cells_of(page) == [["0.4 s", "1 ms", "20 ms", "0.5 s", "30 ms", "4.2 ms", "0.2 s", "50 µs"]]
+    for stage in tables.STAGES.values():
+        assert f"<dt>{stage.title}</dt>" in page
+
+
+@pytest.mark.parametrize("seconds", [{}, {"evaluate": 0.1, "write": 0.1}, {"train": np.nan}])
+def test_without_stages_of_the_rounds_there_is_no_chart(tmp_path, seconds):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    measure(run / "fedavg", seconds)
+    assert "time goes" not in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
+    runs = [write_run(tmp_path / name) for name in ("old", "new")]
+    measure(runs[1] / "fedavg", SECONDS)
+    measure(runs[1] / "radfed", {"train": 0.25, "sum": 0.0})
+    first, second = (report.write(runs, tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    assert first == second
+    page = first.decode()
+    assert [row[3] for row in cells_of(page)] == ["0.5 s", "0.25 s"]
+    assert cells_of(page)[1] == ["0.5 s", "–", "–", "0.25 s", "0 s", "–", "50 ms", "–"]
+    drawn = page[page.index("time goes") :]
+    drawn = drawn[: drawn.index("</figure>")]
+    assert "new/radfed" in drawn and "old/" not in drawn
+
+
+def test_rounds_that_took_no_time_are_drawn(tmp_path):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    measure(run / "fedavg", dict.fromkeys(STAGES, 0.0))
+    assert "time goes" in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
