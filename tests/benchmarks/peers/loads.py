@@ -1,0 +1,126 @@
+"""The loads that all peers are timed on, and what their scripts share: data, arguments, the line that they print.
+
+    python loads.py A a.npz          # writes the load's data: random pixels and labels
+
+Each peer has an environment of its own, so this module needs numpy and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many clients of so many samples, so many of them a round, and what a visit does."""
+
+    model: str
+    shape: tuple[int, ...]
+    clients: int
+    samples: int
+    cohort: int
+    classes: int = 10
+    batch: int = 10
+    epochs: int = 1
+    lr: float = 0.1
+    rounds: int = 0
+    """How many rounds are the job; 0: as many as one likes, for only a round's time is asked."""
+    test_every: int = 0
+    test_samples: int = 0
+
+
+MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+
+LOADS = {
+    # Long visits: 60 steps each.
+    "A": Load("mlp", MNIST, clients=100, samples=600, cohort=10),
+    # Short visits: 2 steps each, so that what surrounds them weighs most.
+    "B": Load("mlp", MNIST, clients=1000, samples=20, cohort=100),
+    # Convolutions: arithmetic weighs most.
+    "C": Load("cnn", CIFAR, clients=1000, samples=50, cohort=50),
+    # A whole job: logistic regression with its tests. Defined here for all, run by none of the peers' scripts.
+    "D": Load("logistic", MNIST, clients=1000, samples=60, cohort=10, rounds=100, test_every=20, test_samples=10_000),
+}
+
+HIDDEN = (200, 200)
+"""Widths of the perceptron's hidden layers."""
+
+
+def make(load: str) -> dict[str, np.ndarray]:
+    """The load's arrays: `x` uint8 [K, n, *shape], `y` int64 [K, n], and a test set where the load has tests."""
+    this, rng = LOADS[load], np.random.default_rng(0)
+
+    def part(*size: int) -> tuple[np.ndarray, np.ndarray]:
+        pixels = rng.integers(0, 256, (*size, *this.shape), dtype=np.uint8)
+        return pixels, rng.integers(0, this.classes, size, dtype=np.int64)
+
+    arrays = dict(zip(("x", "y"), part(this.clients, this.samples), strict=True))
+    if this.test_samples:
+        arrays |= zip(("x_test", "y_test"), part(this.test_samples), strict=True)
+    return arrays
+
+
+def read(path: str | Path, load: str) -> tuple[np.ndarray, np.ndarray]:
+    """The clients' data as training wants it: float32 in [0, 1], and labels. Made once, before any round is timed."""
+    this = LOADS[load]
+    try:
+        with np.load(path) as file:
+            x, y = file["x"], file["y"]
+    except (OSError, KeyError, ValueError) as error:
+        raise SystemExit(f"{path}: cannot be read as the data of load {load}: {error}") from None
+    if x.shape != (this.clients, this.samples, *this.shape) or y.shape != x.shape[:2]:
+        raise SystemExit(f"{path}: x {x.shape} and y {y.shape} are not load {load}'s")
+    # Pixels as table entries: one pass, and no float64 between.
+    return (np.arange(256, dtype=np.float32) / np.float32(255))[x], y
+
+
+def parser(description: str | None, default_rounds: int = 5) -> argparse.ArgumentParser:
+    """The arguments that every peer's script takes."""
+    made = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    made.add_argument("--data", required=True, help="the .npz file that loads.py wrote")
+    made.add_argument("--load", required=True, choices=["A", "B", "C"])
+    made.add_argument("--rounds", type=_at_least_one, default=default_rounds, help="rounds that count")
+    made.add_argument("--warm", type=_at_least_one, default=2, help="rounds before them, not counted")
+    return made
+
+
+def _at_least_one(text: str) -> int:
+    """The first round compiles, reads data and evaluates: no peer's may count."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
+
+
+@contextmanager
+def needed(environment: str) -> Iterator[None]:
+    """Around a peer's imports: a package that is missing ends in one line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        remedy = f"run this with the environment that environments.sh makes for {environment}"
+        raise SystemExit(f"{error}: {remedy}") from None
+
+
+def report(peer: str, version: str, arguments: argparse.Namespace, workers: int, stamps: Sequence[float]) -> None:
+    """Print the one line from the times of the merges; the first is the start, before round 1."""
+    if len(stamps) != 1 + arguments.warm + arguments.rounds:
+        raise SystemExit(f"{peer} ended after {len(stamps) - 1} rounds of {arguments.warm + arguments.rounds}")
+    counted = stamps[arguments.warm :]
+    seconds = [round(after - before, 6) for before, after in pairwise(counted)]
+    record = {"peer": peer, "version": version, "load": arguments.load, "workers": workers, "seconds": seconds}
+    print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in LOADS:
+        raise SystemExit(f"usage: python loads.py {'|'.join(LOADS)} FILE.npz")
+    np.savez(sys.argv[2], **make(sys.argv[1]))
