@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -164,6 +163,5 @@ def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
 
 
 def _summary(result: Result, machine: Mapping[str, str]) -> dict[str, Any]:
-    metrics = {name: None if math.isnan(value) else value for name, value in result.metrics.items()}
-    own = {"algorithm": repr(result.algorithm), "metrics": metrics, "fingerprint": machine}
+    own = {"algorithm": repr(result.algorithm), "fingerprint": machine}
     return asdict(result) | own

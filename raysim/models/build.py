@@ -10,6 +10,7 @@ from torch import nn
 from raysim.errors import unknown
 from raysim.models.checks import positive, positives
 from raysim.models.cnn import cnn
+from raysim.models.cnn_dropout import cnn_dropout
 from raysim.models.logistic import logistic
 from raysim.models.mlp import mlp
 
@@ -36,7 +37,7 @@ class Model:
         return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
 
 
-MODELS: Mapping[str, Model] = {function.__name__: Model(function) for function in (logistic, mlp, cnn)}
+MODELS: Mapping[str, Model] = {function.__name__: Model(function) for function in (logistic, mlp, cnn, cnn_dropout)}
 
 
 def build(name: str, *, shape: tuple[int, ...], classes: int, seed: int, **parameters: object) -> nn.Module:

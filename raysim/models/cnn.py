@@ -30,7 +30,7 @@ def cnn(
         InputError: the data are not images or too small, a width is not positive, or the norm does not fit.
     """
     channels, hidden = positives("channels", channels), positive("hidden", hidden)
-    inputs, height, width = _image(shape, halvings=len(channels))
+    inputs, height, width = image("cnn", shape, least=2 ** len(channels))
     model = nn.Sequential()
     for i, outputs in enumerate(channels, start=1):
         model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
@@ -48,11 +48,16 @@ def cnn(
     return model
 
 
-def _image(shape: tuple[int, ...], *, halvings: int) -> tuple[int, int, int]:
-    least = 2**halvings
+def image(model: str, shape: tuple[int, ...], *, least: int) -> tuple[int, int, int]:
+    """An image's channels, height and width, the last two at least so many.
+
+    Raises:
+        InputError: the samples are no images, or smaller.
+    """
     if len(shape) != 3 or min(shape[1:]) < least:
         raise InputError(
-            f"model cnn on samples of shape {shape}: must be (channels, height, width) from (1, {least}, {least}) up; "
+            f"model {model} on samples of shape {shape}: must be (channels, height, width), the last two from "
+            f"{least} up; "
             'set model.name = "mlp", or fewer model.channels where the images are small'
         )
     return shape[0], shape[1], shape[2]

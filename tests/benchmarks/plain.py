@@ -1,0 +1,100 @@
+"""What one would write without a framework: the same visits in a loop, and two such loops side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from algorithms import Local, Purpose, Sample, generator, torch_seed
+from raysim.data.shards import Shards
+from raysim.fleet import ModelPlan
+from tests.benchmarks.peers.loads import HIDDEN, Load
+
+WARM = 2
+"""Rounds that are not counted: first touch of memory, data read into caches."""
+
+
+def local_of(load: Load) -> Local:
+    """What a visit does."""
+    return Local(lr=load.lr, epochs=load.epochs, batch_size=load.batch)
+
+
+def model_of(load: Load) -> ModelPlan:
+    """The load's model, initialised as the engine does it."""
+    parameters: dict[str, object] = {"hidden": HIDDEN} if load.model == "mlp" else {}
+    name = "cnn_dropout" if load.model == "cnn" else load.model
+    return ModelPlan(name, parameters, load.shape, load.classes, torch_seed(0, Purpose.INITIALISE))
+
+
+class PlainLoop:
+    """Federated averaging by hand: resident tensors, `torch.optim.SGD`, a running weighted sum."""
+
+    def __init__(self, path: Path, load: Load) -> None:
+        torch.set_num_threads(1)
+        shards = Shards(path)
+        self.data = [shards.samples(client, "train") for client in range(load.clients)]
+        self.module = model_of(load).build()
+        self.load, self.local = load, local_of(load)
+        self.start = {name: value.clone() for name, value in self.module.state_dict().items()}
+
+    def visits(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
+        """The share's visits of a round, summed by samples."""
+        cohort = Sample(cohort=self.load.cohort).draw(np.arange(self.load.clients), 0, number)
+        total = {name: torch.zeros_like(value) for name, value in self.start.items()}
+        for client in cohort[share]:
+            self.module.load_state_dict(self.start)
+            optimiser = torch.optim.SGD(self.module.parameters(), lr=self.local.lr)
+            x, y = self.data[client]
+            for rows in self.local.batches(len(y), generator(0, Purpose.BATCHES, number, int(client))):
+                batch = torch.from_numpy(rows)
+                optimiser.zero_grad()
+                cross_entropy(self.module(x[batch]), y[batch]).backward()
+                optimiser.step()
+            for name, value in self.module.state_dict().items():
+                total[name] += len(y) * value
+        return total
+
+    def round(self, number: int) -> None:
+        """A whole round: the mean of the cohort's models is the next one."""
+        samples = self.load.cohort * self.load.samples
+        self.start = {name: value / samples for name, value in self.visits(number).items()}
+
+
+def one_loop(path: Path, load: Load, rounds: int) -> float:
+    """Median seconds of a round of the loop in this process."""
+    loop, seconds = PlainLoop(path, load), []
+    for number in range(1, WARM + rounds + 1):
+        started = time.perf_counter()
+        loop.round(number)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds[WARM:])
+
+
+def two_loops(path: Path, load: Load, rounds: int) -> float:
+    """The ideal on two cores: median seconds of a round that two loops share; the slower one's, nothing to combine."""
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(2), context.Queue()
+    halves = [context.Process(target=_half, args=(path, load, rounds, which, barrier, results)) for which in range(2)]
+    for half in halves:
+        half.start()
+    found = [results.get(timeout=600) for _ in range(2 * (WARM + rounds))]
+    for half in halves:
+        half.join()
+    slower = [max(s for n, s in found if n == number) for number in range(1, WARM + rounds + 1)]
+    return statistics.median(slower[WARM:])
+
+
+def _half(path: Path, load: Load, rounds: int, which: int, barrier: Any, results: Any) -> None:
+    loop = PlainLoop(path, load)
+    for number in range(1, WARM + rounds + 1):
+        barrier.wait()
+        started = time.perf_counter()
+        loop.visits(number, slice(which, None, 2))
+        results.put((number, time.perf_counter() - started))

@@ -1,0 +1,88 @@
+"""Seconds a round, loads A to C: plain loops, the engine, and the peers, in turn in one run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import partitioning
+from algorithms import Local, Sample, begin, fedavg, step
+from raysim.fleet import BenchPlan, RayFleet
+from raysim.fleet.client_actors import ClientActors
+from tests.benchmarks.peers.loads import LOADS, Load, make
+from tests.benchmarks.plain import WARM, local_of, model_of, one_loop, two_loops
+
+PEERS = Path(__file__).parent / "peers"
+SCRIPTS: dict[str, tuple[str, str, list[str]]] = {
+    "FedJAX": ("fedjax", "fedjax_.py", []),
+    "pfl, 1 process": ("pfl", "pfl_.py", ["--processes", "1"]),
+    "pfl, 2 processes": ("pfl", "pfl_.py", ["--processes", "2"]),
+    "Flower, 2 workers": ("flower", "flower.py", []),
+}
+"""Peers: the environment, the script, and its arguments."""
+
+
+def population(load: Load, arrays: dict[str, np.ndarray], folder: Path) -> Path:
+    """The load's samples, dealt to clients of equal size."""
+    image = pa.array(arrays["x"].reshape(-1))
+    for size in reversed(load.shape):
+        image = pa.FixedSizeListArray.from_arrays(image, size)
+    table = pa.table({"image": image, "label": pa.array(arrays["y"].reshape(-1))})
+    partitioning.make(table, folder, scheme="iid", clients=load.clients)
+    return folder
+
+
+def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str = "auto") -> BenchPlan:
+    """What the engine runs on: the defaults."""
+    algorithm = fedavg(Sample(cohort=load.cohort), local or local_of(load))
+    return BenchPlan(path, model_of(load), algorithm, path.parent / "kept", block).resolved()
+
+
+def engine(fleet: RayFleet, plan: BenchPlan, rounds: int) -> float:
+    """Median seconds of a round of the engine: a `step`, from merge to merge."""
+    state, seconds = begin(plan.module(), fleet, seed=0), []
+    for _ in range(WARM + rounds):
+        started = time.perf_counter()
+        state = step(state, plan.algorithm, fleet)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds[WARM:])
+
+
+def peer(python: Path, script: str, more: list[str], data: Path, name: str, rounds: int) -> float:
+    """Median seconds of a round of a peer, in its own environment."""
+    arguments = ["--data", str(data), "--load", name, "--rounds", str(rounds), "--warm", str(WARM), *more]
+    done = subprocess.run([python, PEERS / script, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{script}: {done.stderr.strip().splitlines()[-1]}")
+    return statistics.median(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])
+
+
+def measure(
+    name: str, actors: ClientActors, environments: Path | None, repeats: int, rounds: int, folder: Path
+) -> dict[str, float]:
+    """The medians over repeats, all ways in turn in each, so that a busy machine slows all of them alike."""
+    load, arrays = LOADS[name], make(name)
+    data, path = folder / f"{name}.npz", population(load, arrays, folder / name)
+    np.savez(data, **arrays)
+    plan = plan_of(load, path)
+    ways: dict[str, Callable[[], float]] = {
+        "plain loop": partial(one_loop, path, load, rounds),
+        "two plain loops": partial(two_loops, path, load, rounds),
+        "raysim, 2 actors": lambda: engine(actors.fleet(plan), plan, rounds),
+    }
+    for title, (environment, script, more) in SCRIPTS.items() if environments else ():
+        python = Path(str(environments)) / environment / "bin" / "python"
+        ways[title] = partial(peer, python, script, more, data, name, rounds)
+    found: dict[str, list[float]] = {title: [] for title in ways}
+    for _ in range(repeats):
+        for title, way in ways.items():
+            found[title].append(way())
+    return {title: statistics.median(values) for title, values in found.items()}
