@@ -113,7 +113,10 @@ def check_size(path: Path, expected: int) -> None:
 
 
 class MappedFile:
-    """A memory-mapped file of record batches, its frame checked; batches are views on the mapping."""
+    """A memory-mapped file of record batches; batches are views on the mapping.
+
+    Bytes are checked before Arrow parses them: the frame's at once, a batch's when it is first read.
+    """
 
     def __init__(self, folder: Path, stored: StoredFile) -> None:
         """Map the file; raises InputError where it is not the one that was written."""
@@ -126,24 +129,27 @@ class MappedFile:
         self._reader = pa.ipc.open_file(source)
         if self._reader.num_record_batches != stored.batches:
             raise InputError(_damage(self._path, "its number of record batches"))
+        self._checked = bytearray(stored.batches)  # 1 for each batch whose bytes are known to be right
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
         return self._reader.schema
 
-    def check(self, section: Section, *, owner: str) -> None:
-        """Raise InputError, naming the owner and the file, unless a batch's bytes have their checksum."""
-        content = self._buffer.slice(section.offset, section.length)
-        if zlib.crc32(memoryview(content)) != section.checksum:
-            raise InputError(_damage(self._path, f"the checksum of {owner}"))
-
     def read(self, number: int, section: Section, *, owner: str) -> pa.RecordBatch:
-        """Return a record batch without copying it; its bytes are not checked here."""
+        """Return a record batch without copying it; raises InputError, naming the owner, where it was changed."""
+        if not self._checked[number]:
+            self._check(section, owner)
+            self._checked[number] = 1
         batch = self._reader.get_batch(number)
         if batch.num_rows != section.rows:
             raise InputError(_damage(self._path, f"the number of rows of {owner}"))
         return batch
+
+    def _check(self, section: Section, owner: str) -> None:
+        content = self._buffer.slice(section.offset, section.length)
+        if zlib.crc32(memoryview(content)) != section.checksum:
+            raise InputError(_damage(self._path, f"the checksum of {owner}"))
 
 
 def _damage(path: Path, what: str) -> str:

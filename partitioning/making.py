@@ -12,7 +12,7 @@ from partitioning.errors import InputError
 from partitioning.manifest import Counts, Manifest
 from partitioning.population import MANIFEST, Population
 from partitioning.schemes import partition, resolve
-from partitioning.splits import TEST, draw_splits
+from partitioning.splits import draw_held_out
 from partitioning.streams import Purpose, generator
 from partitioning.writing import Owners, Progress, appearing, check_out, gather, slices, write_clients, write_test
 
@@ -54,7 +54,7 @@ def make(
     parameters, local_test = resolve(scheme, parameters), share("local_test", local_test)
     folder = check_out(out)
     test = _check_tables(table, test, label, dataset)
-    splits = draw_splits(clients, test_clients, seed=seed)
+    held_out = draw_held_out(clients, test_clients, seed=seed)
     classes = distinct([part.column(label) for part in (table, test) if part is not None])
     codes = class_codes(table.column(label), classes)
     ranks = generator(seed, Purpose.ORDER).permutation(codes.size)
@@ -62,7 +62,7 @@ def make(
         part[np.argsort(ranks[part])] for part in partition(codes, scheme, clients=clients, seed=seed, **parameters)
     ]
     owners = Owners(
-        splits=splits,
+        held_out=held_out,
         test_sizes=floor_share(local_test, np.array([part.size for part in rows])),
         class_counts=np.stack([np.bincount(codes[part], minlength=len(classes)) for part in rows]),
     )
@@ -76,7 +76,7 @@ def make(
             scheme=scheme,
             parameters=parameters,
             seed=seed,
-            test_clients=int(np.count_nonzero(splits == TEST)),
+            test_clients=int(np.count_nonzero(held_out)),
             local_test=local_test,
             counts=Counts(clients, codes.size, 0 if test is None else test.num_rows),
             clients=clients_file,

@@ -1,7 +1,9 @@
 """A population on disk, opened: clients' sizes and labels at once, their samples as memory-mapped views."""
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +13,23 @@ from partitioning.checks import Integers
 from partitioning.clients import ClientTable
 from partitioning.columns import describe
 from partitioning.errors import InputError
-from partitioning.files import MappedFile, Section, StoredFile, check_size
+from partitioning.files import MappedFile, StoredFile, check_size
 from partitioning.manifest import Manifest
 from partitioning.splits import TEST, TRAIN
 
 MANIFEST = "manifest.json"
+
+_READ_COUNTS = 2**20  # class counts that are read at once when opening
+
+T = TypeVar("T", bound=np.generic)
 
 
 class Population:
     """All clients of a partitioned data set, in a folder that `make` wrote.
 
     Cheap to open in many processes: shards are mapped when first needed and stay mapped. A batch's checksum
-    is verified when it is first read in this process. Pickling sends the path, and opens again at the other
-    end.
+    is verified when it is first read in this process. Arrays that are kept are read-only. Pickling sends the
+    path, and opens again at the other end.
     """
 
     def __init__(self, path: Path, manifest: Manifest, clients: ClientTable, fingerprint: str) -> None:
@@ -33,7 +39,6 @@ class Population:
         self.fingerprint = fingerprint
         self._clients = clients
         self._files: dict[str, MappedFile] = {}
-        self._verified: set[tuple[str, int]] = set()
 
     @classmethod
     def open(cls, path: str | Path) -> "Population":
@@ -69,32 +74,32 @@ class Population:
     @property
     def sizes(self) -> Integers:
         """Samples a client [K], its own test part included."""
-        return self._clients.n
+        return _read_only(self._clients.n)
 
     @property
     def test_sizes(self) -> Integers:
         """Samples a client's own test part has [K]: the last rows of its batch."""
-        return self._clients.n_test
+        return _read_only(self._clients.n_test)
 
-    @property
+    @cached_property
     def splits(self) -> npt.NDArray[np.str_]:
         """For each client [K], "train" or "test"."""
-        return self._clients.split
+        return _read_only(np.where(self._clients.held_out, TEST, TRAIN))
 
     @property
     def class_counts(self) -> Integers:
-        """Samples a client and class [K, C], in the order of `manifest.classes`."""
-        return self._clients.class_counts
+        """Samples a client and class [K, C], in the order of `manifest.classes`; a new array each time."""
+        return self._clients.class_counts.astype(np.int64)
 
-    @property
+    @cached_property
     def train_clients(self) -> Integers:
         """Ids of the training clients, ascending."""
-        return np.flatnonzero(self.splits == TRAIN)
+        return _read_only(np.flatnonzero(~self._clients.held_out))
 
-    @property
+    @cached_property
     def test_clients(self) -> Integers:
         """Ids of the clients held out for test, ascending."""
-        return np.flatnonzero(self.splits == TEST)
+        return _read_only(np.flatnonzero(self._clients.held_out))
 
     @property
     def test_slices(self) -> tuple[int, ...]:
@@ -111,7 +116,7 @@ class Population:
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
         number, section = int(self._clients.batch[client]), self._clients.section(client)
-        return self._read(self.shard(client), number, section, f"client {client}")
+        return self._file(self.shard(client)).read(number, section, owner=f"client {client}")
 
     def shard(self, client: int) -> StoredFile:
         """Return the file that holds a client."""
@@ -126,14 +131,7 @@ class Population:
         test, owner = self.manifest.test, f"test slice {number}"
         if test is None or not 0 <= number < len(test.slices):
             raise IndexError(f"{owner} is not in the population: it has {len(self.test_slices)} test slices")
-        return self._read(test.file, number, test.slices[number], owner)
-
-    def _read(self, stored: StoredFile, number: int, section: Section, owner: str) -> pa.RecordBatch:
-        file = self._file(stored)
-        if (stored.name, number) not in self._verified:
-            file.check(section, owner=owner)
-            self._verified.add((stored.name, number))
-        return file.read(number, section, owner=owner)
+        return self._file(test.file).read(number, test.slices[number], owner=owner)
 
     def _file(self, stored: StoredFile) -> MappedFile:
         if stored.name not in self._files:
@@ -145,19 +143,33 @@ class Population:
 
 
 def _read_clients(folder: Path, manifest: Manifest) -> ClientTable:
-    import pyarrow.parquet as pq
-
     path = folder / manifest.clients.name
     check_size(path, manifest.clients.bytes)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != manifest.clients.sha256:
         raise InputError(f"{path}: its sha256 is not the manifest's: restore it or make the population again")
-    table = pq.read_table(pa.BufferReader(content))
-    clients = ClientTable.from_arrow(table, manifest.shards, len(manifest.classes))
+    clients = _read_table(content, manifest)
     held = (len(clients), int(clients.n.sum()))
     if held != (manifest.counts.clients, manifest.counts.samples) or not len(clients):
         raise InputError(f"{path} has {held[0]} clients and {held[1]} samples, unlike {MANIFEST}")
     return clients
+
+
+def _read_table(content: bytes, manifest: Manifest) -> ClientTable:
+    import pyarrow.parquet as pq
+
+    classes = len(manifest.classes)
+    with pq.ParquetFile(pa.BufferReader(content)) as file:
+        batches = file.iter_batches(max(1, _READ_COUNTS // classes))
+        clients = ClientTable.from_batches(batches, manifest.shards, classes)
+    pa.default_memory_pool().release_unused()  # Arrow would keep what decoding took, in every process of a run
+    return clients
+
+
+def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    # All who ask are given the same array.
+    array.flags.writeable = False
+    return array
 
 
 def _read_manifest(path: Path) -> bytes:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from partitioning.columns import describe
 from partitioning.population import MANIFEST, Population
+from partitioning.splits import TEST
 from partitioning.writing import Owners, Progress, appearing, write_clients, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
@@ -24,7 +25,7 @@ def rewrite(population: Population, out: Path, convert: Convert, *, progress: Pr
         progress: called with the clients written so far and their number.
     """
     first = convert(population.batch(0).slice(0, 0), "client 0")
-    owners = Owners(population.splits, population.test_sizes, population.class_counts)
+    owners = Owners(population.splits == TEST, population.test_sizes, population.class_counts)
     with appearing(out) as draft:
         shards, clients = write_clients(draft, first.schema, _clients(population, convert, progress), owners)
         test = population.manifest.test and write_test(draft, first.schema, _slices(population, convert))

@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 class Owners:
     """What is known of the clients before their samples are written."""
 
-    splits: npt.NDArray[np.str_]  # [K]
+    held_out: npt.NDArray[np.bool_]  # [K]
     test_sizes: Integers  # [K]
     class_counts: Integers  # [K, C]
 
@@ -71,7 +71,7 @@ def write_clients(
     shards = tuple(stored for stored, _ in written)
     sections = [section for _, part in written for section in part]
     clients = ClientTable(
-        split=owners.splits,
+        held_out=owners.held_out,
         n=np.array([section.rows for section in sections]),
         n_test=owners.test_sizes,
         class_counts=owners.class_counts,

@@ -1,11 +1,49 @@
 """What a large population rests on: compact columns, read in parts, and one call for many clients."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import partitioning
-from partitioning import Population, verification, writing
+from partitioning import InputError, Population, population, verification, writing
+from partitioning.clients import ClientTable
+from partitioning.files import StoredFile
 from tests.partitioning.conftest import rich_table
+
+SHARDS = tuple(StoredFile(f"shard-{number:05d}.arrow", 900, "", 50, 100, 800, 0) for number in range(2))
+
+
+@st.composite
+def tables(draw):
+    clients, classes = draw(st.integers(1, 30)), draw(st.integers(1, 4))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    counts = random.integers(0, draw(st.sampled_from([2, 128, 129, 2**15, 2**31 + 1, 2**40])), (clients, classes))
+    n = counts.sum(axis=1)
+    return ClientTable(
+        held_out=random.random(clients) < 0.3,
+        n=n,
+        n_test=n // 3,
+        class_counts=counts,
+        shard=random.integers(0, 2, clients),
+        batch=random.integers(0, 50, clients),
+        checksum=random.integers(0, 2**32, clients).astype(np.uint32),
+        offset=random.integers(100, 400, clients),
+        length=random.integers(0, 400, clients),
+    )
+
+
+@settings(deadline=None)
+@given(table=tables(), rows=st.integers(1, 31))
+def test_a_table_read_in_parts_is_the_one_that_was_written(table, rows):
+    batches = table.to_arrow(SHARDS).to_batches(max_chunksize=rows)
+    read = ClientTable.from_batches(batches, SHARDS, table.class_counts.shape[1])
+    for name, column in vars(table).items():
+        assert np.array_equal(getattr(read, name), column), name
+    assert read.class_counts.dtype.kind == "i"
+    assert read.class_counts.itemsize <= max(1, *(np.min_scalar_type(-1 - n).itemsize for n in table.n))
+    assert read.to_arrow(SHARDS).equals(table.to_arrow(SHARDS))
 
 
 @pytest.fixture
@@ -13,6 +51,61 @@ def folder(tmp_path):
     options = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 4, "test_clients": 3}
     partitioning.make(rich_table(), tmp_path / "p", test=rich_table().slice(0, 40), local_test=0.2, **options)
     return tmp_path / "p"
+
+
+def test_wrong_values_are_found_in_any_part_and_named_by_client(folder):
+    opened = Population.open(folder)
+    table = opened._clients.to_arrow(opened.manifest.shards)
+    place = table.column_names.index("n_test")
+    for wrong in range(8):
+        n_test = np.where(np.arange(8) == wrong, -1, opened.test_sizes)
+        changed = table.set_column(place, "n_test", pa.array(n_test))
+        with pytest.raises(InputError, match=f"wrong 'n_test' for client {wrong}$"):
+            ClientTable.from_batches(changed.to_batches(max_chunksize=3), opened.manifest.shards, 3)
+    swapped = table.take([0, 1, 2, 3, 4, 6, 5, 7])
+    with pytest.raises(InputError, match="number its clients"):
+        ClientTable.from_batches(swapped.to_batches(max_chunksize=3), opened.manifest.shards, 3)
+
+
+def test_a_table_may_have_no_batches():
+    assert ClientTable.from_batches([], SHARDS, 3).class_counts.shape == (0, 3)
+
+
+def test_opening_in_parts_is_opening_at_once(folder, monkeypatch):
+    whole = Population.open(folder)
+    monkeypatch.setattr(population, "_READ_COUNTS", 7)  # two clients of three classes
+    parts = Population.open(folder)
+    for name in ("sizes", "test_sizes", "splits", "class_counts", "train_clients", "test_clients"):
+        ours, theirs = getattr(parts, name), getattr(whole, name)
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+    assert all(parts.batch(client).equals(whole.batch(client)) for client in range(8))
+
+
+def test_what_every_round_asks_for_is_kept_and_cannot_be_changed(folder):
+    opened = Population.open(folder)
+    for name in ("sizes", "test_sizes", "splits", "train_clients", "test_clients"):
+        column = getattr(opened, name)
+        assert np.shares_memory(column, getattr(opened, name)), name
+        with pytest.raises(ValueError, match="read-only"):
+            column[:] = column[::-1]
+    assert set(opened.splits) == {"train", "test"}
+    assert opened.splits.dtype.kind == "U"
+    assert np.array_equal(np.flatnonzero(opened.splits == "test"), opened.test_clients)
+    assert opened.class_counts.dtype == np.int64
+    opened.class_counts[:] = 0
+    assert opened.class_counts.sum() == 200
+
+
+def test_bytes_are_checked_at_the_first_read_only(folder, monkeypatch):
+    opened = Population.open(folder)
+    opened.batch(2)
+    opened.test_batch(0)
+    file = opened._files["shard-00000.arrow"]
+    assert [client for client in range(8) if file._checked[client]] == [2]
+    monkeypatch.setattr(type(file), "_check", lambda *_: pytest.fail("checked again"))
+    opened.batch(2)
+    opened.test_batch(0)
 
 
 @pytest.mark.parametrize("rows", [1, 60, 2**16])
