@@ -8,16 +8,21 @@ batch has its own.
 import hashlib
 import itertools
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.errors import InputError
 
 SHARD_BYTES = 256 * 2**20
 """A shard that has grown to this many bytes takes no further client."""
+
+_BUFFER = 2**20  # bytes: Arrow makes several small writes a batch
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,11 @@ class StoredFile:
     frame: int
 
 
-Written = tuple[StoredFile, tuple[Section, ...]]
+SECTIONS = np.dtype([("rows", np.int64), ("offset", np.int64), ("length", np.int64), ("checksum", np.uint32)])
+"""Many `Section`s as one array of records: a population may have millions."""
+
+Written = tuple[StoredFile, npt.NDArray[np.void]]
+"""A file and its record batches, as an array of `SECTIONS`."""
 
 
 def write_files(
@@ -63,29 +72,30 @@ def write_file(
     path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int | None = None
 ) -> Written:
     """Write record batches, at least one, to one uncompressed Arrow IPC file until it has `limit` bytes."""
-    rows: list[int] = []
-    ends: list[int] = []
-    start = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    rows, bounds = array("q"), array("q")
+    sink = pa.output_stream(str(path), compression=None, buffer_size=_BUFFER)
+    with sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
             rows.append(batch.num_rows)
-            ends.append(sink.tell())
-            # Schema and dictionaries are written with the first batch: its start follows from its end.
-            start = start or ends[0] - pa.ipc.get_record_batch_size(batch)
-            if limit is not None and ends[-1] >= limit:
+            end = sink.tell()
+            if not bounds:
+                # Schema and dictionaries are written with the first batch: its start follows from its end.
+                bounds.append(end - pa.ipc.get_record_batch_size(batch))
+            bounds.append(end)
+            if limit is not None and end >= limit:
                 break
-    return _seal(path, rows, [start, *ends])
+    return _seal(path, rows, bounds)
 
 
-def _seal(path: Path, rows: list[int], bounds: list[int]) -> Written:
+def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> Written:
     # Checksums are of the file as it is on disk, not of what we meant to write.
+    sections = np.empty(len(rows), SECTIONS)
+    sections["rows"], sections["offset"], sections["length"] = rows, bounds[:-1], np.diff(bounds)
     with pa.memory_map(str(path)) as source, path.open("rb") as stream:
         content = memoryview(source.read_buffer())
-        sections = tuple(
-            Section(count, offset, end - offset, zlib.crc32(content[offset:end]))
-            for count, (offset, end) in zip(rows, itertools.pairwise(bounds), strict=True)
-        )
+        checksums = (zlib.crc32(content[offset:end]) for offset, end in itertools.pairwise(bounds))
+        sections["checksum"] = np.fromiter(checksums, np.uint32, len(rows))
         return StoredFile(
             name=path.name,
             bytes=len(content),

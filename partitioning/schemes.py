@@ -1,6 +1,7 @@
 """Schemes: functions from labels to one array of sample indices a client."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -146,4 +147,5 @@ def _deal(codes: Integers, table: Integers, random: np.random.Generator) -> list
 
 def _group(owners: Integers, sizes: Integers) -> list[Integers]:
     by_owner = np.argsort(owners, kind="stable").astype(np.int64)
-    return np.split(by_owner, np.cumsum(sizes)[:-1])
+    bounds = [0, *np.cumsum(sizes).tolist()]
+    return [by_owner[start:end] for start, end in itertools.pairwise(bounds)]

@@ -1,6 +1,7 @@
 """Writing a population's files, in a folder that appears whole or not at all."""
 
 import hashlib
+import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ import pyarrow as pa
 from partitioning.checks import Integers
 from partitioning.clients import ClientTable
 from partitioning.errors import InputError
-from partitioning.files import SHARD_BYTES, StoredFile, write_file, write_files
+from partitioning.files import SHARD_BYTES, Section, StoredFile, write_file, write_files
 from partitioning.manifest import ClientsFile, TestFile
 
 TEST_ROWS = 1024
@@ -69,29 +70,30 @@ def write_clients(
     """Write the shards, a batch a client, then clients.parquet, which says where each client is in them."""
     written = list(write_files(folder, schema, batches, limit=SHARD_BYTES))
     shards = tuple(stored for stored, _ in written)
-    sections = [section for _, part in written for section in part]
+    sections = np.concatenate([part for _, part in written])
     clients = ClientTable(
         held_out=owners.held_out,
-        n=np.array([section.rows for section in sections]),
+        n=sections["rows"],
         n_test=owners.test_sizes,
         class_counts=owners.class_counts,
         shard=np.repeat(np.arange(len(shards)), [shard.batches for shard in shards]),
         batch=np.concatenate([np.arange(shard.batches) for shard in shards]),
-        checksum=np.array([section.checksum for section in sections]),
-        offset=np.array([section.offset for section in sections]),
-        length=np.array([section.length for section in sections]),
+        checksum=sections["checksum"],
+        offset=sections["offset"],
+        length=sections["length"],
     )
     return shards, _write_parquet(folder / "clients.parquet", clients.to_arrow(shards))
 
 
 def write_test(folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TestFile:
     """Write the global test set, a batch a slice."""
-    return TestFile(*write_file(folder / "test.arrow", schema, batches))
+    stored, sections = write_file(folder / "test.arrow", schema, batches)
+    return TestFile(stored, tuple(Section(*record) for record in sections.tolist()))
 
 
-def slices(rows: int) -> list[Integers]:
-    """The row numbers of each slice of a test set: `TEST_ROWS` of them, fewer in the last."""
-    return [np.arange(start, min(start + TEST_ROWS, rows)) for start in range(0, rows, TEST_ROWS)]
+def slices(rows: int) -> Integers:
+    """The sizes of the slices of a test set: `TEST_ROWS` rows, fewer in the last."""
+    return np.diff(np.append(np.arange(0, rows, TEST_ROWS), rows))
 
 
 def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
@@ -102,14 +104,17 @@ def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
     return ClientsFile(path.name, len(content), hashlib.sha256(content).hexdigest())
 
 
-def gather(table: pa.Table, rows: Sequence[Integers], progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-    """Give the table's rows that each owner has, in the order of the row numbers, a batch an owner."""
+def gather(
+    table: pa.Table, rows: Integers, sizes: Integers, progress: Progress | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Give the table's rows that each owner has, a batch an owner: the next of `sizes` of the row numbers."""
     source = _compact(table)
     starts = np.cumsum([0, *(batch.num_rows for batch in source)])
-    for done, part in enumerate(rows, start=1):
-        yield _take(source, starts, part)
+    bounds = itertools.pairwise([0, *np.cumsum(sizes).tolist()])
+    for done, (start, end) in enumerate(bounds, start=1):
+        yield _take(source, starts, rows[start:end])
         if progress is not None:
-            progress(done, len(rows))
+            progress(done, sizes.size)
 
 
 def _compact(table: pa.Table) -> list[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partitioning
-from partitioning import InputError, Population, population, verification, writing
+from partitioning import InputError, Population, making, population, verification, writing
 from partitioning.clients import ClientTable
 from partitioning.files import StoredFile
 from tests.partitioning.conftest import rich_table
@@ -106,6 +106,29 @@ def test_bytes_are_checked_at_the_first_read_only(folder, monkeypatch):
     monkeypatch.setattr(type(file), "_check", lambda *_: pytest.fail("checked again"))
     opened.batch(2)
     opened.test_batch(0)
+
+
+@given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=12), unused=st.integers(0, 5), seed=st.integers(0, 99))
+def test_all_clients_at_once_are_the_clients_one_by_one(sizes, unused, seed):
+    samples = sum(sizes) + unused
+    random = np.random.default_rng(seed)
+    rows, ranks = random.permutation(samples)[: sum(sizes)], random.permutation(samples)
+    codes = random.integers(0, 3, samples)
+    parts = np.split(rows, np.cumsum(sizes)[:-1])
+    shuffled = making._shuffled(rows, np.array(sizes), ranks)
+    assert shuffled.tolist() == [row for part in parts for row in part[np.argsort(ranks[part])]]
+    counts = making._count(codes[shuffled], np.array(sizes), 3)
+    assert counts.tolist() == [np.bincount(codes[part], minlength=3).tolist() for part in parts]
+
+
+def test_a_shard_is_what_plain_arrow_writes_of_the_clients(folder):
+    # a client taken out of a larger batch as a slice would have its neighbours' bytes in the padding
+    opened, table = Population.open(folder), rich_table()
+    with pa.ipc.new_file(str(folder.parent / "plain.arrow"), opened.schema) as writer:
+        for client in range(8):
+            rows = opened.batch(client).column("row").to_numpy()
+            writer.write_batch(table.to_batches()[0].take(pa.array(rows)))
+    assert (folder.parent / "plain.arrow").read_bytes() == (folder / "shard-00000.arrow").read_bytes()
 
 
 @pytest.mark.parametrize("rows", [1, 60, 2**16])
