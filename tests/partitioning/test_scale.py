@@ -1,5 +1,8 @@
 """What a large population rests on: compact columns, read in parts, and one call for many clients."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -152,3 +155,29 @@ def test_verify_counts_labels_of_any_type_across_files(tmp_path, monkeypatch, la
     partitioning.make(rich_table(), tmp_path / "p", scheme="iid", clients=9, label=label)
     assert len(Population.open(tmp_path / "p").manifest.shards) > 1
     assert partitioning.verify(tmp_path / "p") == []
+
+
+@pytest.mark.slow
+def test_a_million_clients_open_in_half_a_gigabyte(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, 2_000_000 * 16, dtype=np.uint8)
+    table = pa.table(
+        {
+            "image": pa.FixedSizeListArray.from_arrays(pa.array(pixels), 16),
+            "label": np.random.default_rng(1).integers(0, 10, 2_000_000),
+        }
+    )
+    made = partitioning.make(table, tmp_path / "p", scheme="iid", clients=1_000_000, test_clients=0.1)
+    assert made.sizes.tolist() == [2] * 1_000_000
+    code = """
+import resource, sys
+import partitioning
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+before = peak()
+population = partitioning.Population.open(sys.argv[1])
+grown = peak() - before
+assert (len(population), len(population.train_clients)) == (1_000_000, 900_000)
+assert population.batch(999_999).num_rows == 2
+assert grown < 500e6, grown
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code, tmp_path / "p"], check=True)
