@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from algorithms.layout import Entry
 from algorithms.local import Local
 from algorithms.resident import Resident
-from algorithms.training.steps import Losses, Step, Work, steps
+from algorithms.training.steps import Step, Work, mean_losses, steps
 
 Tensor = torch.Tensor
 
@@ -71,6 +71,20 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
         yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
 
 
+@dataclass(frozen=True)
+class Products:
+    """Matrix products: a, b -> a b; c, a, b -> c + a b; and c <- beta c + alpha a b."""
+
+    product: Callable[[Tensor, Tensor], Tensor]
+    plus: Callable[[Tensor, Tensor, Tensor], Tensor]
+    into: Callable[..., Tensor]
+
+
+MATRICES = Products(torch.mm, torch.addmm, Tensor.addmm_)
+STACKS = Products(torch.bmm, torch.baddbmm, Tensor.baddbmm_)
+"""A single lane goes through the products of matrices, which take less time to begin than those of stacks."""
+
+
 class Fused:
     """Trains all lanes at once.
 
@@ -96,6 +110,8 @@ class Fused:
             raise ValueError("the module is no stack of linear layers")
         self._resident = resident
         self._layers = layers
+        self._stacks = {entry.name: _matrices(entry, stack) for entry, stack in resident.stacks.items()}
+        self._heads: dict[tuple[int, int, int], Head] = {}
 
     @property
     def lanes(self) -> int:
@@ -105,38 +121,80 @@ class Fused:
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one visit in each lane; see `Trainer`."""
-        stacks = {entry.name: _matrices(entry, stack) for entry, stack in self._resident.stacks.items()}
-        fold = Fold(local, stacks, lr)
-        taken: list[tuple[Step, Tensor]] = []
+        fold = Fold(local, self._stacks, lr)
+        taken: list[Step] = []
+        logits: list[Tensor] = []
         for step in steps(works):
-            taken.append((step, self._step(fold, step)))
-        return _losses(taken).means(len(works))
+            taken.append(step)
+            logits.append(self._step(fold, step))
+        return _losses(taken, logits, len(works))
 
     def _step(self, fold: Fold, step: Step) -> Tensor:
-        """Train on one batch a lane; the logits."""
-        k, n = step.y.shape
-        values = [step.x.reshape(k, n, -1)]
-        entries = fold.lanes(step.lanes)
+        """Train on one batch a lane; the logits, [k n, classes]."""
+        head, views = self._head(step), fold.views(step.lanes)
+        products, entries, transposed = views.products, views.entries, views.transposed
+        values = [step.x.view(head.rows)]
         for layer in self._layers:
-            transposed = entries[layer.weight].transpose(1, 2)
             if layer.bias is None:
-                z = torch.bmm(values[-1], transposed)
+                z = products.product(values[-1], transposed[layer.weight])
             else:
-                z = torch.baddbmm(entries[layer.bias], values[-1], transposed)
+                z = products.plus(entries[layer.bias], values[-1], transposed[layer.weight])
             values.append(layer.activation.forward(z))
         logits = values.pop()
-        delta = logits.softmax(2)
-        delta.scatter_add_(2, step.y.unsqueeze(2), delta.new_full((1, 1, 1), -1.0).expand(k, n, 1))
+        delta = logits.softmax(-1).scatter_add_(-1, step.y.view(head.labels), head.minus)
         for i in reversed(range(len(self._layers))):
             layer, x = self._layers[i], values[i]
             # The gradient of the layer's input is taken with the weights that the forward pass saw.
-            below = self._layers[i - 1].activation.backward(torch.bmm(delta, entries[layer.weight]), x) if i else None
-            fold(layer.weight, step.lanes, delta.transpose(1, 2), x)
+            below = self._below(i, products.product(delta, entries[layer.weight]), x) if i else delta
+            fold(views, layer.weight, delta.mT, x)
             if layer.bias is not None:
-                fold(layer.bias, step.lanes, delta.new_ones(1, 1, n).expand(k, 1, n), delta)
-            if below is not None:
-                delta = below
-        return logits
+                fold(views, layer.bias, head.ones, delta)
+            delta = below
+        return logits.view(-1, logits.shape[-1])
+
+    def _below(self, i: int, gradient: Tensor, output: Tensor) -> Tensor:
+        """The gradient of the output of the layer below, before its activation."""
+        return self._layers[i - 1].activation.backward(gradient, output)
+
+    def _head(self, step: Step) -> Head:
+        """The constants of a step's shape, made once."""
+        k, n = step.y.shape
+        key = k, n, step.x[0, 0].numel()
+        if key not in self._heads:
+            one = torch.ones((), dtype=step.x.dtype, device=step.x.device)
+            lead = () if k == 1 else (k,)
+            self._heads[key] = Head(
+                (*lead, n, key[2]), (*lead, n, 1), one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
+            )
+        return self._heads[key]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What steps on batches of one size share: shapes and constants; a single lane has no dimension of its own.
+
+    Args:
+        rows: the shape of the inputs, flattened.
+        labels: the shape of the labels, as a column.
+        ones: a row of ones, which sums a batch.
+        minus: a column of -1, which the true classes' probabilities lose.
+    """
+
+    rows: tuple[int, ...]
+    labels: tuple[int, ...]
+    ones: Tensor
+    minus: Tensor
+
+
+@dataclass(frozen=True)
+class Views:
+    """The entries of some lanes, as matrices or as stacks of them."""
+
+    products: Products
+    entries: Mapping[str, Tensor]
+    transposed: Mapping[str, Tensor]
+    received: Mapping[str, Tensor]
+    velocity: Mapping[str, Tensor]
 
 
 class Fold:
@@ -154,34 +212,35 @@ class Fold:
         self._stacks = stacks
         self._received = {name: w.clone() for name, w in stacks.items()} if local.proximal else {}
         self._velocity = {name: torch.zeros_like(w) for name, w in stacks.items()} if local.momentum else {}
-        self._views: dict[tuple[int, int], tuple[dict[str, Tensor], ...]] = {}
+        self._views: dict[tuple[int, int], Views] = {}
 
-    def lanes(self, lanes: slice) -> dict[str, Tensor]:
-        """The entries of some lanes."""
-        return self._of(lanes)[0]
-
-    def __call__(self, name: str, lanes: slice, left: Tensor, right: Tensor) -> None:
+    def __call__(self, views: Views, name: str, left: Tensor, right: Tensor) -> None:
         """Take a step on an entry along left right / n, n being the length of what they are summed over."""
-        entries, received, velocity = self._of(lanes)
-        w, n = entries[name], left.shape[2]
-        if velocity:
-            u = velocity[name].baddbmm_(left, right, beta=self._momentum, alpha=1 / n)
+        w, n = views.entries[name], left.shape[-1]
+        if views.velocity:
+            u = views.products.into(views.velocity[name], left, right, beta=self._momentum, alpha=1 / n)
             if self._shrink:
                 u.add_(w, alpha=self._shrink)
-            if received:
-                u.sub_(received[name], alpha=self._proximal)
+            if views.received:
+                u.sub_(views.received[name], alpha=self._proximal)
             w.sub_(u, alpha=self._lr)
             return
-        w.baddbmm_(left, right, beta=1 - self._lr * self._shrink, alpha=-self._lr / n)
-        if received:
-            w.add_(received[name], alpha=self._lr * self._proximal)
+        views.products.into(w, left, right, beta=1 - self._lr * self._shrink, alpha=-self._lr / n)
+        if views.received:
+            w.add_(views.received[name], alpha=self._lr * self._proximal)
 
-    def _of(self, lanes: slice) -> tuple[dict[str, Tensor], ...]:
-        """The views on some lanes, made once."""
+    def views(self, lanes: slice) -> Views:
+        """The views on some lanes, made once: a visit has many steps and few kinds of them."""
         key = lanes.start, lanes.stop
         if key not in self._views:
-            every = (self._stacks, self._received, self._velocity)
-            self._views[key] = tuple({name: stack[lanes] for name, stack in stacks.items()} for stacks in every)
+            single = lanes.stop - lanes.start == 1
+            where = lanes.start if single else lanes
+            entries, received, velocity = (
+                {name: stack[where] for name, stack in stacks.items()}
+                for stacks in (self._stacks, self._received, self._velocity)
+            )
+            transposed = {name: entry.mT for name, entry in entries.items()}
+            self._views[key] = Views(MATRICES if single else STACKS, entries, transposed, received, velocity)
         return self._views[key]
 
 
@@ -190,14 +249,12 @@ def _matrices(entry: Entry, stack: Tensor) -> Tensor:
     return stack if len(entry.shape) == 2 else stack.unsqueeze(1)
 
 
-def _losses(taken: Sequence[tuple[Step, Tensor]]) -> Losses:
-    """The losses, of all steps at once."""
-    losses = Losses()
-    if taken:
-        logits = torch.cat([logits.flatten(0, 1) for _, logits in taken])
-        each = cross_entropy(logits, torch.cat([step.y.flatten() for step, _ in taken]), reduction="none")
-        start = 0
-        for step, _ in taken:
-            losses.add(step, each[start : start + step.y.numel()].view(step.y.shape).mean(1))
-            start += step.y.numel()
-    return losses
+def _losses(taken: Sequence[Step], logits: Sequence[Tensor], lanes: int) -> NDArray[np.float64]:
+    """Each lane's mean loss, of all steps at once."""
+    if not taken:
+        return mean_losses([], np.empty(0), lanes)
+    labels = torch.cat([step.y.view(-1) for step in taken])
+    each = cross_entropy(torch.cat(list(logits)), labels, reduction="none").double().cpu().numpy()
+    sizes = [step.y.shape[1] for step in taken for _ in range(step.y.shape[0])]
+    starts = np.cumsum([0, *sizes[:-1]])
+    return mean_losses(taken, np.add.reduceat(each, starts) / sizes, lanes)

@@ -14,7 +14,7 @@ from algorithms.local import Local, Update
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks
-from algorithms.training.steps import Losses, Work, steps
+from algorithms.training.steps import Step, Work, mean_losses, steps, together
 
 
 class Sequential:
@@ -48,7 +48,8 @@ class Sequential:
         train_mode(resident.module, local.statistics)
         parameters = resident.parameters
         update = Update(local, [stack[:1] for entry, stack in resident.stacks.items() if entry.is_parameter], lr)
-        losses = Losses()
+        taken: list[Step] = []
+        losses: list[torch.Tensor] = []
         for step in steps(works):
             x = step.x[0].contiguous(memory_format=self._format)
             for name, mask in self._masks.draw(works, len(x)).items():
@@ -57,5 +58,6 @@ class Sequential:
                 loss = cross_entropy(self._forward(x), step.y[0])
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             update([gradient.unsqueeze(0) for gradient in gradients], step.lanes)
-            losses.add(step, loss.detach().unsqueeze(0))
-        return losses.means(len(works))
+            taken.append(step)
+            losses.append(loss.detach().view(1))
+        return mean_losses(taken, together(losses), len(works))

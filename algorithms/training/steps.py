@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
@@ -135,28 +135,23 @@ def _plan(works: Sequence[Work]) -> tuple[list[_Planned], NDArray[np.int64]]:
     return planned, np.concatenate(batches) + np.repeat(starts[owners], [len(rows) for rows in batches])
 
 
-@dataclass
-class Losses:
-    """Collects the losses of the steps, and looks at them once, at the end."""
+def mean_losses(taken: Sequence[Step], losses: NDArray[np.float64], lanes: int) -> NDArray[np.float64]:
+    """Each lane's mean loss over its samples as they were passed.
 
-    _lanes: list[NDArray[np.int64]] = field(default_factory=list)
-    _sizes: list[NDArray[np.int64]] = field(default_factory=list)
-    _losses: list[torch.Tensor] = field(default_factory=list)
-
-    def add(self, step: Step, losses: torch.Tensor) -> None:
-        """Note the mean loss of each lane's batch, [k]."""
-        count, size = step.y.shape
-        self._lanes.append(np.arange(step.lanes.start, step.lanes.start + count))
-        self._sizes.append(np.full(count, size))
-        self._losses.append(losses)
-
-    def means(self, lanes: int) -> NDArray[np.float64]:
-        """Each lane's mean over its samples; not a number for a lane without steps."""
-        if not self._losses:
-            return np.full(lanes, np.nan)
-        owners, sizes = np.concatenate(self._lanes), np.concatenate(self._sizes)
-        losses = torch.cat(self._losses).double().cpu().numpy()
-        sums, counts = (np.bincount(owners, weights, lanes) for weights in (losses * sizes, sizes))
-        means = np.full(lanes, np.nan)
+    Args:
+        taken: the steps.
+        losses: the mean loss of each batch: of the first step's lanes, of the second's, ...
+        lanes: how many there are; one without a step has no mean, and gets not a number.
+    """
+    owners = [lane for step in taken for lane in range(step.lanes.start, step.lanes.stop)]
+    sizes = np.array([step.y.shape[1] for step in taken for _ in range(step.y.shape[0])])
+    means = np.full(lanes, np.nan)
+    if owners:
+        sums, counts = np.bincount(owners, losses * sizes, lanes), np.bincount(owners, sizes, lanes)
         np.divide(sums, counts, out=means, where=counts > 0)
-        return means
+    return means
+
+
+def together(losses: Sequence[torch.Tensor]) -> NDArray[np.float64]:
+    """Losses on the device, as numbers here: looked at once a visit, for each look would wait for the device."""
+    return torch.cat(list(losses)).double().cpu().numpy() if losses else np.empty(0)

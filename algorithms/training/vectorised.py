@@ -15,7 +15,7 @@ from algorithms.local import Local, Update
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks
-from algorithms.training.steps import Losses, Work, steps
+from algorithms.training.steps import Step, Work, mean_losses, steps, together
 
 Tensors = dict[str, torch.Tensor]
 
@@ -50,7 +50,8 @@ class Vectorised:
         """Make one visit in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
         update = Update(local, list(self._parameters.values()), lr)
-        losses = Losses()
+        taken: list[Step] = []
+        losses: list[torch.Tensor] = []
         for step in steps(works):
             lanes = step.lanes
             parameters = {name: stack[lanes] for name, stack in self._parameters.items()}
@@ -62,8 +63,9 @@ class Vectorised:
             for name, tracked in buffers.items():
                 self._buffers[name][lanes] = tracked
             update([gradients[name] for name in parameters], lanes)
-            losses.add(step, values)
-        return losses.means(len(works))
+            taken.append(step)
+            losses.append(values.detach())
+        return mean_losses(taken, together(losses), len(works))
 
     def _loss(self, parameters: Tensors, buffers: Tensors, masks: Tensors, x: torch.Tensor, y: torch.Tensor) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
