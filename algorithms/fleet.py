@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from algorithms.kept import KeptStore
 from algorithms.place import Placement
 from algorithms.resident import Resident
 from algorithms.training import Trainer
+from algorithms.tree import Node
 
 Reference = Any
 """A value that a fleet holds: opaque, and resolved only where a block runs."""
@@ -91,17 +92,19 @@ class Output:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fleet returns of a block.
+    """What a fleet returns of some neighbouring blocks.
 
     Args:
-        value: the function's value.
-        objects: references to the objects that it left behind.
-        machine: facts of this execution (`seconds`, `actor`), never of the result.
+        node: which blocks.
+        value: the function's values, joined.
+        objects: references to the objects that they left behind, block after block.
+        machine: for each block facts of this execution (`seconds`, `actor`), never of the result.
     """
 
+    node: Node
     value: Any
     objects: tuple[Reference, ...]
-    machine: dict[str, float] = field(default_factory=dict)
+    machine: tuple[dict[str, float], ...]
 
 
 class Function(Protocol):
@@ -109,6 +112,10 @@ class Function(Protocol):
 
     def objects(self, block: Block) -> int:
         """How many objects a block leaves behind."""
+        ...
+
+    def join(self, left: Any, right: Any) -> Any:
+        """The value of two neighbours together; may change the left one."""
         ...
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
@@ -148,6 +155,7 @@ class Fleet(Protocol):
     ) -> Iterator[Outcome]:
         """Run the function on every block, in any order; the outcomes come in the blocks' order, as soon as they can.
 
+        An outcome is of a node of the tree over the blocks (see `algorithms.tree`); of which is the fleet's choice.
         Blocks may be under way before the first outcome is asked for, and those of several maps side by side.
         """
         ...

@@ -44,16 +44,17 @@ class Sum:
         np.maximum(self.integers, packed.integers, out=self.integers)
         self.total += weight
 
-    def include(self, part: Sum) -> None:
-        """Add a partial sum."""
-        if part.total == 0:
-            return
-        if self.total == 0:
-            np.copyto(self.floats, part.floats)
-        else:
+    def plus(self, part: Sum) -> Sum:
+        """The sum of two sums, in this one's memory where that may be written to."""
+        if part.total == 0 or self.total == 0:
+            return self if part.total == 0 else part
+        if self.floats.flags.writeable:
             self.floats += part.floats
-        np.maximum(self.integers, part.integers, out=self.integers)
+        else:
+            self.floats = self.floats + part.floats
+        self.integers = np.maximum(self.integers, part.integers)
         self.total += part.total
+        return self
 
     def mean(self) -> Packed | None:
         """The weighted mean, or None where nothing has weight."""

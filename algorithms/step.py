@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
 from algorithms.merge import Sum
 from algorithms.stopwatch import Stopwatch
+from algorithms.tree import Node, join_all
 from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitRow, Visits
 
 
@@ -101,27 +102,30 @@ def step(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False
     outcomes = fleet.map(visits, blocks, [start])
     watch.lap("send")
 
-    models, kept = Sum.zero(fleet.placement.travelling), Sum.zero(fleet.placement.kept)
-    visited: list[Visited] = []
-    travellers: list[Traveller] = []
-    for block, outcome in zip(blocks, outcomes, strict=True):
-        watch.lap("train")
-        value: BlockOfVisits = outcome.value
-        visited += [(block.number, row, outcome.machine) for row in value.rows]
-        travellers += [Traveller(at, row.weight) for at, row in zip(outcome.objects, value.rows, strict=not merge)]
-        if value.models is not None:
-            models.include(value.models)
-        kept.include(value.kept)
-        watch.lap("sum")
+    machine: list[dict[str, float]] = []
+    objects: list[Reference] = []
 
-    for _, row, _ in visited:
+    def parts() -> Iterator[tuple[Node, BlockOfVisits]]:
+        for outcome in outcomes:
+            watch.lap("train")
+            machine.extend(outcome.machine)
+            objects.extend(outcome.objects)
+            yield outcome.node, outcome.value
+            watch.lap("sum")
+
+    whole = join_all(Node(0, len(blocks)), parts(), visits.join)
+    watch.lap("sum")
+
+    for row in whole.rows:
         if row.kept is not None:
             state.kept.add(number, row.client, row.kept)
-    report = _report(algorithm, fleet, blocks, visited, merge)
-    state = replace(state, round=number, travellers=tuple(travellers), report=report)
-    if merge:
-        model = _merged(state, algorithm, models)
-        state = replace(state, model=model, average=kept.mean() or state.average)
+    report = _report(algorithm, fleet, blocks, whole.rows, machine, merge)
+    if whole.models is None:
+        travellers = tuple(Traveller(at, row.weight) for at, row in zip(objects, whole.rows, strict=True))
+        state = replace(state, round=number, travellers=travellers, report=report)
+    else:
+        model, average = _merged(state, algorithm, whole.models), whole.kept.mean() or state.average
+        state = replace(state, round=number, model=model, average=average, travellers=(), report=report)
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
@@ -139,10 +143,9 @@ def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
         references = tuple(traveller.reference for traveller in part)
         clients = tuple(range(start, start + len(part)))
         blocks.append(Block(number, clients, len(part), tasks, references))
-    models = Sum.zero(fleet.placement.travelling)
-    for outcome in fleet.map(SumOfTravelling(), blocks):
-        models.include(outcome.value)
-    return _merged(state, algorithm, models)
+    function = SumOfTravelling()
+    parts = ((outcome.node, outcome.value) for outcome in fleet.map(function, blocks))
+    return _merged(state, algorithm, join_all(Node(0, len(blocks)), parts, function.join))
 
 
 def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.int64]) -> list[Block]:
@@ -173,9 +176,16 @@ def _merged(state: State, algorithm: Algorithm, models: Sum) -> Packed:
 
 
 def _report(
-    algorithm: Algorithm, fleet: Fleet, blocks: Sequence[Block], visited: Sequence[Visited], merged: bool
+    algorithm: Algorithm,
+    fleet: Fleet,
+    blocks: Sequence[Block],
+    rows: Sequence[VisitRow],
+    machine: Sequence[dict[str, float]],
+    merged: bool,
 ) -> RoundReport:
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
+    owners = (block.number for block in blocks for _ in block.clients)
+    visited = [(number, row, machine[number]) for number, row in zip(owners, rows, strict=True)]
     up = down = len(visited) * fleet.placement.travelling.nbytes
     if algorithm.place.newcomer == "average":
         newcomers = sum(task.kept is None for block in blocks for task in block.rows)

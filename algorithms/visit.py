@@ -51,7 +51,7 @@ class VisitRow:
 
 @dataclass(frozen=True)
 class BlockOfVisits:
-    """A block's value: a row a visit, and the partial sums."""
+    """The value of some blocks: a row a visit, and the partial sums."""
 
     rows: tuple[VisitRow, ...]
     models: Sum | None
@@ -78,6 +78,10 @@ class Visits:
 
     def objects(self, block: Block) -> int:
         return 0 if self.merge else len(block.clients)
+
+    def join(self, left: BlockOfVisits, right: BlockOfVisits) -> BlockOfVisits:
+        models = left.models.plus(right.models) if left.models and right.models else None
+        return BlockOfVisits((*left.rows, *right.rows), models, left.kept.plus(right.kept))
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         start, *travelling = values
@@ -146,6 +150,9 @@ class SumOfTravelling:
 
     def objects(self, block: Block) -> int:
         return 0
+
+    def join(self, left: Sum, right: Sum) -> Sum:
+        return left.plus(right)
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         models = Sum.zero(bench.resident.placement.travelling)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -71,8 +72,7 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
         yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
 
 
-@dataclass(frozen=True)
-class Products:
+class Products(NamedTuple):
     """Matrix products: a, b -> a b; c, a, b -> c + a b; and c <- beta c + alpha a b."""
 
     product: Callable[[Tensor, Tensor], Tensor]
@@ -111,7 +111,8 @@ class Fused:
         self._resident = resident
         self._layers = layers
         self._stacks = {entry.name: _matrices(entry, stack) for entry, stack in resident.stacks.items()}
-        self._heads: dict[tuple[int, int, int], Head] = {}
+        self._inputs = resident.sample.numel()
+        self._shapes: dict[tuple[int, int], Shape] = {}
 
     @property
     def lanes(self) -> int:
@@ -122,79 +123,89 @@ class Fused:
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one visit in each lane; see `Trainer`."""
         fold = Fold(local, self._stacks, lr)
+        bound: dict[tuple[int, int], list[Bound]] = {}
         taken: list[Step] = []
         logits: list[Tensor] = []
         for step in steps(works):
+            key = step.lanes.start, step.lanes.stop
+            if key not in bound:
+                bound[key] = [self._bind(layer, fold, step.lanes) for layer in self._layers]
             taken.append(step)
-            logits.append(self._step(fold, step))
+            logits.append(self._step(bound[key], fold, step))
         return _losses(taken, logits, len(works))
 
-    def _step(self, fold: Fold, step: Step) -> Tensor:
+    def _step(self, layers: Sequence[Bound], fold: Fold, step: Step) -> Tensor:
         """Train on one batch a lane; the logits, [k n, classes]."""
-        head, views = self._head(step), fold.views(step.lanes)
-        products, entries, transposed = views.products, views.entries, views.transposed
-        values = [step.x.view(head.rows)]
-        for layer in self._layers:
+        k, n = step.y.shape
+        shape = self._shape(k, n)
+        product, plus, into = MATRICES if k == 1 else STACKS
+        values = [step.x.view(shape.inputs)]
+        for layer in layers:
             if layer.bias is None:
-                z = products.product(values[-1], transposed[layer.weight])
+                z = product(values[-1], layer.transposed)
             else:
-                z = products.plus(entries[layer.bias], values[-1], transposed[layer.weight])
+                z = plus(layer.bias.w, values[-1], layer.transposed)
             values.append(layer.activation.forward(z))
         logits = values.pop()
-        delta = logits.softmax(-1).scatter_add_(-1, step.y.view(head.labels), head.minus)
-        for i in reversed(range(len(self._layers))):
-            layer, x = self._layers[i], values[i]
-            # The gradient of the layer's input is taken with the weights that the forward pass saw.
-            below = self._below(i, products.product(delta, entries[layer.weight]), x) if i else delta
-            fold(views, layer.weight, delta.mT, x)
+        delta = logits.softmax(-1).scatter_add_(-1, step.y.view(shape.labels), shape.minus)
+        for i in range(len(layers) - 1, -1, -1):
+            layer, x, above = layers[i], values[i], delta
+            if i:
+                # With the weights that the forward pass saw: they change below.
+                delta = layers[i - 1].activation.backward(product(above, layer.weight.w), x)
+            fold(layer.weight, into, above.mT, x, n)
             if layer.bias is not None:
-                fold(views, layer.bias, head.ones, delta)
-            delta = below
+                fold(layer.bias, into, shape.ones, above, n)
         return logits.view(-1, logits.shape[-1])
 
-    def _below(self, i: int, gradient: Tensor, output: Tensor) -> Tensor:
-        """The gradient of the output of the layer below, before its activation."""
-        return self._layers[i - 1].activation.backward(gradient, output)
+    def _bind(self, layer: Layer, fold: Fold, lanes: slice) -> Bound:
+        weight = fold.target(layer.weight, lanes)
+        bias = None if layer.bias is None else fold.target(layer.bias, lanes)
+        return Bound(weight, weight.w.mT, bias, layer.activation)
 
-    def _head(self, step: Step) -> Head:
-        """The constants of a step's shape, made once."""
-        k, n = step.y.shape
-        key = k, n, step.x[0, 0].numel()
-        if key not in self._heads:
-            one = torch.ones((), dtype=step.x.dtype, device=step.x.device)
+    def _shape(self, k: int, n: int) -> Shape:
+        """What steps on k batches of n samples share, made once."""
+        if (k, n) not in self._shapes:
             lead = () if k == 1 else (k,)
-            self._heads[key] = Head(
-                (*lead, n, key[2]), (*lead, n, 1), one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
+            one = torch.ones((), dtype=self._resident.floating, device=self._resident.device)
+            self._shapes[k, n] = Shape(
+                (*lead, n, self._inputs), (*lead, n, 1), one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
             )
-        return self._heads[key]
+        return self._shapes[k, n]
 
 
 @dataclass(frozen=True)
-class Head:
-    """What steps on batches of one size share: shapes and constants; a single lane has no dimension of its own.
+class Shape:
+    """What steps on batches of one size share; a single lane has no dimension of its own.
 
     Args:
-        rows: the shape of the inputs, flattened.
+        inputs: the shape of the inputs, flattened.
         labels: the shape of the labels, as a column.
-        ones: a row of ones, which sums a batch.
+        ones: a row of ones, whose product sums a batch.
         minus: a column of -1, which the true classes' probabilities lose.
     """
 
-    rows: tuple[int, ...]
+    inputs: tuple[int, ...]
     labels: tuple[int, ...]
     ones: Tensor
     minus: Tensor
 
 
-@dataclass(frozen=True)
-class Views:
-    """The entries of some lanes, as matrices or as stacks of them."""
+class Target(NamedTuple):
+    """An entry of some lanes, as a matrix or a stack of them: its values, those received, and its velocity."""
 
-    products: Products
-    entries: Mapping[str, Tensor]
-    transposed: Mapping[str, Tensor]
-    received: Mapping[str, Tensor]
-    velocity: Mapping[str, Tensor]
+    w: Tensor
+    received: Tensor | None
+    velocity: Tensor | None
+
+
+class Bound(NamedTuple):
+    """A layer of some lanes, bound to its entries: a visit has many steps and few kinds of them."""
+
+    weight: Target
+    transposed: Tensor
+    bias: Target | None
+    activation: Activation
 
 
 class Fold:
@@ -212,36 +223,26 @@ class Fold:
         self._stacks = stacks
         self._received = {name: w.clone() for name, w in stacks.items()} if local.proximal else {}
         self._velocity = {name: torch.zeros_like(w) for name, w in stacks.items()} if local.momentum else {}
-        self._views: dict[tuple[int, int], Views] = {}
 
-    def __call__(self, views: Views, name: str, left: Tensor, right: Tensor) -> None:
+    def __call__(self, to: Target, into: Callable[..., Tensor], left: Tensor, right: Tensor, n: int) -> None:
         """Take a step on an entry along left right / n, n being the length of what they are summed over."""
-        w, n = views.entries[name], left.shape[-1]
-        if views.velocity:
-            u = views.products.into(views.velocity[name], left, right, beta=self._momentum, alpha=1 / n)
+        if to.velocity is not None:
+            u = into(to.velocity, left, right, beta=self._momentum, alpha=1 / n)
             if self._shrink:
-                u.add_(w, alpha=self._shrink)
-            if views.received:
-                u.sub_(views.received[name], alpha=self._proximal)
-            w.sub_(u, alpha=self._lr)
+                u.add_(to.w, alpha=self._shrink)
+            if to.received is not None:
+                u.sub_(to.received, alpha=self._proximal)
+            to.w.sub_(u, alpha=self._lr)
             return
-        views.products.into(w, left, right, beta=1 - self._lr * self._shrink, alpha=-self._lr / n)
-        if views.received:
-            w.add_(views.received[name], alpha=self._lr * self._proximal)
+        into(to.w, left, right, beta=1 - self._lr * self._shrink, alpha=-self._lr / n)
+        if to.received is not None:
+            to.w.add_(to.received, alpha=self._lr * self._proximal)
 
-    def views(self, lanes: slice) -> Views:
-        """The views on some lanes, made once: a visit has many steps and few kinds of them."""
-        key = lanes.start, lanes.stop
-        if key not in self._views:
-            single = lanes.stop - lanes.start == 1
-            where = lanes.start if single else lanes
-            entries, received, velocity = (
-                {name: stack[where] for name, stack in stacks.items()}
-                for stacks in (self._stacks, self._received, self._velocity)
-            )
-            transposed = {name: entry.mT for name, entry in entries.items()}
-            self._views[key] = Views(MATRICES if single else STACKS, entries, transposed, received, velocity)
-        return self._views[key]
+    def target(self, name: str, lanes: slice) -> Target:
+        """An entry of some lanes."""
+        where = lanes.start if lanes.stop - lanes.start == 1 else lanes
+        received, velocity = (stacks[name][where] if stacks else None for stacks in (self._received, self._velocity))
+        return Target(self._stacks[name][where], received, velocity)
 
 
 def _matrices(entry: Entry, stack: Tensor) -> Tensor:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import ray
 
 from algorithms import Bench, Block, Function
+from algorithms.tree import Node
 from partitioning import InputError
 from raysim.fleet.bench import BenchPlan
-from raysim.fleet.machine import fingerprint, settle
+from raysim.fleet.inline import run_here
+from raysim.fleet.machine import fingerprint, keep_memory, settle
 from raysim.fleet.ray_fleet import START_SECONDS, RayFleet, take
 from raysim.fleet.traffic import array_bytes
 
@@ -26,6 +29,7 @@ class ClientActor:
     """One process that plays many clients: resident models, pinned threads, memory-mapped shards."""
 
     def __init__(self, number: int, threads: int, device: str) -> None:
+        keep_memory()
         settle(threads)
         self._number = number
         self._fingerprint = fingerprint(device)
@@ -42,16 +46,26 @@ class ClientActor:
         self._bench = plan.build()
         return self._fingerprint
 
-    def run(self, function: Function, block: Block, *values: Any) -> Any:
-        """Run a block; its value, the sizes of its objects and facts of the machine come first, then the objects."""
+    def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
+        """Run neighbouring blocks.
+
+        Args:
+            function: what to do.
+            blocks: each with the number of its own values.
+            common: how many values all of them take; these come first, then the blocks' own.
+            values: what references have come to on the way.
+
+        Returns:
+            the joined value, facts of the machine, the sizes of the objects, the bytes of the values; the objects.
+        """
         if self._bench is None:
             raise RuntimeError("a block came before the bench")
-        started = time.perf_counter()
-        output = function(self._bench, block, *values)
-        machine = {"seconds": time.perf_counter() - started, "actor": float(self._number)}
-        sizes = [array_bytes(thing) for thing in output.objects]
-        first = output.value, sizes, array_bytes(values), machine
-        return (first, *output.objects) if output.objects else first
+        own = iter(values[common:])
+        whole = [replace(block, references=tuple(islice(own, count))) for block, count in blocks]
+        done = run_here(self._bench, function, Node(0, len(whole)), whole, values[:common], self._number)
+        sizes = [array_bytes(thing) for thing in done.objects]
+        first = done.value, done.machine, sizes, array_bytes(values)
+        return (first, *done.objects) if done.objects else first
 
 
 class ClientActors:
@@ -80,7 +94,7 @@ class ClientActors:
                 f"fleet.gpus_per_actor = {gpus_per_actor}: must be a fraction below 1 or a whole number; set it to "
                 f"{int(gpus_per_actor)}"
             )
-        self._actors, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
+        self.actors, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
         self._address = address or os.environ.get("RAY_ADDRESS")
         self._started = False
         self._handles: list[Any] = []
@@ -153,12 +167,12 @@ class ClientActors:
     def _start(self) -> None:
         if not ray.is_initialized():
             self._started = True
-            _start_ray(self._actors * self._cpus, self._address)
+            _start_ray(self.actors * self._cpus, self._address)
         there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for kind, each in (("CPU", self._cpus), ("GPU", self._gpus)):
-            if self._actors * each > there.get(kind, 0):
+            if self.actors * each > there.get(kind, 0):
                 raise InputError(
-                    f"fleet.actors = {self._actors} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
+                    f"fleet.actors = {self.actors} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
                     f"{kind} that Ray has; set fewer fleet.actors, or a smaller fleet.{kind.lower()}s_per_actor"
                 )
         # cuBLAS is deterministic only with a workspace of fixed size, which must be set before torch is imported.
@@ -166,7 +180,7 @@ class ClientActors:
         actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, runtime_env=environment)(
             ClientActor
         )
-        self._handles = [actor.remote(number, self._cpus, self.device) for number in range(self._actors)]
+        self._handles = [actor.remote(number, self._cpus, self.device) for number in range(self.actors)]
 
 
 def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:

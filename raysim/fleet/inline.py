@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from algorithms import Bench, Block, Census, Function, Outcome
+from algorithms.tree import Node, run_node
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.machine import fingerprint
 from raysim.fleet.traffic import Traffic
@@ -30,11 +31,31 @@ class Inline:
         return InlineFleet(plan.build(), plan.census, plan.block_size, done)
 
 
-def run_here(bench: Bench, function: Function, block: Block, references: Sequence[Any], actor: int = 0) -> Outcome:
-    """Run a block in this process."""
-    started = time.perf_counter()
-    output = function(bench, replace(block, references=()), *references, *block.references)
-    return Outcome(output.value, output.objects, {"seconds": time.perf_counter() - started, "actor": float(actor)})
+def run_here(
+    bench: Bench, function: Function, node: Node, blocks: Sequence[Block], references: Sequence[Any], actor: int = 0
+) -> Outcome:
+    """Run a node's blocks in this process.
+
+    Args:
+        bench: what is resident here.
+        function: what to do.
+        node: which blocks.
+        blocks: all of them, their references being values here.
+        references: the values that all of them take.
+        actor: the number of this process among the actors.
+    """
+    objects: list[Any] = []
+    machine: list[dict[str, float]] = []
+
+    def run(number: int) -> Any:
+        started, block = time.perf_counter(), blocks[number]
+        output = function(bench, replace(block, references=()), *references, *block.references)
+        objects.extend(output.objects)
+        machine.append({"seconds": time.perf_counter() - started, "actor": float(actor)})
+        return output.value
+
+    value = run_node(node, run, function.join)
+    return Outcome(node, value, tuple(objects), tuple(machine))
 
 
 class InlineFleet:
@@ -69,8 +90,8 @@ class InlineFleet:
 
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
         """Run the function on each block, when its outcome is asked for."""
-        for block in blocks:
-            yield run_here(self._bench, function, block, references)
+        for number, block in enumerate(blocks):
+            yield run_here(self._bench, function, Node(number, number + 1), blocks, references)
             self._done(block)
 
     def close(self) -> None:

@@ -11,9 +11,11 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from algorithms import Bench, Block, Function, Outcome
 from algorithms import InputError as AlgorithmInputError
+from algorithms.tree import Node
 from partitioning import InputError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import run_here
+from raysim.fleet.queue import Queue
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 if TYPE_CHECKING:
@@ -23,14 +25,22 @@ START_SECONDS = 180
 """How long Ray and actors may take to start: on a busy machine importing torch alone takes many seconds."""
 
 CALLS_IN_FLIGHT = 2
-"""Blocks an actor holds at once: while one runs, the next one's values are fetched."""
+"""Calls an actor holds at once: while one runs, the next one's values are fetched."""
+
+MOST_CALLS = 4
+"""Into how many calls an actor's share of a round is cut, at most: more balance better, and each costs milliseconds."""
+
+SHORT_SECONDS = 0.05
+"""A call should not be shorter than this."""
 
 DRIVER = -1
 """The driver's number among the actors, for the blocks that it runs itself."""
 
 
 class RayFleet:
-    """Runs blocks on client actors: the longest first, an idle actor taking the next.
+    """Runs blocks on client actors: an idle actor takes the next node of the tree over them, the longest first.
+
+    How many blocks a call takes follows from how long they took so far: the result does not depend on it.
 
     Until the first actor has arrived the driver runs blocks itself, where its bytes are the same; not those that
     leave models behind, for the driver never holds redistributed weights.
@@ -54,6 +64,7 @@ class RayFleet:
         self._arrived: list[int] = []
         self._maps: list[_Map] = []
         self._running: dict[Any, _Call] = {}
+        self._pace: dict[type[Any], float] = {}
 
     @property
     def workers(self) -> int:
@@ -67,7 +78,8 @@ class RayFleet:
 
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
         """Begin to run the function on every block; the outcomes come in the blocks' order."""
-        added = _Map(function, blocks, references, Queue(blocks, max(1, len(self._place.handles(wait=False)))))
+        calls, actors = self._calls(function, blocks), self._place.actors
+        added = _Map(function, blocks, references, Queue([block.size for block in blocks], actors, calls))
         self._maps.append(added)
         self._admit(wait=False)
         self._hand_out()
@@ -79,11 +91,22 @@ class RayFleet:
             self._own.kept.close()
             self._own = None
 
+    def _calls(self, function: Function, blocks: Sequence[Block]) -> int:
+        """How many calls an actor should get of a map: few where its work is short, or not known to be long."""
+        pace = self._pace.get(type(function))
+        if pace is None:
+            return MOST_CALLS
+        seconds = pace * sum(block.size for block in blocks) / self._place.actors
+        return max(1, min(MOST_CALLS, int(seconds / SHORT_SECONDS)))
+
     def _outcomes(self, wanted: _Map) -> Iterator[Outcome]:
-        for index in range(len(wanted.blocks)):
-            while index not in wanted.outcomes:
+        start = 0
+        while start < len(wanted.blocks):
+            while start not in wanted.outcomes:
                 self._go_on()
-            yield wanted.outcomes.pop(index)
+            outcome = wanted.outcomes.pop(start)
+            yield outcome
+            start = outcome.node.stop
 
     def _go_on(self) -> None:
         """Wait until something has happened, and see to it."""
@@ -101,19 +124,20 @@ class RayFleet:
         self._hand_out()
 
     def _help(self) -> bool:
-        """Run the shortest block in the driver, while no actor has ever arrived; whether there was one."""
+        """Run a block in the driver, while no actor has ever arrived; whether there was one."""
         if self._place.arrived or not self._place.driver_may_help:
             return False
         for one in self._maps:
-            index = one.waiting.shortest()
-            if index is not None and not one.function.objects(one.blocks[index]):
-                one.waiting.remove(index)
+            if any(one.function.objects(block) for block in one.blocks):
+                continue
+            node = one.waiting.last()
+            if node is not None:
                 if self._own is None:
                     self._own = self._plan.build()
                 values = [value.value if isinstance(value, Held) else value for value in one.references]
-                outcome = run_here(self._own, one.function, one.blocks[index], values, DRIVER)
+                outcome = run_here(self._own, one.function, node, one.blocks, values, DRIVER)
                 self.traffic.driver += array_bytes(outcome.value)
-                self._finish(one, index, outcome)
+                self._finish(one, outcome)
                 return True
         return False
 
@@ -147,33 +171,40 @@ class RayFleet:
 
     def _send(self, actor: int) -> bool:
         for one in self._maps:
-            index = one.waiting.next(actor)
-            if index is not None:
-                block = one.blocks[index]
-                count = 1 + one.function.objects(block)
+            node = one.waiting.next(actor)
+            if node is not None:
+                blocks = [one.blocks[number] for number in node.blocks]
+                count = 1 + sum(one.function.objects(block) for block in blocks)
+                bare = [(replace(block, references=()), len(block.references)) for block in blocks]
                 # References are top-level arguments: Ray resolves them at the actor, from where they were made.
-                values = [value.reference() if isinstance(value, Held) else value for value in one.references]
+                common = [value.reference() if isinstance(value, Held) else value for value in one.references]
+                own = [reference for block in blocks for reference in block.references]
                 call = self._place.handles()[actor].run.options(num_returns=count)
-                returned = call.remote(one.function, replace(block, references=()), *values, *block.references)
+                returned = call.remote(one.function, bare, len(common), *common, *own)
                 first, *objects = [returned] if count == 1 else list(returned)
-                self._running[first] = _Call(one, index, actor, objects)
+                self._running[first] = _Call(one, node, actor, objects)
                 return True
         return False
 
     def _receive(self, first: Any) -> None:
         call = self._running.pop(first)
-        value, sizes, taken, machine = take(first)
+        value, machine, sizes, taken = take(first)
         self.traffic.driver += array_bytes(value)
         self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
         self.traffic.moved += taken
-        self._finish(call.map, call.index, Outcome(value, tuple(call.objects), machine))
+        self._finish(call.map, Outcome(call.node, value, tuple(call.objects), machine))
 
-    def _finish(self, one: _Map, index: int, outcome: Outcome) -> None:
-        one.outcomes[index] = outcome
-        one.left -= 1
+    def _finish(self, one: _Map, outcome: Outcome) -> None:
+        blocks = [one.blocks[number] for number in outcome.node.blocks]
+        seconds, work = sum(each["seconds"] for each in outcome.machine), sum(block.size for block in blocks)
+        if work:
+            self._pace[type(one.function)] = seconds / work
+        one.outcomes[outcome.node.start] = outcome
+        one.left -= len(blocks)
         if not one.left:
             self._maps.remove(one)
-        self._done(one.blocks[index])
+        for block in blocks:
+            self._done(block)
 
 
 @dataclass
@@ -207,45 +238,12 @@ class _Map:
 
 @dataclass(frozen=True)
 class _Call:
-    """A block that an actor has."""
+    """Neighbouring blocks that an actor has."""
 
     map: _Map
-    index: int
+    node: Node
     actor: int
     objects: list[Any]
-
-
-class Queue:
-    """Blocks that wait, longest first; of equally long ones an actor prefers those of its own range of clients."""
-
-    def __init__(self, blocks: Sequence[Block], actors: int) -> None:
-        order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, i))
-        self._sizes = [block.size for block in blocks]
-        self._owner = [number * actors // len(blocks) for number in range(len(blocks))]
-        self._waiting: dict[int, None] = dict.fromkeys(order)
-
-    def next(self, actor: int) -> int | None:
-        """The next block for an idle actor."""
-        longest = next(iter(self._waiting), None)
-        if longest is None:
-            return None
-        chosen = longest
-        for index in self._waiting:
-            if self._sizes[index] < self._sizes[longest]:
-                break
-            if self._owner[index] == actor:
-                chosen = index
-                break
-        self.remove(chosen)
-        return chosen
-
-    def shortest(self) -> int | None:
-        """The last block of all, which stays."""
-        return next(reversed(self._waiting), None)
-
-    def remove(self, index: int) -> None:
-        """Take a block out."""
-        del self._waiting[index]
 
 
 def take(references: Any, timeout: float | None = None) -> Any:

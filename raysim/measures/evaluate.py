@@ -114,7 +114,7 @@ class Evaluation:
             scores: list[Score] = []
             for outcome in outcomes:
                 scores += outcome.value
-                self.busy += outcome.machine["seconds"]
+                self.busy += sum(machine["seconds"] for machine in outcome.machine)
             whole = pooled(scores)
             for name in self._targets.metrics:
                 values[f"{target.name}_{name}"] = METRICS[name](whole)
@@ -142,6 +142,9 @@ class Evaluate:
 
     def objects(self, block: Block) -> int:
         return 0
+
+    def join(self, left: list[Score], right: list[Score]) -> list[Score]:
+        return left + right
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         model, average = values[0]

@@ -57,7 +57,6 @@ def image(model: str, shape: tuple[int, ...], *, least: int) -> tuple[int, int, 
     if len(shape) != 3 or min(shape[1:]) < least:
         raise InputError(
             f"model {model} on samples of shape {shape}: must be (channels, height, width), the last two from "
-            f"{least} up; "
-            'set model.name = "mlp", or fewer model.channels where the images are small'
+            f'{least} up; set model.name = "mlp", or fewer model.channels where the images are small'
         )
     return shape[0], shape[1], shape[2]

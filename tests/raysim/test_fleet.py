@@ -21,7 +21,7 @@ from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, ModelPlan, RayFleet
 from raysim.fleet.client_actors import agreed, check_answers
-from raysim.fleet.ray_fleet import Queue
+from raysim.fleet.ray_fleet import take
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 LOCAL = Local(lr=0.1, batch_size=32)
@@ -31,6 +31,7 @@ HALF = Sample(cohort=4)
 @pytest.fixture(scope="module")
 def actors() -> Iterator[ClientActors]:
     with ClientActors(2) as running:
+        take([handle.fingerprint.remote() for handle in running.handles()], 180)
         yield running
 
 
@@ -77,10 +78,11 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     references = [traveller.reference for traveller in state.travellers]
     sizes = stored_sizes(references)
     assert len(sizes) == 4 and min(sizes) >= model_bytes
-    # The round that merges brings one partial sum a block.
+    # The round that merges brings one partial sum a call, of which there are at most as many as blocks.
     before = fleet.traffic.copy()
     step(state, algorithm, fleet)
-    assert fleet.traffic.since(before).driver >= 4 * 2 * model_bytes
+    sums = fleet.traffic.since(before).driver // (2 * model_bytes)
+    assert 1 <= sums <= 4
 
 
 def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, population: Path) -> None:
@@ -104,6 +106,7 @@ def test_a_merging_round_brings_one_sum_a_block(actors: ClientActors, population
 def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     state = step(start(fleet, 16), fedavg(Sample(), LOCAL), fleet)
+    state = step(state, fedavg(Sample(), LOCAL), fleet)
     assert state.report is not None
     assert {machine["actor"] for _, _, machine in state.report.visits} == {0.0, 1.0}
 
@@ -115,29 +118,23 @@ class Threads:
     def objects(self, block: Block) -> int:
         return 0
 
+    def join(self, left: Any, right: Any) -> Any:
+        return left | right
+
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        return Output((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+        return Output({(torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())})
 
 
 def test_actors_compute_on_the_threads_that_the_configuration_says(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     outcomes = list(fleet.map(Threads(), [Block(number, (), 1) for number in range(4)]))
-    assert {outcome.value for outcome in outcomes} == {(1, True)}
+    assert all(outcome.value == {(1, True)} for outcome in outcomes)
 
 
 def test_actors_that_differ_are_refused() -> None:
     assert agreed([{"torch": "2"}, {"torch": "2"}]) == {"torch": "2"}
     with pytest.raises(RuntimeError, match="client actors differ"):
         agreed([{"torch": "2"}, {"torch": "3"}])
-
-
-def test_the_longest_block_starts_first_and_its_own_actor_is_preferred() -> None:
-    sizes = [5, 1, 9, 7]
-    queue = Queue([Block(number, (), size) for number, size in enumerate(sizes)], actors=2)
-    assert [queue.next(0) for _ in sizes] == [2, 3, 0, 1]
-    assert queue.next(1) is None
-    alike = Queue([Block(number, (), 5) for number in range(4)], actors=2)
-    assert [alike.next(1), alike.next(0), alike.next(1), alike.next(1)] == [2, 0, 3, 1]
 
 
 @pytest.mark.parametrize(("gpus", "message"), [(1.5, "a whole number"), (1, r"must fit the 0 GPU"), (0.5, "0 GPU")])

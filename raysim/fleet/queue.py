@@ -1,0 +1,58 @@
+"""Blocks that wait, handed out as nodes of the tree over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from algorithms.tree import Node
+
+SLACK = 1.25
+"""By how much a node may be longer than it should: halves are seldom equal."""
+
+
+class Queue:
+    """Blocks that wait, the longest node first; of equally long ones an actor prefers those of its own clients.
+
+    Args:
+        sizes: samples of each block.
+        actors: how many share the work.
+        calls: into how many calls an actor's share is cut.
+    """
+
+    def __init__(self, sizes: Sequence[int], actors: int, calls: int) -> None:
+        self._actors = actors
+        self._count = len(sizes)
+        # A block without samples is work all the same.
+        self._before = list(accumulate((size + 1 for size in sizes), initial=0))
+        self._most = SLACK * self._before[-1] / (actors * calls)
+        self._waiting = [Node(0, len(sizes))]
+
+    def next(self, actor: int) -> Node | None:
+        """The next node for an idle actor."""
+        if not self._waiting:
+            return None
+        node = max(self._waiting, key=lambda each: self._rank(each, actor))
+        self._waiting.remove(node)
+        while not node.is_leaf and self._work(node) > self._most:
+            node, other = sorted(node.halves(), key=lambda each: self._rank(each, actor), reverse=True)
+            self._waiting.append(other)
+        return node
+
+    def last(self) -> Node | None:
+        """A single block from the end of the line."""
+        if not self._waiting:
+            return None
+        node = min(self._waiting, key=self._work)
+        self._waiting.remove(node)
+        while not node.is_leaf:
+            other, node = node.halves()
+            self._waiting.append(other)
+        return node
+
+    def _work(self, node: Node) -> int:
+        return self._before[node.stop] - self._before[node.start]
+
+    def _rank(self, node: Node, actor: int) -> tuple[int, bool, int]:
+        owner = (node.start + node.stop) * self._actors // (2 * self._count)
+        return self._work(node), owner == actor, -node.start

@@ -1,0 +1,40 @@
+"""Blocks are handed out as nodes of one tree: none twice, none lost, the longest first."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algorithms.tree import Node
+from raysim.fleet.queue import Queue
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 4), st.data())
+def test_every_block_goes_out_once_in_nodes_of_the_tree(
+    sizes: list[int], actors: int, calls: int, data: st.DataObject
+) -> None:
+    queue, nodes = Queue(sizes, actors, calls), []
+    while node := queue.last() if data.draw(st.booleans()) else queue.next(data.draw(st.integers(0, actors - 1))):
+        nodes.append(node)
+    assert queue.next(0) is None and queue.last() is None
+    assert sorted(number for node in nodes for number in node.blocks) == list(range(len(sizes)))
+    tree = in_tree(Node(0, len(sizes)))
+    assert all(node in tree for node in nodes)
+
+
+def in_tree(node: Node) -> set[Node]:
+    return {node} if node.is_leaf else {node}.union(*(in_tree(half) for half in node.halves()))
+
+
+def test_short_work_goes_out_in_one_call_each_and_everyone_has_a_share() -> None:
+    queue = Queue([10] * 8, actors=2, calls=1)
+    assert [queue.next(1), queue.next(0), queue.next(0)] == [Node(4, 8), Node(0, 4), None]
+
+
+def test_the_longest_block_goes_first() -> None:
+    queue = Queue([3, 1, 90, 7], actors=2, calls=4)
+    assert [queue.next(0) for _ in range(3)] == [Node(2, 3), Node(3, 4), Node(0, 2)]
+
+
+def test_the_last_block_is_a_single_one() -> None:
+    queue = Queue([3, 3, 3, 3], actors=1, calls=1)
+    assert queue.last() == Node(3, 4)
+    assert {queue.next(0), queue.next(0)} == {Node(0, 2), Node(2, 3)}
