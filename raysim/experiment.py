@@ -101,6 +101,9 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
 
     watcher.stage("starting the fleet")
     LOG.info("fingerprint %s", place.fingerprint)
+    for name, plan in plans.items():
+        if text := _idle(name, plan, place.workers):
+            watcher.notice(text)
     results = []
     for name, plan in plans.items():
         LOG.info("%s: %r", name, plan.algorithm)
@@ -113,6 +116,19 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
         results.append(result)
     watcher.stage("writing the report")
     return tuple(results)
+
+
+def _idle(name: str, plan: BenchPlan, workers: int) -> str:
+    """What to tell a person whose rounds have fewer blocks than there are actors; nothing otherwise."""
+    cohort = plan.cohort
+    size = plan.block_size(cohort)
+    blocks = -(-cohort // size)
+    if blocks >= min(workers, cohort):
+        return ""
+    return (
+        f"{name}: {cohort} visits a round make {blocks} blocks of {size}, fewer than the {workers} actors; "
+        "a smaller fleet.block uses more of them, and has its own bytes"
+    )
 
 
 def _plans(

@@ -49,6 +49,10 @@ class ModelPlan:
         return build(self.name, shape=self.shape, classes=self.classes, seed=self.seed, **self.parameters)
 
 
+FUSED_BLOCK = 5
+"""Clients of a block whose visits are fused, at least: the time of a visit hardly falls from there on."""
+
+
 @dataclass(frozen=True)
 class BenchPlan:
     """What to set up where blocks run.
@@ -73,7 +77,7 @@ class BenchPlan:
         """Set up a bench in this process."""
         module, compute = self.module(), self.algorithm.local.compute
         placement = self.algorithm.place.divide(Layout.of(module))
-        lanes = lanes_of(compute, placement.whole, self.device, self._block())
+        lanes = lanes_of(compute, placement.whole, self.device, self.block_size(self.cohort))
         resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, lanes)
         shards = Shards(self.population, self.device)
         return Bench(resident, shards, KeptStore(self.kept, placement.kept), trainer(resident, compute))
@@ -89,7 +93,7 @@ class BenchPlan:
         Raises:
             InputError: the algorithm does not fit the model, or the population.
         """
-        block, _ = self._block(), self.placement
+        block, _ = self.block_size(self.cohort), self.placement
         local = self.algorithm.local
         local = replace(local, compute=choose(local, self.module(), self.device, block))
         return replace(self, algorithm=replace(self.algorithm, local=local))
@@ -110,17 +114,24 @@ class BenchPlan:
         samples = population.sizes - population.test_sizes
         return Census(population.train_clients, samples[population.train_clients])
 
+    @property
+    def cohort(self) -> int:
+        """Clients a round."""
+        return self.algorithm.schedule.sample.size(len(self.census.clients))
+
     def block_size(self, cohort: int) -> int:
-        """Clients a block; "auto" is ceil(sqrt(cohort / 10)): one call's work grows, and so does their number."""
+        """Clients a block.
+
+        "auto" is ceil(sqrt(cohort / 10)): a block's work grows, and so does their number. Where visits are fused it is
+        at least 5, for they gain by neighbours, but at most half the cohort.
+        """
         if isinstance(self.block, int):
             return self.block
         size = 1
         while 10 * size * size < cohort:
             size += 1
-        return size
-
-    def _block(self) -> int:
-        return self.block_size(self.algorithm.schedule.sample.size(len(self.census.clients)))
+        fused = self.algorithm.local.compute.execution == "fused"
+        return max(size, min(FUSED_BLOCK, -(-cohort // 2))) if fused else size
 
     def __getstate__(self) -> dict[str, object]:
         # What is worked out from the fields is worked out again at the other end: a census may be long.

@@ -94,7 +94,7 @@ class ClientActors:
                 f"fleet.gpus_per_actor = {gpus_per_actor}: must be a fraction below 1 or a whole number; set it to "
                 f"{int(gpus_per_actor)}"
             )
-        self.actors, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
+        self.workers, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
         self._address = address or os.environ.get("RAY_ADDRESS")
         self._started = False
         self._handles: list[Any] = []
@@ -167,12 +167,12 @@ class ClientActors:
     def _start(self) -> None:
         if not ray.is_initialized():
             self._started = True
-            _start_ray(self.actors * self._cpus, self._address)
+            _start_ray(self.workers * self._cpus, self._address)
         there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for kind, each in (("CPU", self._cpus), ("GPU", self._gpus)):
-            if self.actors * each > there.get(kind, 0):
+            if self.workers * each > there.get(kind, 0):
                 raise InputError(
-                    f"fleet.actors = {self.actors} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
+                    f"fleet.actors = {self.workers} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
                     f"{kind} that Ray has; set fewer fleet.actors, or a smaller fleet.{kind.lower()}s_per_actor"
                 )
         # cuBLAS is deterministic only with a workspace of fixed size, which must be set before torch is imported.
@@ -180,7 +180,7 @@ class ClientActors:
         actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, runtime_env=environment)(
             ClientActor
         )
-        self._handles = [actor.remote(number, self._cpus, self.device) for number in range(self.actors)]
+        self._handles = [actor.remote(number, self._cpus, self.device) for number in range(self.workers)]
 
 
 def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:

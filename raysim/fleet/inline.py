@@ -18,6 +18,7 @@ class Inline:
     """This process as a place to work: the counterpart of `ClientActors`."""
 
     device = "cpu"
+    workers = 1
 
     def __enter__(self) -> Inline:
         self.fingerprint = fingerprint()

@@ -7,6 +7,9 @@ from itertools import accumulate
 
 from algorithms.tree import Node
 
+SHARE = 2
+"""An idle actor takes the so-many-th part of its share of what is left: long nodes first, short ones at the end."""
+
 SLACK = 1.25
 """By how much a node may be longer than it should: halves are seldom equal."""
 
@@ -17,15 +20,17 @@ class Queue:
     Args:
         sizes: samples of each block.
         actors: how many share the work.
-        calls: into how many calls an actor's share is cut.
+        least: samples below which a node need not be cut: less is not worth a call.
     """
 
-    def __init__(self, sizes: Sequence[int], actors: int, calls: int) -> None:
+    def __init__(self, sizes: Sequence[int], actors: int, least: float = 0) -> None:
         self._actors = actors
         self._count = len(sizes)
         # A block without samples is work all the same.
         self._before = list(accumulate((size + 1 for size in sizes), initial=0))
-        self._most = SLACK * self._before[-1] / (actors * calls)
+        self._left = self._before[-1]
+        # However short the work, everyone has a share.
+        self._least = min(least, self._left / actors)
         self._waiting = [Node(0, len(sizes))]
 
     def next(self, actor: int) -> Node | None:
@@ -34,9 +39,11 @@ class Queue:
             return None
         node = max(self._waiting, key=lambda each: self._rank(each, actor))
         self._waiting.remove(node)
-        while not node.is_leaf and self._work(node) > self._most:
+        most = SLACK * max(self._least, self._left / (SHARE * self._actors))
+        while not node.is_leaf and self._work(node) > most:
             node, other = sorted(node.halves(), key=lambda each: self._rank(each, actor), reverse=True)
             self._waiting.append(other)
+        self._left -= self._work(node)
         return node
 
     def last(self) -> Node | None:
@@ -48,6 +55,7 @@ class Queue:
         while not node.is_leaf:
             other, node = node.halves()
             self._waiting.append(other)
+        self._left -= self._work(node)
         return node
 
     def _work(self, node: Node) -> int:

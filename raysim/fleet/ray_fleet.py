@@ -27,11 +27,8 @@ START_SECONDS = 180
 CALLS_IN_FLIGHT = 2
 """Calls an actor holds at once: while one runs, the next one's values are fetched."""
 
-MOST_CALLS = 4
-"""Into how many calls an actor's share of a round is cut, at most: more balance better, and each costs milliseconds."""
-
 SHORT_SECONDS = 0.05
-"""A call should not be shorter than this."""
+"""A call should last so long, where blocks allow it: each costs milliseconds."""
 
 DRIVER = -1
 """The driver's number among the actors, for the blocks that it runs itself."""
@@ -78,8 +75,10 @@ class RayFleet:
 
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
         """Begin to run the function on every block; the outcomes come in the blocks' order."""
-        calls, actors = self._calls(function, blocks), self._place.actors
-        added = _Map(function, blocks, references, Queue([block.size for block in blocks], actors, calls))
+        # Samples that take so long, as far as it is known how long they take: a shorter call is not worth its cost.
+        least = SHORT_SECONDS / self._pace.get(type(function), float("inf"))
+        queue = Queue([block.size for block in blocks], self._place.workers, least)
+        added = _Map(function, blocks, references, queue)
         self._maps.append(added)
         self._admit(wait=False)
         self._hand_out()
@@ -90,14 +89,6 @@ class RayFleet:
         if self._own is not None:
             self._own.kept.close()
             self._own = None
-
-    def _calls(self, function: Function, blocks: Sequence[Block]) -> int:
-        """How many calls an actor should get of a map: few where its work is short, or not known to be long."""
-        pace = self._pace.get(type(function))
-        if pace is None:
-            return MOST_CALLS
-        seconds = pace * sum(block.size for block in blocks) / self._place.actors
-        return max(1, min(MOST_CALLS, int(seconds / SHORT_SECONDS)))
 
     def _outcomes(self, wanted: _Map) -> Iterator[Outcome]:
         start = 0

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,9 @@ def test_raysim_switches_the_uv_hook_off_by_itself() -> None:
 def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
     plan = BenchPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), fedavg(HALF, LOCAL), population.parent)
     assert [plan.block_size(m) for m in (1, 10, 11, 40, 100, 1000, 100_000)] == [1, 1, 2, 2, 4, 10, 100]
+    fused = plan.resolved()
+    assert [fused.block_size(m) for m in (1, 2, 3, 9, 10, 100, 1000, 100_000)] == [1, 1, 2, 5, 5, 5, 10, 100]
+    assert replace(fused, block=7).block_size(3) == 7
 
 
 def test_array_bytes_looks_inside() -> None:
