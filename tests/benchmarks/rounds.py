@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 import partitioning
-from algorithms import Local, Sample, begin, fedavg, step
+from algorithms import Local, Rounds, Sample, begin, fedavg, step
 from raysim.fleet import BenchPlan, RayFleet
 from raysim.fleet.client_actors import ClientActors
 from tests.benchmarks.peers.loads import LOADS, Load, make
@@ -30,13 +31,17 @@ SCRIPTS: dict[str, tuple[str, str, list[str]]] = {
 """Peers: the environment, the script, and its arguments."""
 
 
+def table_of(x: np.ndarray, y: np.ndarray) -> pa.Table:
+    """Images and labels, [..., channels, height, width] and [...]."""
+    image = pa.array(x.reshape(-1))
+    for size in reversed(x.shape[-3:]):
+        image = pa.FixedSizeListArray.from_arrays(image, size)
+    return pa.table({"image": image, "label": pa.array(y.reshape(-1))})
+
+
 def population(load: Load, arrays: dict[str, np.ndarray], folder: Path) -> Path:
     """The load's samples, dealt to clients of equal size."""
-    image = pa.array(arrays["x"].reshape(-1))
-    for size in reversed(load.shape):
-        image = pa.FixedSizeListArray.from_arrays(image, size)
-    table = pa.table({"image": image, "label": pa.array(arrays["y"].reshape(-1))})
-    partitioning.make(table, folder, scheme="iid", clients=load.clients)
+    partitioning.make(table_of(arrays["x"], arrays["y"]), folder, scheme="iid", clients=load.clients)
     return folder
 
 
@@ -47,7 +52,12 @@ def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str
 
 
 def engine(fleet: RayFleet, plan: BenchPlan, rounds: int) -> float:
-    """Median seconds of a round of the engine: a `step`, from merge to merge."""
+    """Median seconds of a round of the engine: a `step`, from merge to merge.
+
+    First every client is visited once, without steps that count: the others have all data decoded in memory, too.
+    """
+    whole = replace(plan.algorithm, schedule=Rounds(Sample()))
+    step(begin(plan.module(), fleet, seed=0), whole, fleet)
     state, seconds = begin(plan.module(), fleet, seed=0), []
     for _ in range(WARM + rounds):
         started = time.perf_counter()

@@ -1,0 +1,87 @@
+"""Loads E and F, and a large cohort: what the engine costs a visit, and what grows with the population."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import partitioning
+from algorithms import Local, Purpose, Sample, begin, fedavg, step, torch_seed
+from raysim.fleet import BenchPlan, ClientActors, ModelPlan
+from tests.benchmarks.peers.loads import HIDDEN
+from tests.benchmarks.plain import WARM
+from tests.benchmarks.rounds import table_of
+
+SHAPE = (1, 8, 8)
+SIZES = (1_000, 100_000, 1_000_000)
+
+
+def population(folder: Path, clients: int, samples: int, shape: tuple[int, ...] = SHAPE) -> Path:
+    """Random images, so many a client."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (clients * samples, *shape), dtype=np.uint8)
+    table = table_of(pixels, rng.integers(0, 10, clients * samples))
+    partitioning.make(table, folder, scheme="iid", clients=clients)
+    return folder
+
+
+def plan_of(
+    path: Path, cohort: int, hidden: Sequence[int], local: Local, norm: str = "none", shape: Any = SHAPE
+) -> BenchPlan:
+    """A perceptron on it."""
+    model = ModelPlan("mlp", {"hidden": tuple(hidden), "norm": norm}, shape, 10, torch_seed(0, Purpose.INITIALISE))
+    return BenchPlan(path, model, fedavg(Sample(cohort=cohort), local), path.parent / "kept").resolved()
+
+
+def seconds_of(actors: ClientActors, plan: BenchPlan, rounds: int) -> list[float]:
+    """Of each round."""
+    fleet, seconds = actors.fleet(plan), []
+    state = begin(plan.module(), fleet, seed=0)
+    for _ in range(WARM + rounds):
+        started = time.perf_counter()
+        state = step(state, plan.algorithm, fleet)
+        seconds.append(time.perf_counter() - started)
+    return seconds[WARM:]
+
+
+def idle_visits(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
+    """E: microseconds of engine a visit, 1,000 visits a round that do nothing.
+
+    A client has one sample, and batch norm trains on no batch of one: a visit loads the model and its data, takes no
+    step, and reports.
+    """
+    plan = plan_of(population(folder / "E", 2_000, 1), 1_000, [8], Local(), norm="batch")
+    rounds = [statistics.median(seconds_of(actors, plan, 10)) for _ in range(repeats)]
+    return {"microseconds a visit": 1e6 * statistics.median(rounds) / 1_000}
+
+
+def populations(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
+    """F: seconds a round of 100 visits, for populations of different sizes; and what it takes to open them."""
+    local = Local(lr=0.1, epochs=20)
+    plans = {size: plan_of(population(folder / f"F-{size}", size, 2), 100, HIDDEN, local) for size in SIZES}
+    found: dict[str, float] = {}
+    for size, plan in plans.items():
+        started = time.perf_counter()
+        partitioning.Population.open(plan.population)
+        found[f"{size:,} clients, seconds to open"] = time.perf_counter() - started
+    rounds: dict[int, list[float]] = {size: [] for size in SIZES}
+    for _ in range(repeats):
+        for size, plan in plans.items():
+            rounds[size].append(statistics.median(seconds_of(actors, plan, 10)))
+    return found | {f"{size:,} clients, seconds a round": statistics.median(values) for size, values in rounds.items()}
+
+
+def large_cohort(actors: ClientActors, folder: Path) -> dict[str, float]:
+    """10,000 visits a round of a model of 200,000 numbers: seconds a round, and the driver's largest memory."""
+    shape = (1, 28, 28)
+    plan = plan_of(population(folder / "large", 10_000, 10, shape), 10_000, HIDDEN, Local(lr=0.1), shape=shape)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = statistics.median(seconds_of(actors, plan, 3))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds a round": seconds, "driver, MiB before": before, "driver, MiB at most": after}
