@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,7 +40,8 @@ class RoundReport:
         merged: whether it ended in a merge.
         bytes_up: what a real federation's clients would have sent to its server.
         bytes_down: what they would have received from it.
-        seconds: of its stages, as the driver saw them: sample, send, train, sum, merge.
+        seconds: of its stages, as the driver saw them: sample, send, meanwhile, train (what was left of it to wait
+            for), sum, merge.
     """
 
     visits: tuple[Visited, ...]
@@ -82,7 +83,14 @@ def begin(module: torch.nn.Module, fleet: Fleet, seed: int) -> State:
     return State(seed, 0, fleet.placement.travelling.pack(values), initial, initial)
 
 
-def step(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> State:
+def step(
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    *,
+    last: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> State:
     """Do one round: sample a cohort, let every travelling model make one visit, merge or redistribute.
 
     Args:
@@ -90,6 +98,7 @@ def step(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False
         algorithm: the five parts.
         fleet: what runs the blocks.
         last: whether this is the run's last round, which always merges.
+        meanwhile: the driver's other work, done once the visits are under way.
     """
     watch, number = Stopwatch(), state.round + 1
     merge = last or algorithm.schedule.merges(number)
@@ -101,6 +110,8 @@ def step(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False
     visits = Visits(algorithm.local, algorithm.weigh, state.seed, number, merge)
     outcomes = fleet.map(visits, blocks, [start])
     watch.lap("send")
+    meanwhile()
+    watch.lap("meanwhile")
 
     machine: list[dict[str, float]] = []
     objects: list[Reference] = []

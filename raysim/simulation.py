@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,23 +54,6 @@ class Result:
 
 
 @dataclass(frozen=True)
-class _Round:
-    """A round that is done and not yet written.
-
-    Args:
-        report: what it did.
-        row: its row, without an evaluation.
-        evaluation: under way, if one was due.
-        begun: seconds that it took to begin it.
-    """
-
-    report: RoundReport
-    row: dict[str, Any]
-    evaluation: Evaluation | None
-    begun: float
-
-
-@dataclass(frozen=True)
 class Simulation:
     """One algorithm on one fleet.
 
@@ -88,73 +72,99 @@ class Simulation:
     targets: Targets
     files: AlgorithmFolder
     watcher: Watcher
-    diverged: list[int] = field(default_factory=list, init=False)
 
     def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last."""
         self.watcher.begin(self.name, rounds, self.algorithm.schedule.sample.size(len(self.fleet.census.clients)))
-        result = Result(self.name, self.algorithm)
+        records = Records(self)
         if not rounds:
-            return state, replace(result, metrics=evaluate(state, self.algorithm, self.fleet, self.targets))
-        pending: _Round | None = None
+            metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
+            return state, replace(records.result, metrics=metrics)
         for number in range(1, rounds + 1):
-            before, started = self.fleet.traffic.copy(), time.perf_counter()
-            state = step(state, self.algorithm, self.fleet, last=number == rounds)
-            seconds = time.perf_counter() - started
-            # The round before is written now: its evaluation ran beside this one's visits.
-            result, beside = self._end(pending, result)
-            due = number == rounds or (every > 0 and number % every == 0)
-            pending = self._round(state, seconds, beside, self.fleet.traffic.since(before), due)
-        return state, self._end(pending, result)[0]
+            last, before = number == rounds, self.fleet.traffic.copy()
+            # While this round's visits run, the one before is evaluated and written.
+            state = step(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
+            records.add(state, self.fleet.traffic.since(before))
+            if last or (every and number % every == 0):
+                records.evaluate(state)
+        records.write()
+        return state, records.result
 
-    def _round(self, state: State, seconds: float, beside: float, traffic: Traffic, due: bool) -> _Round:
-        """A round that is done, as far as it is known, its evaluation under way if it is due."""
+
+class Records:
+    """What is known of the rounds: the last one waits for its evaluation, the others are written.
+
+    Args:
+        simulation: whose rounds they are.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.result = Result(simulation.name, simulation.algorithm)
+        self._simulation = simulation
+        self._diverged = False
+        self._report: RoundReport | None = None
+        self._row: dict[str, Any] = {}
+        self._evaluation: Evaluation | None = None
+
+    def add(self, state: State, traffic: Traffic) -> None:
+        """Take note of a round that is done."""
         if state.report is None:
             raise RuntimeError("a step left no report")
-        stages = {f"seconds_{stage}": taken for stage, taken in state.report.seconds.items()}
-        stages["seconds_train"] = max(0.0, stages["seconds_train"] - beside)
-        row = {
-            "round": state.round,
-            "seconds": max(0.0, seconds - beside),
-            **stages,
-            **_reported(state.report),
-            **_measured(traffic),
-        }
-        started = time.perf_counter()
-        evaluation = Evaluation(state, self.algorithm, self.fleet, self.targets) if due else None
-        return _Round(state.report, row, evaluation, time.perf_counter() - started)
+        stages = _stages(state.report)
+        self._report = state.report
+        self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
+        self._row |= {**_reported(state.report), **_measured(traffic)}
 
-    def _end(self, round: _Round | None, result: Result) -> tuple[Result, float]:
-        """Take a round's evaluation and write its row.
+    def evaluate(self, state: State) -> None:
+        """Begin to evaluate the round that was added last."""
+        simulation, started = self._simulation, time.perf_counter()
+        self._evaluation = Evaluation(state, simulation.algorithm, simulation.fleet, simulation.targets)
+        self._row["seconds_evaluate"] = time.perf_counter() - started
 
-        Returns:
-            the result so far, and the seconds that the evaluation took of those of the round beside which it ran:
-            its blocks' seconds, shared by the actors.
-        """
-        if round is None:
-            return result, 0.0
-        row, beside = round.row, 0.0
-        if round.evaluation is not None:
+    def write(self) -> None:
+        """Complete the round that was added last by its evaluation, and write it."""
+        if self._report is None:
+            return
+        row, simulation = self._row, self._simulation
+        if self._evaluation is not None:
             started = time.perf_counter()
-            metrics = round.evaluation.values()
-            beside = round.evaluation.busy / self.fleet.workers if self.fleet.workers else 0.0
-            row |= {"seconds_evaluate": round.begun + beside + time.perf_counter() - started, **metrics}
-            result = replace(result, metrics=metrics)
-        self.files.append(row, round.report)
-        shown = "".join(f", {name} {row[name]:.4f}" for name in self.targets.columns if name in row)
-        LOG.info("%s: round %d in %.3f s%s", self.name, row["round"], row["seconds"], shown)
+            metrics = self._evaluation.values()
+            row |= metrics
+            row["seconds_evaluate"] += time.perf_counter() - started
+            self.result = replace(self.result, metrics=metrics)
+        simulation.files.append(row, self._report)
+        shown = "".join(f", {name} {row[name]:.4f}" for name in simulation.targets.columns if name in row)
+        LOG.info("%s: round %d in %.3f s%s", simulation.name, row["round"], row["seconds"], shown)
         self._tell_if_diverged(row)
-        self.watcher.round(row["round"], result.metrics)
-        return result.after(row), beside
+        simulation.watcher.round(row["round"], self.result.metrics)
+        self.result = self.result.after(row)
+        self._report = self._evaluation = None
 
     def _tell_if_diverged(self, row: dict[str, Any]) -> None:
         """Tell a person of the first round whose training loss is no longer a number."""
-        if self.diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
+        if self._diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
             return
-        text = f"{self.name}: the training loss is {row['train_loss']} in round {row['round']}; lower local.lr"
+        name = self._simulation.name
+        text = f"{name}: the training loss is {row['train_loss']} in round {row['round']}; lower local.lr"
         LOG.warning(text)
-        self.watcher.notice(text)
-        self.diverged.append(row["round"])
+        self._simulation.watcher.notice(text)
+        self._diverged = True
+
+
+def _stages(report: RoundReport) -> dict[str, float]:
+    """The seconds of a round's stages, which add up to the round's.
+
+    Visits run while the driver does other work: what was left to wait for says too little, and the whole too much.
+    They took as long as the busiest actor worked, as far as that lies between the two.
+    """
+    seconds = dict(report.seconds)
+    meanwhile, waited = seconds.pop("meanwhile"), seconds["train"]
+    blocks = {block: machine for block, _, machine in report.visits}
+    worked: defaultdict[float, float] = defaultdict(float)
+    for machine in blocks.values():
+        worked[machine["actor"]] += machine["seconds"]
+    seconds["train"] = min(waited + meanwhile, max(waited, *worked.values()))
+    return {f"seconds_{stage}": taken for stage, taken in seconds.items()}
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:

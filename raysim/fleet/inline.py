@@ -69,8 +69,6 @@ class InlineFleet:
         done: called after each block.
     """
 
-    workers = 0
-
     def __init__(
         self,
         bench: Bench,

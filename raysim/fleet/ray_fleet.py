@@ -63,11 +63,6 @@ class RayFleet:
         self._running: dict[Any, _Call] = {}
         self._pace: dict[type[Any], float] = {}
 
-    @property
-    def workers(self) -> int:
-        """How many processes work beside this one."""
-        return len(self._arrived)
-
     def put(self, value: Any) -> Held:
         """Hold a value, which goes into the object store once, when the first actor needs it."""
         self.traffic.driver += array_bytes(value)

@@ -99,8 +99,6 @@ class Evaluation:
     def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
         self._targets = targets
         self._maps: list[Iterator[Outcome]] = []
-        self.busy = 0.0
-        """Seconds that blocks took, of those that were looked at."""
         if targets.targets:
             model = fleet.put((current(state, algorithm, fleet), state.average))
             for target in targets.targets:
@@ -114,7 +112,6 @@ class Evaluation:
             scores: list[Score] = []
             for outcome in outcomes:
                 scores += outcome.value
-                self.busy += sum(machine["seconds"] for machine in outcome.machine)
             whole = pooled(scores)
             for name in self._targets.metrics:
                 values[f"{target.name}_{name}"] = METRICS[name](whole)
