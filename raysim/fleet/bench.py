@@ -64,6 +64,7 @@ class BenchPlan:
         kept: folder of the kept entries.
         block: clients a block, or "auto".
         device: "cpu" or "cuda".
+        lanes: how many visits are trained at once; None before it is resolved.
     """
 
     population: Path
@@ -72,15 +73,19 @@ class BenchPlan:
     kept: Path
     block: int | str = "auto"
     device: str = "cpu"
+    lanes: int | None = None
 
     def build(self) -> Bench:
         """Set up a bench in this process."""
-        module, compute = self.module(), self.algorithm.local.compute
+        if self.lanes is None:
+            raise ValueError("the plan is not resolved")
+        module = self.module()
         placement = self.algorithm.place.divide(Layout.of(module))
-        lanes = lanes_of(compute, placement.whole, self.device, self.block_size(self.cohort))
-        resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, lanes)
-        shards = Shards(self.population, self.device)
-        return Bench(resident, shards, KeptStore(self.kept, placement.kept), trainer(resident, compute))
+        resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
+        kept = KeptStore(self.kept, placement.kept)
+        return Bench(
+            resident, Shards(self.population, self.device), kept, trainer(resident, self.algorithm.local.compute)
+        )
 
     def module(self) -> nn.Module:
         """Make the model, in the algorithm's precision."""
@@ -88,15 +93,16 @@ class BenchPlan:
         return module.double() if self.algorithm.local.compute.precision == "fp64" else module
 
     def resolved(self) -> BenchPlan:
-        """The plan with `local.execution = "auto"` resolved.
+        """The plan with `local.execution = "auto"` resolved, and the lanes that follow.
 
         Raises:
             InputError: the algorithm does not fit the model, or the population.
         """
-        block, _ = self.block_size(self.cohort), self.placement
         local = self.algorithm.local
-        local = replace(local, compute=choose(local, self.module(), self.device, block))
-        return replace(self, algorithm=replace(self.algorithm, local=local))
+        compute = choose(local, self.module(), self.device, self.block_size(self.cohort))
+        plan = replace(self, algorithm=replace(self.algorithm, local=replace(local, compute=compute)))
+        block = plan.block_size(plan.cohort)
+        return replace(plan, lanes=lanes_of(compute, plan.placement.whole, self.device, block))
 
     @cached_property
     def placement(self) -> Placement:

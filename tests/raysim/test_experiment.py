@@ -88,6 +88,27 @@ def test_merges_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
     assert metrics(runs["two"] / "fedbn")["bytes_up"] == [6 * 4 * parameters] * 5
 
 
+def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
+    first = pq.read_table(runs["two"] / "fedavg" / "visits.parquet").to_pydict()["machine_actor"]
+    assert -1 in first
+    # It never holds the weights of models that are redistributed.
+    table = pq.read_table(runs["two"] / "radfed" / "visits.parquet").to_pydict()
+    assert {actor for actor, number in zip(table["machine_actor"], table["round"], strict=True) if number % 3} <= {0, 1}
+
+
+def test_the_stages_of_a_round_add_up(runs: dict[str, Path]) -> None:
+    for run in runs.values():
+        table = pq.read_table(run / "fedavg" / "metrics.parquet").to_pydict()
+        stages = [table[f"seconds_{stage}"] for stage in ("sample", "send", "train", "sum", "merge")]
+        np.testing.assert_allclose(np.sum(stages, axis=0), table["seconds"])
+        assert np.min(stages) >= 0
+
+
+def test_the_config_names_the_execution_that_ran(runs: dict[str, Path]) -> None:
+    raw = tomllib.loads((runs["two"] / "config.toml").read_text())
+    assert {table["local"]["execution"] for table in raw["algorithm"]} == {"sequential"}
+
+
 def test_the_run_folder(runs: dict[str, Path]) -> None:
     folder = runs["two"]
     assert tomllib.loads((folder / "config.toml").read_text())["partition"]["clients"] == 12

@@ -229,6 +229,17 @@ def test_channels_last_is_the_same_convolution(federation: Federation) -> None:
     assert differ(states[0].model, states[1].model) < 1e-9
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_a_compiled_model_trains_the_same(federation: Federation) -> None:
+    algorithm = fedavg(Sample(), LOCAL)
+    states = [
+        run(federation, algorithm, "convolution", Compute("sequential", "fp64", compile=compiled), 1, 1)
+        for compiled in (False, True)
+    ]
+    assert differ(states[0].model, states[1].model) < 1e-9
+
+
 CHOICES: list[tuple[str, dict[str, Any], str, int, str]] = [
     ("linear", {}, "cpu", 1, "fused"),
     ("linear", {}, "cuda", 50, "fused"),
