@@ -136,7 +136,7 @@ class Fused:
 
     def _step(self, layers: Sequence[Bound], fold: Fold, step: Step) -> Tensor:
         """Train on one batch a lane; the logits, [k n, classes]."""
-        k, n = step.y.shape
+        k, n = step.count, step.size
         shape = self._shape(k, n)
         product, plus, into = MATRICES if k == 1 else STACKS
         values = [step.x.view(shape.inputs)]
@@ -256,6 +256,6 @@ def _losses(taken: Sequence[Step], logits: Sequence[Tensor], lanes: int) -> NDAr
         return mean_losses([], np.empty(0), lanes)
     labels = torch.cat([step.y.view(-1) for step in taken])
     each = cross_entropy(torch.cat(list(logits)), labels, reduction="none").double().cpu().numpy()
-    sizes = [step.y.shape[1] for step in taken for _ in range(step.y.shape[0])]
+    sizes = [step.size for step in taken for _ in range(step.count)]
     starts = np.cumsum([0, *sizes[:-1]])
     return mean_losses(taken, np.add.reduceat(each, starts) / sizes, lanes)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from algorithms.local import Local
 
-GATHER_BYTES = 8 * 2**20
+GATHER_BYTES = 2**19
 """Samples are gathered in the order of their use, so much at once: a copy that stays in the processor's cache."""
 
 
@@ -40,13 +40,21 @@ class Step:
 
     Args:
         lanes: which, k of them.
+        size: n, the samples of a batch.
         x: inputs, [k, n, *shape].
         y: class indices, [k, n].
     """
 
     lanes: slice
+    size: int
     x: torch.Tensor
     y: torch.Tensor
+
+    @property
+    def count(self) -> int:
+        """K."""
+        count: int = self.lanes.stop - self.lanes.start
+        return count
 
 
 class Trainer(Protocol):
@@ -101,7 +109,8 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
         for plan in planned[first:last]:
             end = start + plan.rows
             shape = (plan.lanes.stop - plan.lanes.start, plan.size)
-            yield Step(plan.lanes, gathered_x[start:end].view(*shape, *x.shape[1:]), gathered_y[start:end].view(shape))
+            step_x = gathered_x[start:end].view(*shape, *x.shape[1:])
+            yield Step(plan.lanes, plan.size, step_x, gathered_y[start:end].view(shape))
             start = end
         first = last
 
@@ -144,7 +153,7 @@ def mean_losses(taken: Sequence[Step], losses: NDArray[np.float64], lanes: int) 
         lanes: how many there are; one without a step has no mean, and gets not a number.
     """
     owners = [lane for step in taken for lane in range(step.lanes.start, step.lanes.stop)]
-    sizes = np.array([step.y.shape[1] for step in taken for _ in range(step.y.shape[0])])
+    sizes = np.array([step.size for step in taken for _ in range(step.count)])
     means = np.full(lanes, np.nan)
     if owners:
         sums, counts = np.bincount(owners, losses * sizes, lanes), np.bincount(owners, sizes, lanes)

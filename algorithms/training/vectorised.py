@@ -58,7 +58,7 @@ class Vectorised:
             # Running statistics are tracked in place, each lane its own. In place means in copies: where the lanes of
             # a buffer are not neighbours in memory, batch norm under vmap would silently track nothing.
             buffers = {name: stack[lanes].clone() for name, stack in self._buffers.items()}
-            masks = self._masks.draw(works[lanes], step.y.shape[1])
+            masks = self._masks.draw(works[lanes], step.size)
             gradients, values = self._step(parameters, buffers, masks, step.x, step.y)
             for name, tracked in buffers.items():
                 self._buffers[name][lanes] = tracked
