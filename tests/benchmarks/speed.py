@@ -1,12 +1,13 @@
 """How fast the engine is: loads A to F, beside plain loops and other simulators, in one run.
 
-    uv run python -m tests.benchmarks.speed [--loads ABCDEFG] [--peers .peers] [--repeats 5] [--rounds 6]
+    uv run python -m tests.benchmarks.speed [--loads ABCDEFGH] [--peers .peers] [--repeats 5] [--rounds 6]
 
 A, B and C are seconds a round, from merge to merge; "two plain loops" are the ideal on two cores: two processes that
 share the round's visits, without a framework. D is a whole job, E the engine's cost of a visit that does nothing, F
-rounds on populations of 1e3, 1e5 and 1e6 clients, G a cohort of 10,000. All ways take turns in every repeat, so that a
-busy machine slows all alike, and a figure is the median over repeats of the median round. The peers need the
-environments that peers/environments.sh makes; without `--peers` they are left out.
+rounds on populations of 1e3, 1e5 and 1e6 clients, G a cohort of 10,000, H redistribution beside sums.
+
+All ways take turns in every repeat, so that a busy machine slows all alike, and a figure is the median over repeats of
+the median round. The peers need the environments that peers/environments.sh makes; without `--peers` they are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from raysim.fleet import ClientActors
 from raysim.fleet.ray_fleet import START_SECONDS, take
 from tests.benchmarks.jobs import job
 from tests.benchmarks.rounds import measure
-from tests.benchmarks.scale import idle_visits, large_cohort, populations
+from tests.benchmarks.scale import idle_visits, large_cohort, populations, redistribution
 
 RECORD = Path(__file__).with_suffix(".json")
 
@@ -41,7 +42,7 @@ RECORD = Path(__file__).with_suffix(".json")
 def main() -> None:
     """Measure, print a table for each load, and write the record beside this file, load by load."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--loads", default="ABCDEFG")
+    parser.add_argument("--loads", default="ABCDEFGH")
     parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=6, help="that count, in each repeat")
@@ -64,6 +65,7 @@ def run(name: str, asked: argparse.Namespace, folder: Path) -> dict[str, float]:
             "E": lambda: idle_visits(actors, folder, asked.repeats),
             "F": lambda: populations(actors, folder, asked.repeats),
             "G": lambda: large_cohort(actors, folder),
+            "H": lambda: redistribution(actors, folder, asked.repeats),
         }
         if name in others:
             return others[name]()
