@@ -265,4 +265,6 @@ def _whole(path: Path) -> Iterator[Path]:
     """A path to write to, which becomes `path` when it is complete."""
     aside = path.with_name(f".{path.name}.partial")
     yield aside
+    # Some libraries write files that only their owner may read.
+    aside.chmod(0o644)
     aside.replace(path)

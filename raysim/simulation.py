@@ -81,10 +81,10 @@ class Simulation:
             metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
             return state, replace(records.result, metrics=metrics)
         for number in range(1, rounds + 1):
-            last, before = number == rounds, self.fleet.traffic.copy()
+            last, before, starting = number == rounds, self.fleet.traffic.copy(), self.fleet.starting
             # While this round's visits run, the one before is evaluated and written.
             state = step(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
-            records.add(state, self.fleet.traffic.since(before))
+            records.add(state, self.fleet.traffic.since(before), self.fleet.starting - starting)
             if last or (every and number % every == 0):
                 records.evaluate(state)
         records.write()
@@ -106,11 +106,11 @@ class Records:
         self._row: dict[str, Any] = {}
         self._evaluation: Evaluation | None = None
 
-    def add(self, state: State, traffic: Traffic) -> None:
-        """Take note of a round that is done."""
+    def add(self, state: State, traffic: Traffic, starting: float) -> None:
+        """Take note of a round that is done, and of the seconds of it in which actors were started."""
         if state.report is None:
             raise RuntimeError("a step left no report")
-        stages = _stages(state.report)
+        stages = _stages(state.report, starting)
         self._report = state.report
         self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
         self._row |= {**_reported(state.report), **_measured(traffic)}
@@ -151,14 +151,14 @@ class Records:
         self._diverged = True
 
 
-def _stages(report: RoundReport) -> dict[str, float]:
-    """The seconds of a round's stages, which add up to the round's.
+def _stages(report: RoundReport, starting: float) -> dict[str, float]:
+    """The seconds of a round's stages, which add up to the round's; starting actors is no part of it.
 
     Visits run while the driver does other work: what was left to wait for says too little, and the whole too much.
     They took as long as the busiest actor worked, as far as that lies between the two.
     """
     seconds = dict(report.seconds)
-    meanwhile, waited = seconds.pop("meanwhile"), seconds["train"]
+    meanwhile, waited = seconds.pop("meanwhile"), max(0.0, seconds["train"] - starting)
     blocks = {block: machine for block, _, machine in report.visits}
     worked: defaultdict[float, float] = defaultdict(float)
     for machine in blocks.values():

@@ -55,9 +55,9 @@ def choose(local: Local, module: nn.Module, device: str, block: int) -> Compute:
     if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
     if compute.execution == "fused" and (not linear or local.clip is not None):
-        why = "local.clip needs the whole gradient" if linear else "the model is no stack of linear layers"
+        why = "local.clip needs the whole gradient" if linear else "the model is no stack of linear layers without norm"
         raise InputError(
-            f'local.execution = "fused": must be another, for {why}; set local.execution = "auto"',
+            f'local.execution = "fused": must be sequential or vectorised, for {why}; set local.execution = "auto"',
         )
     if compute.execution != "auto":
         return compute

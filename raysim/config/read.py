@@ -11,6 +11,9 @@ from typing import Any
 
 from raysim.errors import InputError, unknown
 
+EXCLUSIVE = (("cohort", "fraction"), ("epochs", "steps"))
+"""Keys of which a table has only one."""
+
 
 def recipes() -> dict[str, Path]:
     """The recipes that come with raysim, by name."""
@@ -64,6 +67,10 @@ def _apply(raw: dict[str, Any], change: str) -> None:
         named = [table for table in places if table.get("name") == key]
         places = named or [table for place in places for table in _tables(place, key, change)]
     for place in places:
+        # What excludes the key gives way: a person who sets the one does not want the other.
+        for pair in EXCLUSIVE:
+            if keys[-1] in pair:
+                place.pop(pair[1 - pair.index(keys[-1])], None)
         place[keys[-1]] = value
 
 

@@ -112,7 +112,8 @@ class ClientActors:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        # Not for ever: where Ray still waits for an address, the thread ends with the process, and Ray with it.
+        self._thread.join(START_SECONDS if self._up.is_set() else ANSWER_SECONDS)
 
     @property
     def driver_may_help(self) -> bool:

@@ -69,6 +69,8 @@ class InlineFleet:
         done: called after each block.
     """
 
+    starting = 0.0
+
     def __init__(
         self,
         bench: Bench,

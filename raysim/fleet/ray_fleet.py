@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
+
+LOG = logging.getLogger("raysim")
 
 START_SECONDS = 180
 """How long Ray and actors may take to start: on a busy machine importing torch alone takes many seconds."""
@@ -62,6 +66,8 @@ class RayFleet:
         self._maps: list[_Map] = []
         self._running: dict[Any, _Call] = {}
         self._pace: dict[type[Any], float] = {}
+        self.starting = 0.0
+        """Seconds spent on taking in actors, waiting for the first included."""
 
     def put(self, value: Any) -> Held:
         """Hold a value, which goes into the object store once, when the first actor needs it."""
@@ -129,21 +135,24 @@ class RayFleet:
 
     def _admit(self, wait: bool) -> None:
         """Take in the actors whose bench is set up; if asked to, wait for the first."""
-        if self._preparing is None:
-            handles = self._place.handles(wait)
-            if not handles:
-                return
+        started = time.perf_counter()
+        if self._preparing is None and (handles := self._place.handles(wait)):
             self._preparing = {handle.prepare.remote(self._plan): actor for actor, handle in enumerate(handles)}
-        if not self._preparing:
-            return
+        if self._preparing:
+            self._take_in(self._preparing, wait)
+            self.starting += time.perf_counter() - started
+
+    def _take_in(self, preparing: dict[Any, int], wait: bool) -> None:
         ready, _ = ray.wait(
-            list(self._preparing), num_returns=len(self._preparing) if not wait else 1, timeout=START_SECONDS * wait
+            list(preparing), num_returns=1 if wait else len(preparing), timeout=START_SECONDS if wait else 0
         )
         if wait and not ready:
-            raise RuntimeError(_late(len(self._preparing)))
+            raise RuntimeError(_late(len(preparing)))
         for reference in ready:
             self._place.admit(take(reference))
-            self._arrived.append(self._preparing.pop(reference))
+            actor = preparing.pop(reference)
+            self._arrived.append(actor)
+            LOG.info("client actor %d is there", actor)
         if self._arrived:
             self.close()
 

@@ -28,7 +28,7 @@ def breakdown(series: Sequence[Series]) -> Breakdown | None:
     """The stages of every algorithm that measured them; None if none did."""
     medians = [_medians(each.result) for each in series]
     bars = [
-        charts.Bar(each.label, each.stroke, found["whole"], _parts(found, beside=False), _parts(found, beside=True))
+        charts.Bar(each.label, each.stroke, found["whole"], _parts(found))
         for each, found in zip(series, medians, strict=True)
         if found
     ]
@@ -53,11 +53,11 @@ def _medians(result: Result) -> dict[str, Median]:
     return {name: float(np.median(values)) if values.size else None for name, values in known.items()}
 
 
-def _parts(medians: dict[str, Median], beside: bool) -> list[charts.Part]:
+def _parts(medians: dict[str, Median]) -> list[charts.Part]:
     return [
         charts.Part(stage.title, stage.colour, medians[name] or 0.0)
         for name, stage in STAGES.items()
-        if stage.beside == beside
+        if not stage.beside
     ]
 
 

@@ -34,7 +34,7 @@ GREYS = ["#5b7083", "#c3ccd5", "#8c9aa8"]  # counts of clients: none of the algo
 WIDE, HALF, HEIGHT = 9.2, 4.5, 2.6  # inches: the page's column, half of it, and one row of panels
 IMAGE_DPI = 200  # of what is a raster in a figure, such as a heatmap
 MARKER_ROUNDS = 40  # with more values than this a line is dense enough without a dot at each
-THICK, THIN = 0.48, 0.14  # bars, where 1 is from one to the next
+THICK = 0.48  # of bars, where 1 is from one to the next
 LETTERS = 110  # that fit side by side into the page's column
 SPREAD = 20  # from this ratio of the slowest round to the median on, the scale of seconds is logarithmic
 
@@ -134,14 +134,12 @@ class Bar:
         stroke: likewise.
         whole: seconds of the round; None where unknown.
         inside: what the round is made of, one after the other.
-        beside: what comes besides, perhaps at the same time as the next round.
     """
 
     label: str
     stroke: Stroke
     whole: float | None
     inside: Sequence[Part]
-    beside: Sequence[Part]
 
 
 def lines(name: str, panels: Sequence[Panel], label: str, kind: str = "number", wide: bool = False) -> str:
@@ -176,7 +174,7 @@ def lines(name: str, panels: Sequence[Panel], label: str, kind: str = "number", 
 
 
 def stages(name: str, bars: Sequence[Bar]) -> str:
-    """What rounds are made of: a stacked bar an algorithm, and under it a thin one of what comes besides."""
+    """What rounds are made of: a stacked bar an algorithm."""
     with style(name):
         figure = Figure(figsize=(WIDE, 0.75 + 0.5 * len(bars)), layout="constrained")
         axes = figure.subplots()
@@ -189,9 +187,8 @@ def stages(name: str, bars: Sequence[Bar]) -> str:
         axes.set_xlim(0, 1.03 * max(_longest(bar) for bar in bars) or 1)
         axes.xaxis.set_major_formatter(FORMATS["seconds"]())
         for row, bar in enumerate(bars):
-            axes.barh(row - 0.08, bar.whole or 0, THICK, color=GRID)  # what no stage accounts for shows
-            _stack(axes, bar.inside, row - 0.08, THICK)
-            _stack(axes, bar.beside, row + 0.27, THIN)
+            axes.barh(row, bar.whole or 0, THICK, color=GRID)  # what no stage accounts for shows
+            _stack(axes, bar.inside, row)
         return to_svg(figure, name)
 
 
@@ -226,15 +223,15 @@ def histogram(name: str, groups: Sequence[tuple[str, NDArray[np.int64]]], label:
 
 
 def _longest(bar: Bar) -> float:
-    return max(bar.whole or 0, *(sum(part.seconds for part in parts) for parts in (bar.inside, bar.beside)))
+    return max(bar.whole or 0, sum(part.seconds for part in bar.inside))
 
 
-def _stack(axes: Axes, parts: Sequence[Part], y: float, height: float) -> None:
+def _stack(axes: Axes, parts: Sequence[Part], y: float) -> None:
     """Parts one after the other, each named where its name fits."""
     start, letter = 0.0, axes.get_xlim()[1] / LETTERS
     for part in parts:
-        axes.barh(y, part.seconds, height, start, color=part.colour, edgecolor="white", linewidth=0.6)
-        if height > THIN and part.seconds > (len(part.title) + 2) * letter:
+        axes.barh(y, part.seconds, THICK, start, color=part.colour, edgecolor="white", linewidth=0.6)
+        if part.seconds > (len(part.title) + 2) * letter:
             axes.text(start + part.seconds / 2, y, part.title, ha="center", va="center_baseline", fontsize=8.5)
         start += part.seconds
 
