@@ -19,7 +19,7 @@ from raysim import report
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import Decoder, decode_population
-from raysim.errors import InputError, one_input_error
+from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets
@@ -64,6 +64,7 @@ def run(
 
     Raises:
         InputError: something of the input is wrong; nothing was left behind.
+        OutOfMemoryError: a block does not fit the memory; what was written so far stays.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
@@ -108,7 +109,7 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     for name, plan in plans.items():
         LOG.info("%s: %r", name, plan.algorithm)
         files = AlgorithmFolder(folder / name, targets.columns)
-        with closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+        with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
             state = begin(plan.module(), fleet, experiment.seed)
             simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
             state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)

@@ -23,6 +23,7 @@ from algorithms import (
 )
 from partitioning import Population
 from raysim.data.shards import Shards
+from raysim.fleet.memory import models_fit
 from raysim.models import build
 
 
@@ -81,11 +82,10 @@ class BenchPlan:
             raise ValueError("the plan is not resolved")
         module = self.module()
         placement = self.algorithm.place.divide(Layout.of(module))
-        resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
-        kept = KeptStore(self.kept, placement.kept)
-        return Bench(
-            resident, Shards(self.population, self.device), kept, trainer(resident, self.algorithm.local.compute)
-        )
+        with models_fit(self.lanes):
+            resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
+        shards, kept = Shards(self.population, self.device), KeptStore(self.kept, placement.kept)
+        return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute))
 
     def module(self) -> nn.Module:
         """Make the model, in the algorithm's precision."""
