@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -26,12 +27,19 @@ ANSWER_SECONDS = 10
 
 
 class ClientActor:
-    """One process that plays many clients: resident models, pinned threads, memory-mapped shards."""
+    """One process that plays many clients: resident models, pinned threads, memory-mapped shards.
 
-    def __init__(self, number: int, threads: int, device: str) -> None:
+    Args:
+        number: its own among the actors.
+        threads: that it may use.
+        device: "cpu" or "cuda".
+        share: its part of the device, in (0, 1].
+    """
+
+    def __init__(self, number: int, threads: int, device: str, share: float = 1.0) -> None:
         keep_memory()
         settle(threads)
-        self._number = number
+        self._number, self._share = number, share
         self._fingerprint = fingerprint(device)
         self._bench: Bench | None = None
 
@@ -43,7 +51,10 @@ class ClientActor:
         """Set up the bench that the following blocks run on; the fingerprint."""
         if self._bench is not None:
             self._bench.kept.close()
-        self._bench = plan.build()
+            # Its models go before the next ones come, for a device may not hold both; cycles hold some of them.
+            self._bench = None
+            gc.collect()
+        self._bench = plan.build(self._share)
         return self._fingerprint
 
     def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
@@ -180,7 +191,8 @@ class ClientActors:
         actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, runtime_env=environment)(
             ClientActor
         )
-        self._handles = [actor.remote(number, self._cpus, self.device) for number in range(self.workers)]
+        share = min(1.0, self._gpus) or 1.0
+        self._handles = [actor.remote(number, self._cpus, self.device, share) for number in range(self.workers)]
 
 
 def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:
