@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from algorithms import Bench, Block, Census, Function, Outcome
@@ -26,6 +26,9 @@ class Inline:
 
     def __exit__(self, *_: object) -> None:
         """Nothing was started."""
+
+    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+        """Nothing is left to choose."""
 
     def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> InlineFleet:
         """A fleet on a bench of this process."""
