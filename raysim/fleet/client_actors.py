@@ -199,8 +199,8 @@ class ClientActors:
 
     def _create(self) -> None:
         """Have the actors start."""
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        for kind, each in (("CPU", self._cpus), ("GPU", self._gpus)):
+        nodes = self._nodes()
+        for kind, each in (("GPU", self._gpus), ("CPU", self._cpus)):
             there = [node.get(kind, 0.0) for node in nodes]
             # What no node can place would wait in silence.
             if self.workers > (fitting := capacity(each, there)):
@@ -210,6 +210,11 @@ class ClientActors:
                     f"fleet.{kind.lower()}s_per_actor"
                 )
         self._handles = [self._actor(number, self._gpus) for number in range(self.workers)]
+
+    def _nodes(self) -> list[dict[str, float]]:
+        """The resources of each node that may have an actor: where GPUs are wanted, it has one."""
+        there = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        return [node for node in there if not self._gpus or node.get("GPU", 0) >= 1]
 
     def _actor(self, number: int, gpus: float) -> Any:
         """Have an actor start that takes so much of the GPUs."""

@@ -12,7 +12,7 @@ from raysim.errors import InputError, of_algorithm
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.ray_fleet import START_SECONDS, take
-from raysim.fleet.sharing import arranged, fraction, sharers
+from raysim.fleet.sharing import arranged, capacity, fraction, sharers
 
 LOG = logging.getLogger("raysim")
 
@@ -46,9 +46,10 @@ class FittedActors(ClientActors):
         """
         self._wait()
         peak, total = self._measured(plans)
-        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        held = sharers(peak, total)
-        self.workers, shared = arranged(held, int(there["GPU"]), int(there["CPU"] // self._cpus), self._wanted)
+        held, nodes = sharers(peak, total), self._nodes()
+        gpus = int(capacity(1, [node["GPU"] for node in nodes]))
+        places = int(capacity(self._cpus, [node.get("CPU", 0) for node in nodes]))
+        self.workers, shared = arranged(held, gpus, places, self._wanted)
         self._gpus = fraction(shared)
         LOG.info(
             'fleet.gpus_per_actor = "auto": a block takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
@@ -57,8 +58,7 @@ class FittedActors(ClientActors):
         self._create()
 
     def _begin(self) -> None:
-        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        if there.get("GPU", 0) < 1:
+        if not self._nodes():
             raise InputError(
                 'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
             )
