@@ -19,6 +19,7 @@ from algorithms.schedule import Rounds, Sample
 from algorithms.server import Assign, Mix, Server
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
+from algorithms.visit import Start, Task, Visits
 from algorithms.weigh import Equal, Samples, Weigh
 
 __all__ = [
@@ -53,10 +54,13 @@ __all__ = [
     "Sample",
     "Samples",
     "Server",
+    "Start",
     "State",
     "Sum",
+    "Task",
     "Trainer",
     "Traveller",
+    "Visits",
     "Weigh",
     "Work",
     "begin",

@@ -1,14 +1,27 @@
-"""The error of wrong input: one line with what, the value, what is allowed, and the remedy."""
+"""Errors of one line: wrong input (what, the value, what is allowed, the remedy), and memory that does not suffice."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from partitioning.errors import InputError, suggestion
 
-__all__ = ["InputError", "one_input_error", "unknown"]
+__all__ = ["InputError", "OutOfMemoryError", "of_algorithm", "one_input_error", "unknown"]
 
 MOST = 12
 """Names that a message lists: a table may have thousands of columns."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """The memory does not suffice: the run has failed, and what it wrote so far stays."""
+
+
+@contextmanager
+def of_algorithm(name: str) -> Iterator[None]:
+    """Within, a lack of memory is told with the algorithm's name."""
+    try:
+        yield
+    except OutOfMemoryError as error:
+        raise OutOfMemoryError(f"{name}: {error}") from None
 
 
 def unknown(what: str, name: str, allowed: Collection[str]) -> InputError:

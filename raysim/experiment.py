@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -19,8 +20,8 @@ from raysim import report
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import Decoder, decode_population
-from raysim.errors import InputError, one_input_error
-from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, settled
+from raysim.errors import InputError, of_algorithm, one_input_error
+from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets
 from raysim.population import population_of
@@ -64,6 +65,7 @@ def run(
 
     Raises:
         InputError: something of the input is wrong; nothing was left behind.
+        OutOfMemoryError: a block does not fit the memory; what was written so far stays.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
@@ -100,6 +102,7 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
+    place.fit(plans)
     LOG.info("fingerprint %s", place.fingerprint)
     for name, plan in plans.items():
         if text := _idle(name, plan, place.workers):
@@ -108,7 +111,7 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     for name, plan in plans.items():
         LOG.info("%s: %r", name, plan.algorithm)
         files = AlgorithmFolder(folder / name, targets.columns)
-        with closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+        with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
             state = begin(plan.module(), fleet, experiment.seed)
             simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
             state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
@@ -155,15 +158,18 @@ def _plans(
 
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
     """What starts the place to work: this process, or client actors on Ray."""
-    if inline and table.gpus_per_actor:
+    gpus = table.gpus_per_actor
+    if inline and gpus:
         raise InputError(
-            f"fleet.gpus_per_actor = {table.gpus_per_actor:g} with --inline: must be 0, for this process computes on "
-            "the CPU; leave --inline out"
+            f"fleet.gpus_per_actor = {json.dumps(gpus)} with --inline: must be 0, for this process computes on the "
+            "CPU; set fleet.gpus_per_actor = 0, or leave --inline out"
         )
     if inline:
         return Inline
+    if gpus == "auto":
+        return partial(FittedActors, table.actors, table.cpus_per_actor, address)
     actors = table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor)
-    return partial(ClientActors, actors, table.cpus_per_actor, table.gpus_per_actor, address)
+    return partial(ClientActors, actors, table.cpus_per_actor, gpus, address)
 
 
 def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:

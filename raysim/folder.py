@@ -20,7 +20,7 @@ import tomli_w
 from safetensors.numpy import save_file
 
 from raysim.background import Background
-from raysim.errors import InputError
+from raysim.errors import InputError, OutOfMemoryError
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
     from algorithms import KeptStore, Layout, Packed, Placement, State
@@ -172,7 +172,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
     log.addHandler(handler)
     try:
         yield log
-    except InputError as error:
+    except (InputError, OutOfMemoryError) as error:
         log.error("%s", error)
         raise
     except Exception:

@@ -97,7 +97,7 @@ class FleetTable(Table):
 
     actors: Annotated[int, Field(ge=1)] | None = None
     cpus_per_actor: Annotated[int, Field(ge=1)] = 1
-    gpus_per_actor: Annotated[float, Field(ge=0)] = 0
+    gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import torch
@@ -14,49 +16,91 @@ from raysim.data.tensors import Decoder
 Tensors = tuple[torch.Tensor, torch.Tensor]
 
 CACHE_BYTES = 512 * 2**20
-"""How much of the clients' data a process keeps as tensors, the least recently used leaving first."""
+"""How much of the clients' data a process keeps as tensors in main memory."""
+
+DEVICE_SHARE = 0.2
+"""How much of a GPU's free memory a process keeps data in, of its own part: the rest is for models and visits."""
+
+
+class Cache:
+    """Clients' tensors, the least recently used leaving first.
+
+    Args:
+        most: bytes that they may take together; the latest stays, whatever it takes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._tensors: OrderedDict[int, Tensors] = OrderedDict()
+        self._taken = 0
+
+    def get(self, client: int, make: Callable[[int], Tensors]) -> Tensors:
+        """A client's tensors, made where they are not there."""
+        if client in self._tensors:
+            self._tensors.move_to_end(client)
+            return self._tensors[client]
+        self._tensors[client] = tensors = make(client)
+        self._taken += _nbytes(tensors)
+        while self._taken > self.most and len(self._tensors) > 1:
+            self._taken -= _nbytes(self._tensors.popitem(last=False)[1])
+        return tensors
 
 
 class Shards:
     """A population's samples: inputs [n, *shape] and class indices [n].
 
+    Data stay on the device as far as there is room. Where a GPU has not enough of it for all clients, those that left
+    it stay in pinned memory, to be copied again while the device computes.
+
     Args:
         path: the population's folder.
         device: where the tensors go.
+        share: this process's part of the device, in (0, 1].
     """
 
-    def __init__(self, path: Path, device: str = "cpu") -> None:
+    def __init__(self, path: Path, device: str = "cpu", share: float = 1.0) -> None:
         self._population = Population.open(path)
         manifest = self._population.manifest
         self._decode = Decoder(self._population.schema, manifest.label, manifest.classes)
         self._device = device
-        self._cache: OrderedDict[int, Tensors] = OrderedDict()
-        self._cached = 0
+        self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
+        whole = int(self._population.sizes.sum()) * (4 * prod(self._decode.shape) + 8)
+        # On the CPU a second copy would be of no use, and where everything stays on the device it would not be read.
+        self._pinned = Cache(CACHE_BYTES) if device != "cpu" and whole > self._placed.most else None
 
     def samples(self, client: int, part: Part) -> Tensors:
         """A part of a client's samples; the last `n_test` rows are its own test part."""
-        x, y = self._client(client)
+        x, y = self._placed.get(client, self._place)
         cut = len(y) - int(self._population.test_sizes[client])
         rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
         return x[rows], y[rows]
 
     def test_slice(self, number: int) -> Tensors:
         """A fixed slice of the global test set."""
-        return self._placed(self._decode(self._population.test_batch(number)))
-
-    def _client(self, client: int) -> Tensors:
-        if client in self._cache:
-            self._cache.move_to_end(client)
-            return self._cache[client]
-        self._cache[client] = tensors = self._placed(self._decode(self._population.batch(client)))
-        self._cached += _nbytes(tensors)
-        while self._cached > CACHE_BYTES and len(self._cache) > 1:
-            self._cached -= _nbytes(self._cache.popitem(last=False)[1])
-        return tensors
-
-    def _placed(self, tensors: Tensors) -> Tensors:
-        x, y = tensors
+        x, y = self._decode(self._population.test_batch(number))
         return x.to(self._device), y.to(self._device)
+
+    def _place(self, client: int) -> Tensors:
+        if self._pinned is None:
+            x, y = self._read(client)
+            return x.to(self._device), y.to(self._device)
+        x, y = self._pinned.get(client, self._pin)
+        # Nobody waits for the copy: the device makes it before what is asked of it next, while the processor reads the
+        # next client. Pinned memory that leaves the cache meanwhile is not given to others before the copy is made.
+        return x.to(self._device, non_blocking=True), y.to(self._device, non_blocking=True)
+
+    def _pin(self, client: int) -> Tensors:
+        x, y = self._read(client)
+        return x.pin_memory(), y.pin_memory()
+
+    def _read(self, client: int) -> Tensors:
+        return self._decode(self._population.batch(client))
+
+
+def _room(device: str, share: float) -> int:
+    """Bytes of a GPU that data may take, as it is now."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(DEVICE_SHARE * share * free)
 
 
 def _nbytes(tensors: Tensors) -> int:

@@ -2,8 +2,9 @@
 
 from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.machine import settled
 from raysim.fleet.ray_fleet import RayFleet
 
-__all__ = ["BenchPlan", "ClientActors", "Inline", "InlineFleet", "ModelPlan", "RayFleet", "settled"]
+__all__ = ["BenchPlan", "ClientActors", "FittedActors", "Inline", "InlineFleet", "ModelPlan", "RayFleet", "settled"]

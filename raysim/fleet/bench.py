@@ -23,6 +23,7 @@ from algorithms import (
 )
 from partitioning import Population
 from raysim.data.shards import Shards
+from raysim.fleet.memory import models_fit
 from raysim.models import build
 
 
@@ -75,17 +76,23 @@ class BenchPlan:
     device: str = "cpu"
     lanes: int | None = None
 
-    def build(self) -> Bench:
-        """Set up a bench in this process."""
+    def build(self, share: float = 1.0) -> Bench:
+        """Set up a bench in this process.
+
+        Args:
+            share: the process's part of the device, in (0, 1].
+
+        Raises:
+            OutOfMemoryError: the models do not fit the device.
+        """
         if self.lanes is None:
             raise ValueError("the plan is not resolved")
         module = self.module()
         placement = self.algorithm.place.divide(Layout.of(module))
-        resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
-        kept = KeptStore(self.kept, placement.kept)
-        return Bench(
-            resident, Shards(self.population, self.device), kept, trainer(resident, self.algorithm.local.compute)
-        )
+        with models_fit(self.lanes):
+            resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
+        shards, kept = Shards(self.population, self.device, share), KeptStore(self.kept, placement.kept)
+        return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute))
 
     def module(self) -> nn.Module:
         """Make the model, in the algorithm's precision."""

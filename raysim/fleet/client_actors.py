@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -18,7 +19,9 @@ from partitioning import InputError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import run_here
 from raysim.fleet.machine import fingerprint, keep_memory, settle
+from raysim.fleet.probe import measure
 from raysim.fleet.ray_fleet import START_SECONDS, RayFleet, take
+from raysim.fleet.sharing import capacity
 from raysim.fleet.traffic import array_bytes
 
 ANSWER_SECONDS = 10
@@ -26,25 +29,39 @@ ANSWER_SECONDS = 10
 
 
 class ClientActor:
-    """One process that plays many clients: resident models, pinned threads, memory-mapped shards."""
+    """One process that plays many clients: resident models, pinned threads, memory-mapped shards.
 
-    def __init__(self, number: int, threads: int, device: str) -> None:
+    Args:
+        number: its own among the actors.
+        threads: that it may use.
+        device: "cpu" or "cuda".
+        share: its part of the device, in (0, 1].
+    """
+
+    def __init__(self, number: int, threads: int, device: str, share: float = 1.0) -> None:
         keep_memory()
         settle(threads)
-        self._number = number
-        self._fingerprint = fingerprint(device)
+        self._number, self._device, self._share = number, device, share
         self._bench: Bench | None = None
 
     def fingerprint(self) -> dict[str, str]:
         """What this process's results depend on."""
-        return self._fingerprint
+        return fingerprint(self._device)
+
+    def measure(self, plan: BenchPlan) -> tuple[int, int]:
+        """The most bytes that a plan takes of the GPU, and those that it has."""
+        return measure(plan)
 
     def prepare(self, plan: BenchPlan) -> dict[str, str]:
         """Set up the bench that the following blocks run on; the fingerprint."""
         if self._bench is not None:
             self._bench.kept.close()
-        self._bench = plan.build()
-        return self._fingerprint
+            # Its models go before the next ones come, for a GPU may not hold both; cycles hold some of them.
+            self._bench = None
+            if self._device != "cpu":
+                gc.collect()
+        self._bench = plan.build(self._share)
+        return self.fingerprint()
 
     def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
         """Run neighbouring blocks.
@@ -122,13 +139,12 @@ class ClientActors:
 
     def handles(self, wait: bool = True) -> list[Any]:
         """The actors' handles; none yet where Ray is still starting and nobody waits for it."""
-        if not self._up.wait(START_SECONDS if wait else 0):
-            if wait:
-                raise RuntimeError(f"Ray did not start within {START_SECONDS} s; see its log, or use --inline")
-            return []
-        if self._error is not None:
-            raise self._error
+        if wait or self._up.is_set():
+            self._wait()
         return self._handles
+
+    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+        """Nothing is left to choose: what an actor takes was given, and the actors start with Ray."""
 
     def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> RayFleet:
         """A fleet on these actors, each with a bench of its own."""
@@ -152,6 +168,13 @@ class ClientActors:
             return agreed(prints)
         return fingerprint()
 
+    def _wait(self) -> None:
+        """Wait until Ray runs; what went wrong with it is raised here."""
+        if not self._up.wait(START_SECONDS):
+            raise RuntimeError(f"Ray did not start within {START_SECONDS} s; see its log, or use --inline")
+        if self._error is not None:
+            raise self._error
+
     def _live(self) -> None:
         # One thread from start to end: the kernel ends Ray's processes with the thread that started them.
         try:
@@ -169,19 +192,37 @@ class ClientActors:
         if not ray.is_initialized():
             self._started = True
             _start_ray(self.workers * self._cpus, self._address)
-        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        for kind, each in (("CPU", self._cpus), ("GPU", self._gpus)):
-            if self.workers * each > there.get(kind, 0):
+        self._begin()
+
+    def _begin(self) -> None:
+        """Do what must not wait, as soon as Ray runs."""
+        self._create()
+
+    def _create(self) -> None:
+        """Have the actors start."""
+        nodes = self._nodes()
+        for kind, each in (("GPU", self._gpus), ("CPU", self._cpus)):
+            there = [node.get(kind, 0.0) for node in nodes]
+            # What no node can place would wait in silence.
+            if self.workers > (fitting := capacity(each, there)):
                 raise InputError(
-                    f"fleet.actors = {self.workers} of {each:g} {kind} each: must fit the {there.get(kind, 0):g} "
-                    f"{kind} that Ray has; set fewer fleet.actors, or a smaller fleet.{kind.lower()}s_per_actor"
+                    f"fleet.actors = {self.workers} of {each:g} {kind} each: must fit the {sum(there):g} {kind} that "
+                    f"Ray has, which hold {fitting}; set fewer fleet.actors, or a smaller "
+                    f"fleet.{kind.lower()}s_per_actor"
                 )
+        self._handles = [self._actor(number, self._gpus) for number in range(self.workers)]
+
+    def _nodes(self) -> list[dict[str, float]]:
+        """The resources of each node that may have an actor: where GPUs are wanted, it has one."""
+        there = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        return [node for node in there if not self._gpus or node.get("GPU", 0) >= 1]
+
+    def _actor(self, number: int, gpus: float) -> Any:
+        """Have an actor start that takes so much of the GPUs."""
         # cuBLAS is deterministic only with a workspace of fixed size, which must be set before torch is imported.
-        environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if self._gpus else {}
-        actor = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, runtime_env=environment)(
-            ClientActor
-        )
-        self._handles = [actor.remote(number, self._cpus, self.device) for number in range(self.workers)]
+        environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if gpus else {}
+        actor = ray.remote(num_cpus=self._cpus, num_gpus=gpus, max_restarts=0, runtime_env=environment)(ClientActor)
+        return actor.remote(number, self._cpus, self.device, min(1.0, gpus) or 1.0)
 
 
 def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:

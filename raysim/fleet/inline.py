@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from algorithms import Bench, Block, Census, Function, Outcome
 from algorithms.tree import Node, run_node
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.machine import fingerprint
+from raysim.fleet.memory import run_block
 from raysim.fleet.traffic import Traffic
 
 
@@ -26,6 +26,9 @@ class Inline:
 
     def __exit__(self, *_: object) -> None:
         """Nothing was started."""
+
+    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+        """Nothing is left to choose."""
 
     def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> InlineFleet:
         """A fleet on a bench of this process."""
@@ -44,13 +47,16 @@ def run_here(
         blocks: all of them, their references being values here.
         references: the values that all of them take.
         actor: the number of this process among the actors.
+
+    Raises:
+        OutOfMemoryError: a block does not fit the memory.
     """
     objects: list[Any] = []
     machine: list[dict[str, float]] = []
 
     def run(number: int) -> Any:
         started, block = time.perf_counter(), blocks[number]
-        output = function(bench, replace(block, references=()), *references, *block.references)
+        output = run_block(bench, function, block, references)
         objects.extend(output.objects)
         machine.append({"seconds": time.perf_counter() - started, "actor": float(actor)})
         return output.value

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch.utils import deterministic
 
+from raysim.errors import InputError
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
@@ -52,12 +54,25 @@ def keep_memory() -> None:
 
 
 def fingerprint(device: str = "cpu") -> dict[str, str]:
-    """What the bytes of a result depend on beside the configuration; equal fingerprints give equal bytes."""
+    """What the bytes of a result depend on beside the configuration; equal fingerprints give equal bytes.
+
+    Raises:
+        InputError: there is no such device.
+    """
     return {
         "processor": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": "mkl" if torch.backends.mkl.is_available() else "other",  # type: ignore[no-untyped-call]
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "gpu": torch.cuda.get_device_name() if device != "cpu" else "none",
+        "gpu": _gpu() if device != "cpu" else "none",
     }
+
+
+def _gpu() -> str:
+    if not torch.cuda.is_available():
+        raise InputError(
+            "fleet.gpus_per_actor: must be 0 where torch sees no GPU (Ray does; is torch built for CPUs?); set "
+            "fleet.gpus_per_actor = 0"
+        )
+    return torch.cuda.get_device_name()

@@ -14,7 +14,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from algorithms import Bench, Block, Function, Outcome
 from algorithms import InputError as AlgorithmInputError
 from algorithms.tree import Node
-from partitioning import InputError
+from raysim.errors import InputError, OutOfMemoryError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import run_here
 from raysim.fleet.queue import Queue
@@ -246,7 +246,7 @@ def take(references: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(references, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError)):
+        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
             raise error.cause from None
         raise
     except RayActorError as error:

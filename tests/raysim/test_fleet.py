@@ -19,7 +19,7 @@ from algorithms import Bench, Block, Local, Output, Sample, State, begin, fedavg
 from algorithms.layout import Packed
 from raysim.data import load
 from raysim.errors import InputError
-from raysim.fleet import BenchPlan, ClientActors, ModelPlan, RayFleet
+from raysim.fleet import BenchPlan, ClientActors, FittedActors, ModelPlan, RayFleet
 from raysim.fleet.client_actors import agreed, check_answers
 from raysim.fleet.ray_fleet import take
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
@@ -141,6 +141,12 @@ def test_actors_that_differ_are_refused() -> None:
 def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus: float, message: str) -> None:
     with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus) as wanting:
         wanting.handles()
+
+
+def test_auto_without_a_gpu_is_refused_in_one_line(actors: ClientActors) -> None:
+    message = r'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
+    with pytest.raises(InputError, match=message), FittedActors() as wanting:
+        wanting.fit({})
 
 
 def test_actors_share_a_fingerprint(actors: ClientActors) -> None:

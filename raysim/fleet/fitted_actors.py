@@ -1,0 +1,77 @@
+"""Client actors of which as many share a GPU as its memory holds: `gpus_per_actor = "auto"`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+import ray
+
+from raysim.errors import InputError, of_algorithm
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.ray_fleet import START_SECONDS, take
+from raysim.fleet.sharing import arranged, capacity, fraction, sharers
+
+LOG = logging.getLogger("raysim")
+
+
+class FittedActors(ClientActors):
+    """A running Ray on which client actors start when it is known how many of them a GPU holds.
+
+    Ray starts in the background, as ever. The actors wait for `fit`, which has a probe measure what the plans take.
+
+    Args:
+        actors: how many; None for as many as GPUs and CPUs hold.
+        cpus_per_actor: CPUs of each.
+        address: of a running cluster; None starts Ray on this machine.
+
+    Raises:
+        InputError: there is no GPU, or the GPUs do not hold so many actors (from `fit`).
+    """
+
+    def __init__(self, actors: int | None = None, cpus_per_actor: int = 1, address: str | None = None) -> None:
+        # Until it is known, as many as this machine's CPUs hold: with so many CPUs Ray starts here.
+        most = actors or max(1, (os.cpu_count() or 1) // cpus_per_actor)
+        super().__init__(most, cpus_per_actor, 1, address)
+        self._wanted = actors
+
+    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+        """Measure what each algorithm's plan takes of a GPU, and start the actors.
+
+        Raises:
+            InputError: see the class.
+            OutOfMemoryError: a plan does not fit a whole GPU.
+        """
+        self._wait()
+        peak, total = self._measured(plans)
+        held, nodes = sharers(peak, total), self._nodes()
+        gpus = int(capacity(1, [node["GPU"] for node in nodes]))
+        places = int(capacity(self._cpus, [node.get("CPU", 0) for node in nodes]))
+        self.workers, shared = arranged(held, gpus, places, self._wanted)
+        self._gpus = fraction(shared)
+        LOG.info(
+            'fleet.gpus_per_actor = "auto": a block takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
+            *(peak >> 20, total >> 20, held, self.workers, self._gpus),
+        )
+        self._create()
+
+    def _begin(self) -> None:
+        if not self._nodes():
+            raise InputError(
+                'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
+            )
+
+    def _measured(self, plans: Mapping[str, BenchPlan]) -> tuple[int, int]:
+        """The most bytes that a plan takes of a GPU, and those that it has: an actor with a whole one tries it."""
+        probe = self._actor(0, gpus=1)
+        try:
+            take([probe.fingerprint.remote()], START_SECONDS)
+            measured: list[tuple[int, int]] = []
+            for name, plan in plans.items():
+                with of_algorithm(name):
+                    measured.append(take(probe.measure.remote(plan)))
+            return max(measured)
+        finally:
+            ray.kill(probe)

@@ -1,0 +1,67 @@
+"""The probe: how much of a GPU a run's largest block takes, measured by doing it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms import Block, Start, Task, Visits, begin
+from partitioning import Population
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.inline import InlineFleet
+from raysim.measures.evaluate import BLOCK, Evaluate
+
+
+def measure(plan: BenchPlan) -> tuple[int, int]:
+    """The most bytes of this process's GPU that torch takes for a plan, and the bytes that the GPU has."""
+    # What an earlier plan left is not this one's; cycles hold some of it.
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    rehearse(plan)
+    return torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+
+
+def rehearse(plan: BenchPlan) -> None:
+    """Do what takes most memory in a run: the largest block's visits, and evaluations. Nothing of it is kept.
+
+    Raises:
+        OutOfMemoryError: it does not fit.
+    """
+    with TemporaryDirectory() as kept:
+        own = replace(plan, kept=Path(kept))
+        with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
+            state = begin(own.module(), fleet, seed=0)
+            visits = Visits(own.algorithm.local, own.algorithm.weigh, seed=0, number=1, merge=True)
+            list(fleet.map(visits, [largest_block(own)], [Start(state.model, state.initial)]))
+            for function, block in _evaluations(Population.open(own.population)):
+                list(fleet.map(function, [block], [(state.model, state.average)]))
+
+
+def largest_block(plan: BenchPlan) -> Block:
+    """As many clients as a block has, those with the most samples: no cohort has a block with more."""
+    census = plan.census
+    largest = _largest(census.samples, min(plan.block_size(plan.cohort), plan.cohort))
+    clients = tuple(int(client) for client in census.clients[largest])
+    return Block(0, clients, int(census.samples[largest].sum()), (Task(None, 0.0),) * len(clients))
+
+
+def _evaluations(population: Population) -> Iterator[tuple[Evaluate, Block]]:
+    """An evaluation on the largest clients, and one on a slice of the global test set."""
+    clients = tuple(int(client) for client in _largest(population.sizes, BLOCK))
+    yield Evaluate("all", probabilities=True), Block(0, clients, 1, (None,) * len(clients))
+    if population.test_slices:
+        yield Evaluate(None, probabilities=True), Block(0, (0,), 1, (None,))
+
+
+def _largest(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The places of the largest sizes, ascending."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:count])
