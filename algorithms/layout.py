@@ -45,6 +45,7 @@ class Entry:
     shape: tuple[int, ...]
     kind: Kind
     integer: bool = False
+    trained: bool = True
 
     @property
     def size(self) -> int:
@@ -52,7 +53,8 @@ class Entry:
 
     @property
     def is_parameter(self) -> bool:
-        return self.kind in (Kind.WEIGHT, Kind.AFFINE)
+        """Whether visits train it: a parameter, unless its module switched its gradient off."""
+        return self.trained and self.kind in (Kind.WEIGHT, Kind.AFFINE)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,8 @@ def _entries(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
             if tensor is None or path not in saved or id(tensor) in seen:
                 continue
             seen.add(id(tensor))
-            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), not tensor.is_floating_point()), tensor
+            integer = not tensor.is_floating_point()
+            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, tensor.requires_grad), tensor
 
 
 def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:

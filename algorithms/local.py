@@ -144,7 +144,7 @@ class Update:
 
 def _clipped(gradients: Sequence[torch.Tensor], most: float) -> list[torch.Tensor]:
     """Each lane's gradient, scaled down to a norm of at most `most`."""
-    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients])
+    squares = torch.stack([g.reshape(len(g), -1).square().sum(1) for g in gradients])
     # The guard of torch.nn.utils.clip_grad_norm_, so that both clip to the same.
     scale = (most / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
     return [g * scale.view(-1, *(1 for _ in g.shape[1:])) for g in gradients]

@@ -14,8 +14,8 @@ from algorithms.layout import Layout, Packed
 class Sum:
     """A weighted sum of packed entries: sum_k p_k w_k, the total weight sum_k p_k, and the largest counters.
 
-    The sum is kept in float64, where the product of a float32 and a whole number is exact: the mean of one model
-    is that model to the last bit, and the order of blocks is the only order that there is.
+    The sum is kept in float64, where the product of a float32 and a whole number is exact: the mean of one float32
+    model is that model to the last bit, and the order of blocks is the only order that there is.
     """
 
     floats: NDArray[np.float64]

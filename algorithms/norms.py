@@ -32,15 +32,16 @@ def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
     found: list[bool] = []
 
     def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        found.append(inputs[0].numel() == inputs[0].shape[1])
+        found.append(inputs[0].numel() == 2 * inputs[0].shape[1])
 
     hooks = [m.register_forward_pre_hook(look) for m in module.modules() if is_batch_norm(m)]
     training = module.training
     try:
-        # Evaluation mode: the shapes are the same, nothing is tracked and a batch of one is accepted.
+        # Evaluation mode: the shapes are the same, and nothing is tracked. Two samples, for a layer that tracks no
+        # statistics normalises by the batch here, too.
         module.eval()
         if hooks:
-            module(sample.unsqueeze(0))
+            module(torch.stack([sample, sample]))
     finally:
         module.train(training)
         for hook in hooks:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
-from algorithms.fleet import Block, Fleet, Reference
+from algorithms.fleet import Block, Fleet, Outcome, Reference
 from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
 from algorithms.merge import Sum
@@ -113,20 +113,7 @@ def step(
     meanwhile()
     watch.lap("meanwhile")
 
-    machine: list[dict[str, float]] = []
-    objects: list[Reference] = []
-
-    def parts() -> Iterator[tuple[Node, BlockOfVisits]]:
-        for outcome in outcomes:
-            watch.lap("train")
-            machine.extend(outcome.machine)
-            objects.extend(outcome.objects)
-            yield outcome.node, outcome.value
-            watch.lap("sum")
-
-    whole = join_all(Node(0, len(blocks)), parts(), visits.join)
-    watch.lap("sum")
-
+    whole, objects, machine = _together(visits, len(blocks), outcomes, watch)
     for row in whole.rows:
         if row.kept is not None:
             state.kept.add(number, row.client, row.kept)
@@ -140,6 +127,26 @@ def step(
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
+
+
+def _together(
+    visits: Visits, blocks: int, outcomes: Iterator[Outcome], watch: Stopwatch
+) -> tuple[BlockOfVisits, list[Reference], list[dict[str, float]]]:
+    """Join the outcomes as they arrive: their value, their objects, and the facts of the machine of each block."""
+    machine: list[dict[str, float]] = []
+    objects: list[Reference] = []
+
+    def parts() -> Iterator[tuple[Node, BlockOfVisits]]:
+        for outcome in outcomes:
+            watch.lap("train")
+            machine.extend(outcome.machine)
+            objects.extend(outcome.objects)
+            yield outcome.node, outcome.value
+            watch.lap("sum")
+
+    whole = join_all(Node(0, blocks), parts(), visits.join)
+    watch.lap("sum")
+    return whole, objects, machine
 
 
 def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:

@@ -82,14 +82,14 @@ def run(
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     threads = settled(experiment.fleet.cpus_per_actor)
     workplace = _workplace(experiment.fleet, inline, address)
-    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads, workplace() as place:
-        results = _run(experiment, folder, place, watcher or Watcher())
+    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
+        results = _run(experiment, folder, workplace(), watcher or Watcher())
     # Outside, where nothing that goes wrong removes what was trained.
     return Run(folder, report.write([folder], folder / "report.html"), results)
 
 
 def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, watcher: Watcher) -> tuple[Result, ...]:
-    """Run the algorithms one after the other; client actors start while the data are read."""
+    """Run the algorithms one after the other; client actors start, in the background, once all input is checked."""
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
@@ -102,23 +102,36 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
-    place.fit(plans)
-    LOG.info("fingerprint %s", place.fingerprint)
-    for name, plan in plans.items():
-        if text := _idle(name, plan, place.workers):
-            watcher.notice(text)
-    results = []
-    for name, plan in plans.items():
-        LOG.info("%s: %r", name, plan.algorithm)
-        files = AlgorithmFolder(folder / name, targets.columns)
-        with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
-            state = begin(plan.module(), fleet, experiment.seed)
-            simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
-            state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
-            files.finish(state, fleet.placement, _summary(result, place.fingerprint))
-        results.append(result)
+    with place:
+        place.fit(plans)
+        LOG.info("fingerprint %s", place.fingerprint)
+        results = tuple(
+            _simulate(experiment, name, plan, folder, place, targets, watcher) for name, plan in plans.items()
+        )
     watcher.stage("writing the report")
-    return tuple(results)
+    return results
+
+
+def _simulate(
+    experiment: Experiment,
+    name: str,
+    plan: BenchPlan,
+    folder: Path,
+    place: ClientActors | Inline,
+    targets: Targets,
+    watcher: Watcher,
+) -> Result:
+    """Run one algorithm."""
+    LOG.info("%s: %r", name, plan.algorithm)
+    if text := _idle(name, plan, place.workers):
+        watcher.notice(text)
+    files = AlgorithmFolder(folder / name, targets.columns)
+    with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+        state = begin(plan.module(), fleet, experiment.seed)
+        simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
+        state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
+        files.finish(state, fleet.placement, _summary(result, place.fingerprint))
+    return result
 
 
 def _idle(name: str, plan: BenchPlan, workers: int) -> str:

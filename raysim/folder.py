@@ -122,6 +122,7 @@ class AlgorithmFolder:
         """Write the model, the kept entries, the tables and the summary; the journals go."""
         from algorithms import KeptStore
 
+        self._background.close()
         whole = {**placement.travelling.unpack(state.model), **placement.kept.unpack(state.average)}
         with _whole(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
@@ -130,7 +131,6 @@ class AlgorithmFolder:
             with _whole(self.path / "kept.safetensors") as aside:
                 save_file(_stacked(state, KeptStore(self.kept, placement.kept), placement.kept, clients), aside)
             shutil.rmtree(self.kept)
-        self._background.close()
         self._metrics.finish()
         self._visits.finish()
         with _whole(self.path / "summary.json") as aside:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,6 +81,13 @@ class Simulation:
         if not rounds:
             metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
             return state, replace(records.result, metrics=metrics)
+        try:
+            return self._rounds(state, rounds, every, records), records.result
+        except BaseException:
+            records.give_up()
+            raise
+
+    def _rounds(self, state: State, rounds: int, every: int, records: Records) -> State:
         for number in range(1, rounds + 1):
             last, before, starting = number == rounds, self.fleet.traffic.copy(), self.fleet.starting
             # While this round's visits run, the one before is evaluated and written.
@@ -88,7 +96,7 @@ class Simulation:
             if last or (every and number % every == 0):
                 records.evaluate(state)
         records.write()
-        return state, records.result
+        return state
 
 
 class Records:
@@ -139,6 +147,13 @@ class Records:
         simulation.watcher.round(row["round"], self.result.metrics)
         self.result = self.result.after(row)
         self._report = self._evaluation = None
+
+    def give_up(self) -> None:
+        """Write the round that was added last without its evaluation: what was measured is kept."""
+        self._evaluation = None
+        # The very error that ends the run may be the journal's.
+        with suppress(Exception):
+            self.write()
 
     def _tell_if_diverged(self, row: dict[str, Any]) -> None:
         """Tell a person of the first round whose training loss is no longer a number."""

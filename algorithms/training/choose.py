@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from dataclasses import replace
 
+import numpy as np
+import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
@@ -12,11 +15,12 @@ from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.layout import Layout
 from algorithms.local import Local
+from algorithms.place import Place
 from algorithms.resident import Resident
-from algorithms.training.dropout import keyed
+from algorithms.training.dropout import draws, keyed
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.sequential import Sequential
-from algorithms.training.steps import Trainer
+from algorithms.training.steps import Trainer, Work
 from algorithms.training.vectorised import Vectorised
 
 CACHE_BYTES = 4 * 2**20
@@ -32,7 +36,7 @@ SMALL = 2**18
 """On a CPU `torch.func` gains only for models of at most so many numbers."""
 
 
-def choose(local: Local, module: nn.Module, device: str, block: int) -> Compute:
+def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, block: int) -> Compute:
     """Resolve `execution = "auto"`, and refuse what the model cannot do.
 
     - `compile`, `channels_last` or bf16 on a CPU: sequential.
@@ -40,10 +44,12 @@ def choose(local: Local, module: nn.Module, device: str, block: int) -> Compute:
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised where the model has no convolution and at most 2^18 numbers, and blocks have at
       least 8 clients; else sequential.
+    - Never vectorised where a step of two lanes fails, or the model draws random numbers of its own: sequential.
 
     Args:
         local: what a visit does.
         module: the model.
+        sample: one sample, [*shape], of the model's type; its values do not matter.
         device: "cpu" or "cuda".
         block: clients a block.
 
@@ -59,6 +65,10 @@ def choose(local: Local, module: nn.Module, device: str, block: int) -> Compute:
         raise InputError(
             f'local.execution = "fused": must be sequential or vectorised, for {why}; set local.execution = "auto"',
         )
+    if compute.execution == "vectorised" and (why := _stops_stacking(local, module, sample)):
+        raise InputError(
+            f'local.execution = "vectorised": must be sequential, for {why}; set local.execution = "sequential"'
+        )
     if compute.execution != "auto":
         return compute
     if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
@@ -67,7 +77,27 @@ def choose(local: Local, module: nn.Module, device: str, block: int) -> Compute:
         return replace(compute, execution="fused")
     small = Layout.of(module).floats <= SMALL and not any(isinstance(layer, _ConvNd) for layer in module.modules())
     stacks = device != "cpu" or (small and block >= LEAST_LANES)
+    stacks = stacks and not _stops_stacking(local, module, sample)
     return replace(compute, execution="vectorised" if stacks else "sequential")
+
+
+def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> str:
+    """Why a model cannot be trained in a stack; nothing where it can: one step of two lanes is tried, on zeros."""
+    tried = keyed(deepcopy(module))
+    if draws(tried, sample):
+        return "the model draws random numbers of its own"
+    resident = Resident(tried, Place().divide(Layout.of(tried)), sample, lanes=2)
+    work = Work(
+        torch.zeros(2, *sample.shape, dtype=sample.dtype),
+        torch.zeros(2, dtype=torch.int64),
+        [np.arange(2)],
+        torch.Generator(),
+    )
+    try:
+        Vectorised(resident, local.compute).train(local, [work, work], 0.0)
+    except (RuntimeError, ValueError) as error:
+        return f"torch.func cannot map it ({str(error).strip().splitlines()[0]})"
+    return ""
 
 
 def lanes_of(compute: Compute, layout: Layout, device: str, block: int) -> int:

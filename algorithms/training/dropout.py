@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from torch import nn
@@ -30,21 +31,36 @@ class KeyedDropout(nn.Module):
 
 
 def keyed(module: nn.Module) -> nn.Module:
-    """The module, its dropout layers replaced by keyed ones.
+    """The module, its dropout layers replaced by keyed ones; a layer that stands in two places becomes two.
 
     Raises:
         InputError: a kind of dropout whose masks cannot be drawn from a key.
     """
-    for name, layer in list(module.named_modules()):
-        if isinstance(layer, _DropoutNd):
+    for parent in list(module.modules()):
+        for name, layer in list(parent._modules.items()):
+            if not isinstance(layer, _DropoutNd):
+                continue
             if not isinstance(layer, (nn.Dropout, *WHOLE_CHANNELS)):
                 raise InputError(
                     f"model layer {name} = {type(layer).__name__}: must be Dropout, Dropout1d, Dropout2d or "
                     "Dropout3d, whose masks are drawn from a key; use one of them"
                 )
-            parent = module.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], KeyedDropout(layer.p, isinstance(layer, WHOLE_CHANNELS)))
+            parent._modules[name] = KeyedDropout(layer.p, isinstance(layer, WHOLE_CHANNELS))
     return module
+
+
+@torch.no_grad()
+def draws(module: nn.Module, sample: torch.Tensor) -> bool:
+    """Whether a module with keyed dropout still draws from torch's own generator in training.
+
+    Args:
+        module: it is left as it is.
+        sample: one sample, [*shape]; its values do not matter.
+    """
+    with torch.random.fork_rng(devices=[]):
+        before = torch.get_rng_state()
+        deepcopy(module).cpu().train()(torch.stack([sample, sample]).cpu())
+        return not torch.equal(before, torch.get_rng_state())
 
 
 class Masks:
@@ -78,6 +94,10 @@ def _input_shapes(
     shapes: dict[str, tuple[int, ...]] = {}
 
     def look(name: str, layer: KeyedDropout, x: torch.Tensor) -> None:
+        if name in shapes:
+            raise InputError(
+                f"model layer {name} is called twice in a pass: must be once; use a dropout layer for each"
+            )
         shape = tuple(x.shape[1:])
         shapes[name] = (shape[0], *(1 for _ in shape[1:])) if layer.whole_channels else shape
 

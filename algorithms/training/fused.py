@@ -49,27 +49,35 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
     """A module as a stack of linear layers, the input flattened; None where it is anything else."""
     found: list[Layer] = []
     for name, layer in _leaves(module):
+        if _changed(layer):
+            return None
         if type(layer) is nn.Linear:
-            bias = None if layer.bias is None else f"{name}.bias"
-            found.append(Layer(f"{name}.weight", bias, IDENTITY))
+            prefix = f"{name}." if name else ""
+            bias = None if layer.bias is None else f"{prefix}bias"
+            found.append(Layer(f"{prefix}weight", bias, IDENTITY))
         elif type(layer) in ACTIVATIONS and found and found[-1].activation is IDENTITY:
             found[-1] = Layer(found[-1].weight, found[-1].bias, ACTIVATIONS[type(layer)])
         elif not (type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1) and not found):
             return None
-    tied = len({id(p) for _, p in module.named_parameters(remove_duplicate=False)}) < sum(
-        1 for _ in module.named_parameters(remove_duplicate=False)
-    )
+    every = [parameter for _, parameter in module.named_parameters(remove_duplicate=False)]
+    plain = len({id(p) for p in every}) == len(every) and all(p.requires_grad for p in every)
     # The last layer gives the logits.
-    return None if tied or not found or found[-1].activation is not IDENTITY else found
+    return found if plain and found and found[-1].activation is IDENTITY else None
+
+
+def _changed(layer: nn.Module) -> bool:
+    """Whether something hooks into the layer, as weight normalisation does: then it is not what its type says."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
 
 
 def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The layers of nested sequences, in order."""
-    if type(module) is not nn.Sequential:
+    """The layers of nested sequences, in order; one that stands twice comes twice."""
+    if type(module) is not nn.Sequential or _changed(module):
         yield prefix, module
         return
-    for name, child in module.named_children():
-        yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
 
 
 class Products(NamedTuple):

@@ -13,7 +13,7 @@ from algorithms.compute import Compute
 from algorithms.local import Local, Update
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
-from algorithms.training.dropout import Masks
+from algorithms.training.dropout import Masks, draws
 from algorithms.training.steps import Step, Work, mean_losses, steps, together
 
 
@@ -30,6 +30,7 @@ class Sequential:
     def __init__(self, resident: Resident, compute: Compute) -> None:
         self._resident = resident
         self._masks = Masks(resident.module, resident.sample)
+        self._draws = draws(resident.module, resident.sample)
         self._autocast = compute.precision == "bf16"
         images = compute.channels_last and resident.sample.dim() == 3
         self._format = torch.channels_last if images else torch.contiguous_format
@@ -40,10 +41,19 @@ class Sequential:
     @property
     def has_dropout(self) -> bool:
         """Whether works need masks."""
-        return bool(self._masks.layers)
+        return bool(self._masks.layers) or self._draws
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one visit; see `Trainer`."""
+        if not (self._draws and works and works[0].masks):
+            return self._train(local, works, lr)
+        # A user's layer draws where no generator can be given: then the visit's key seeds the default one.
+        devices = [] if self._resident.device.type == "cpu" else [self._resident.device]
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(works[0].masks.initial_seed())
+            return self._train(local, works, lr)
+
+    def _train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         resident, device = self._resident, self._resident.device.type
         train_mode(resident.module, local.statistics)
         parameters = resident.parameters

@@ -106,7 +106,9 @@ class BenchPlan:
             InputError: the algorithm does not fit the model, or the population.
         """
         local = self.algorithm.local
-        compute = choose(local, self.module(), self.device, self.block_size(self.cohort))
+        module = self.module()
+        sample = torch.zeros(self.model.shape, dtype=next(module.parameters()).dtype)
+        compute = choose(local, module, sample, self.device, self.block_size(self.cohort))
         plan = replace(self, algorithm=replace(self.algorithm, local=replace(local, compute=compute)))
         block = plan.block_size(plan.cohort)
         return replace(plan, lanes=lanes_of(compute, plan.placement.whole, self.device, block))

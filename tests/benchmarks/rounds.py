@@ -22,13 +22,13 @@ from tests.benchmarks.peers.loads import LOADS, Load, make
 from tests.benchmarks.plain import WARM, local_of, model_of, one_loop, two_loops
 
 PEERS = Path(__file__).parent / "peers"
-SCRIPTS: dict[str, tuple[str, str, list[str]]] = {
-    "FedJAX": ("fedjax", "fedjax_.py", []),
-    "pfl, 1 process": ("pfl", "pfl_.py", ["--processes", "1"]),
-    "pfl, 2 processes": ("pfl", "pfl_.py", ["--processes", "2"]),
-    "Flower, 2 workers": ("flower", "flower.py", []),
+SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
+    "FedJAX": ("fedjax", "fedjax_.py", [], "AB"),
+    "pfl, 1 process": ("pfl", "pfl_.py", ["--processes", "1"], "AB"),
+    "pfl, 2 processes": ("pfl", "pfl_.py", ["--processes", "2"], "ABC"),
+    "Flower, 2 workers": ("flower", "flower.py", [], "AB"),
 }
-"""Peers: the environment, the script, and its arguments."""
+"""Peers: the environment, the script, its arguments, and the loads on which it is compared."""
 
 
 def table_of(x: np.ndarray, y: np.ndarray) -> pa.Table:
@@ -54,9 +54,10 @@ def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str
 def engine(fleet: RayFleet, plan: BenchPlan, rounds: int) -> float:
     """Median seconds of a round of the engine: a `step`, from merge to merge.
 
-    First every client is visited once, without steps that count: the others have all data decoded in memory, too.
+    First every client is visited once, for a step: the others have all data decoded in memory, too.
     """
-    whole = replace(plan.algorithm, schedule=Rounds(Sample()))
+    brief = replace(plan.algorithm.local, epochs=None, steps=1)
+    whole = replace(plan.algorithm, schedule=Rounds(Sample()), local=brief)
     step(begin(plan.module(), fleet, seed=0), whole, fleet)
     state, seconds = begin(plan.module(), fleet, seed=0), []
     for _ in range(WARM + rounds):
@@ -88,7 +89,9 @@ def measure(
         "two plain loops": partial(two_loops, path, load, rounds),
         "raysim, 2 actors": lambda: engine(actors.fleet(plan), plan, rounds),
     }
-    for title, (environment, script, more) in SCRIPTS.items() if environments else ():
+    for title, (environment, script, more, loads) in SCRIPTS.items() if environments else ():
+        if name not in loads:
+            continue
         python = Path(str(environments)) / environment / "bin" / "python"
         ways[title] = partial(peer, python, script, more, data, name, rounds)
     found: dict[str, list[float]] = {title: [] for title in ways}

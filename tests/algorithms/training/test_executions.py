@@ -257,7 +257,7 @@ CHOICES: list[tuple[str, dict[str, Any], str, int, str]] = [
 
 @pytest.mark.parametrize(("model", "local", "device", "block", "expected"), CHOICES)
 def test_auto_is_a_static_rule(model: str, local: dict[str, Any], device: str, block: int, expected: str) -> None:
-    assert choose(Local(**local), seeded(model), device, block).execution == expected
+    assert choose(Local(**local), seeded(model), torch.zeros(4), device, block).execution == expected
 
 
 def test_lanes_follow_the_configuration_alone() -> None:
@@ -288,10 +288,111 @@ def test_what_excludes_each_other_is_refused(wrong: dict[str, Any], message: str
 @pytest.mark.parametrize("model", ["batch_norm", "group_norm", "convolution"])
 def test_fused_wants_a_stack_of_linear_layers(model: str) -> None:
     with pytest.raises(InputError, match="no stack of linear layers"):
-        choose(Local(compute=Compute("fused")), seeded(model), "cpu", 4)
+        choose(Local(compute=Compute("fused")), seeded(model), torch.zeros(4), "cpu", 4)
 
 
 def test_tied_layers_are_not_fused() -> None:
     tied = nn.Linear(4, 4)
     module = nn.Sequential(tied, nn.ReLU(), tied)
-    assert choose(Local(), module, "cpu", 1).execution == "sequential"
+    assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "sequential"
+
+
+def shared_activation() -> nn.Module:
+    relu = nn.ReLU()
+    return nn.Sequential(nn.Linear(4, 6), relu, nn.Linear(6, 5), relu, nn.Linear(5, 3))
+
+
+def test_an_activation_that_stands_twice_is_applied_twice(federation: Federation) -> None:
+    MODELS["shared_activation"] = shared_activation
+    try:
+        states = [
+            run(federation, fedavg(Sample(), LOCAL), "shared_activation", Compute(execution, "fp64"), 1, 3)  # type: ignore[arg-type]
+            for execution in ("sequential", "fused")
+        ]
+    finally:
+        del MODELS["shared_activation"]
+    assert differ(states[0].model, states[1].model) < 1e-9
+
+
+def test_a_single_layer_is_fused() -> None:
+    module = nn.Linear(4, 3)
+    assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "fused"
+    trainer(Resident(module, Place().divide(Layout.of(module)), torch.zeros(4)), Compute("fused"))
+
+
+def test_a_layer_with_hooks_is_not_fused() -> None:
+    module = nn.Linear(4, 3)
+    module.register_forward_pre_hook(lambda layer, inputs: None)
+    assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "sequential"
+
+
+class Draws(nn.Module):
+    """A user's layer that draws where no generator can be given."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x, 0.5, self.training)
+
+
+def cumulative() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=None), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize(
+    ("module", "compute"),
+    [
+        (nn.Sequential(nn.Linear(4, 6), Draws(), nn.Linear(6, 3)), Compute()),
+        (cumulative(), Compute()),
+        (perceptron(norm=True), Compute(precision="bf16")),
+    ],
+)
+def test_what_cannot_be_stacked_is_trained_one_by_one(module: nn.Module, compute: Compute) -> None:
+    assert choose(Local(compute=compute), module, torch.zeros(4), "cuda", 50).execution == "sequential"
+    asked = Local(compute=replace(compute, execution="vectorised"))
+    with pytest.raises(InputError, match="must be sequential") as error:
+        choose(asked, module, torch.zeros(4), "cpu", 50)
+    assert "\n" not in str(error.value)
+
+
+def test_a_module_that_draws_by_itself_draws_from_the_key(federation: Federation) -> None:
+    MODELS["draws"] = lambda: nn.Sequential(nn.Linear(4, 6), Draws(), nn.Dropout(0.2), nn.Linear(6, 3))
+    try:
+        models = []
+        for seed in (3, 4):
+            torch.manual_seed(seed)
+            before = torch.get_rng_state()
+            models.append(run(federation, fedavg(Sample(), LOCAL), "draws", Compute("sequential"), 2, 1).model)
+            assert torch.equal(before, torch.get_rng_state())
+    finally:
+        del MODELS["draws"]
+    assert differ(*models) == 0
+
+
+def test_a_dropout_layer_in_two_places_becomes_two() -> None:
+    drop = nn.Dropout(0.5)
+    module = nn.Sequential(drop, nn.Linear(4, 6), drop, nn.Linear(6, 3))
+    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4))
+    masks = trainer(resident, Compute("sequential"))._masks  # type: ignore[attr-defined]
+    assert list(masks.layers) == ["0", "2"]
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorised"])
+def test_a_parameter_without_gradient_is_not_trained(execution: str, federation: Federation) -> None:
+    def frozen() -> nn.Module:
+        module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+        module[0].requires_grad_(False)
+        return module
+
+    MODELS["frozen"] = frozen
+    try:
+        state = run(federation, fedavg(Sample(), LOCAL), "frozen", Compute(execution), 1, 3)  # type: ignore[arg-type]
+        layout = Layout.of(seeded("frozen"))
+        trained = layout.unpack(state.model)
+        for name, value in seeded("frozen").state_dict().items():
+            assert np.array_equal(trained[name], value.numpy()) == name.startswith("0.")
+    finally:
+        del MODELS["frozen"]
+
+
+def test_batch_norm_without_statistics_is_found_to_refuse_one_sample() -> None:
+    module = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
+    assert Resident(module, Place().divide(Layout.of(module)), torch.zeros(4)).refuses_single
