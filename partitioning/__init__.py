@@ -9,19 +9,48 @@ from partitioning.errors import InputError
 from partitioning.making import make
 from partitioning.population import Population
 from partitioning.rewriting import rewrite
-from partitioning.schemes import SCHEMES, dirichlet_qp, iid, partition
+from partitioning.schemes import (
+    SCHEMES,
+    Parts,
+    concept,
+    counts,
+    dirichlet,
+    dirichlet_per_class,
+    dirichlet_qp,
+    domains,
+    feature_noise,
+    iid,
+    labels_per_client,
+    natural,
+    partition,
+    quantity,
+    shards,
+    shards_unbalanced,
+)
 from partitioning.verification import verify
 
 __all__ = [
     "SCHEMES",
     "InputError",
+    "Parts",
     "Population",
+    "concept",
+    "counts",
+    "dirichlet",
+    "dirichlet_per_class",
     "dirichlet_qp",
+    "domains",
+    "feature_noise",
     "iid",
+    "labels_per_client",
     "make",
+    "natural",
     "partition",
     "plot",
+    "quantity",
     "rewrite",
+    "shards",
+    "shards_unbalanced",
     "statistics",
     "verify",
 ]

@@ -48,17 +48,18 @@ def floor_share(portion: float, total: int | Integers) -> Integers:
     return np.floor(portion * np.asarray(total) + 1e-9).astype(np.int64)
 
 
-def encode(labels: npt.ArrayLike) -> tuple[Integers, Integers]:
+def encode(labels: npt.ArrayLike, name: str = "labels") -> tuple[Integers, Integers]:
     """Return each sample's class number in sorted order of the labels [N], and the samples a class [C].
 
-    Raises InputError unless the labels are one dimension, not empty, of whole numbers, booleans or strings.
+    Raises InputError, with `name` for the message, unless the labels are one dimension, not empty, of whole numbers,
+    booleans or strings.
     """
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0:
-        raise InputError(f"labels have the shape {list(array.shape)}: give one dimension with a label a sample")
+        raise InputError(f"{name}: the shape is {list(array.shape)}; give one dimension with a value a sample")
     words = array.dtype.kind == "O" and all(isinstance(label, str) for label in array)
     if array.dtype.kind not in "biuU" and not words:
-        raise InputError(f"labels are of type {array.dtype}: give whole numbers or strings; round or cast them first")
+        raise InputError(f"{name}: the type is {array.dtype}; give whole numbers or strings, or cast them first")
     _, codes, counts = np.unique(array, return_inverse=True, return_counts=True)
     return codes.astype(np.int64), counts.astype(np.int64)
 

@@ -3,16 +3,7 @@
 import numpy as np
 
 from partitioning.checks import Floats, Integers
-
-# Beyond these bounds a draw is the limit itself, one share of 1 or equal shares, to the last bit that
-# matters, and the gamma variates that numpy divides would under- or overflow.
-_ALPHA_BOUNDS = (1e-12, 1e18)
-
-
-def draw_shares(random: np.random.Generator, alpha: float, *, parts: int, draws: int) -> Floats:
-    """Draw shares [draws, parts] ~ Dir(alpha 1); each row sums to 1. `alpha` is finite and above 0."""
-    shares: Floats = random.dirichlet(np.full(parts, np.clip(alpha, *_ALPHA_BOUNDS)), size=draws)
-    return shares
+from partitioning.priors import draw_shares
 
 
 def apportion(shares: Floats, total: int) -> Integers:
@@ -47,5 +38,5 @@ def draw_sizes(random: np.random.Generator, *, samples: int, clients: int, alpha
 
     RADFed, section IV-A. Deviation: `least`, which the paper does not print, is met by `raise_to`.
     """
-    shares = draw_shares(random, alpha, parts=clients, draws=1)[0]
+    shares = draw_shares(random, alpha, clients=1, parts=clients, name="size_alpha")[0]
     return raise_to(apportion(shares, samples), least)

@@ -13,8 +13,14 @@ class Purpose(IntEnum):
     DEAL = 3
     ORDER = 4
     TEST_CLIENTS = 5
+    FEATURES = 6
+    RANDOMISE = 7
+    SHARDS = 8
+    LABELS = 9
+    NOISE = 10
+    RELABEL = 11
 
 
-def generator(seed: int, purpose: Purpose) -> np.random.Generator:
-    """Return the generator of one purpose under one seed."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose),)))
+def generator(seed: int, purpose: Purpose, *counters: int) -> np.random.Generator:
+    """Return the generator of one purpose under one seed, and of one client, column, ... under `counters`."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *counters)))

@@ -1,0 +1,58 @@
+"""The quadratic programmes through cvxpy: any of its solvers, on tables of moderate size."""
+
+import importlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from partitioning.checks import Floats
+from partitioning.errors import InputError, listing, suggestion
+from partitioning.qp.problem import Problem
+
+# A gap of 1e-12 in the objective is 1e-6 in an entry. Where rounding errors stop Clarabel earlier, cvxpy says
+# "inaccurate" if it reached at least the second set, which are its own defaults.
+_TOLERANCES = {
+    "clarabel": {
+        **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12),
+        **dict.fromkeys(("reduced_tol_gap_abs", "reduced_tol_gap_rel", "reduced_tol_feas"), 1e-8),
+    },
+    "osqp": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iter": 200_000},
+    "scs": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 200_000},
+}
+
+
+def solve(problem: Problem, solver: str) -> Floats:
+    """Return the optimal table [K, U], its sums right up to the solver's tolerance.
+
+    Args:
+        problem: problem (1) or (2).
+        solver: cvxpy's name of a solver that takes quadratic objectives, in small letters.
+
+    Raises InputError for a solver that is not installed, RuntimeError where it does not end at the optimum.
+    """
+    cp: Any = importlib.import_module("cvxpy")  # takes a second; its atoms have no types
+
+    installed = [name.lower() for name in cp.installed_solvers()]
+    if solver not in installed:
+        raise InputError(
+            f"solver is {solver!r}: give 'auto', 'structured' or one that cvxpy has installed "
+            f"({listing(installed)})" + suggestion(solver, installed)
+        )
+    scale = max(problem.rows.mean(), 1.0)  # an average client of size 1: tolerances mean the same for any data set
+    table = cp.Variable(problem.shape, nonneg=True)
+    realised = table @ problem.incidence if problem.has_features else table
+    programme = cp.Problem(
+        cp.Minimize(cp.sum_squares(realised - problem.wanted / scale)),
+        [cp.sum(table, axis=1) == problem.rows / scale, cp.sum(table, axis=0) == problem.columns / scale],
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Solution may be inaccurate")
+            programme.solve(solver=solver.upper(), **_TOLERANCES.get(solver, {}))
+    except cp.error.SolverError as error:
+        raise RuntimeError(f"{problem}: the solver {solver} failed: {error}") from error
+    if programme.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or table.value is None:
+        raise RuntimeError(f"{problem}: the solver {solver} ended {programme.status!r}, not optimal")
+    nearest: Floats = np.asarray(table.value, dtype=np.float64) * scale
+    return nearest

@@ -1,0 +1,38 @@
+"""Schemes: functions from labels to one array of sample indices a client."""
+
+from partitioning.schemes.dirichlet import dirichlet, dirichlet_per_class
+from partitioning.schemes.dirichlet_qp import dirichlet_qp
+from partitioning.schemes.even import iid, quantity
+from partitioning.schemes.natural import domains, natural
+from partitioning.schemes.parts import Change, Column, Parts, Shift
+from partitioning.schemes.registry import SCHEMES, Parameter, Scheme, parameters, partition, resolve, takes
+from partitioning.schemes.shards import shards, shards_unbalanced
+from partitioning.schemes.shifts import concept, feature_noise
+from partitioning.schemes.tables import counts, labels_per_client
+
+__all__ = [
+    "SCHEMES",
+    "Change",
+    "Column",
+    "Parameter",
+    "Parts",
+    "Scheme",
+    "Shift",
+    "concept",
+    "counts",
+    "dirichlet",
+    "dirichlet_per_class",
+    "dirichlet_qp",
+    "domains",
+    "feature_noise",
+    "iid",
+    "labels_per_client",
+    "natural",
+    "parameters",
+    "partition",
+    "quantity",
+    "resolve",
+    "shards",
+    "shards_unbalanced",
+    "takes",
+]

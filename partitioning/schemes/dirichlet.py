@@ -1,0 +1,87 @@
+"""The two schemes that are both called "Dirichlet": class mixes of clients, and client shares of classes."""
+
+import numpy as np
+import numpy.typing as npt
+
+from partitioning.checks import Floats, Integers, encode, positive, whole
+from partitioning.priors import draw_shares
+from partitioning.qp import project, round_table
+from partitioning.schemes.parts import Parts, deal_by_table, even, require
+from partitioning.sizes import apportion, raise_to
+from partitioning.streams import Purpose, generator
+
+
+def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, seed: int = 0) -> Parts:
+    """Draw each client's class mix around the global one, and fill clients of equal size one after the other.
+
+    q_t ~ Dir(label_alpha p),   n_t = N / K,   each sample of client t ~ q_t without replacement
+
+    Classes that have run out are left out of q_t, so that the last clients take what remains.
+
+    Args:
+        labels: one label a sample [N].
+        clients: number of clients K, at most N.
+        label_alpha: Dirichlet prior of class mixes: small is uneven.
+        seed: keys every draw.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
+    Hsu et al. 2019, section 3; FixBN, section 4.1. Not the scheme that most libraries call so: `dirichlet_per_class`.
+    Deviations: sizes that differ by 1 where K does not divide N; a mix whose every remaining class has a share that
+    underflows draws from what remains.
+    """
+    codes, columns = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    alpha = positive("label_alpha", label_alpha)
+    require(codes.size, clients, 1)
+    random = generator(seed, Purpose.MIXES)
+    prior = np.clip(alpha * columns / codes.size, 1e-12, 1e18)
+    mixes = random.dirichlet(prior, size=clients)
+    left = columns.copy()
+    table = np.stack(
+        [_fill(size, mix, left, random) for size, mix in zip(even(codes.size, clients), mixes, strict=True)]
+    )
+    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)))
+
+
+def _fill(size: int, mix: Floats, left: Integers, random: np.random.Generator) -> Integers:
+    # One client's samples a class, taken out of `left`. Each pass fills the client or exhausts a class.
+    taken = np.zeros_like(left)
+    while (missing := int(size - taken.sum())) > 0:
+        weights = np.where(left > 0, mix, 0.0)
+        weights = weights if weights.sum() > 1e-200 else left.astype(np.float64)
+        drawn = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
+        taken += drawn
+        left -= drawn
+    return taken
+
+
+def dirichlet_per_class(
+    labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, min_size: int = 1, seed: int = 0
+) -> Parts:
+    """Cut each class among the clients by shares of its own; sizes are what comes out.
+
+    p_k ~ Dir(label_alpha 1_K),   A_tk = p_kt C_k
+
+    rounded by the largest remainder. Clients below `min_size` are raised to it: the table with those sizes that is
+    nearest takes the place of A, where others draw again until all clients are large enough, perhaps for ever.
+
+    Args:
+        labels: one label a sample [N].
+        clients: number of clients K.
+        label_alpha: Dirichlet prior of class mixes: small is uneven.
+        min_size: the least samples a client gets; clients x min_size must not exceed N.
+        seed: keys every draw.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
+    Yurochkin et al. 2019 and Li et al. 2022 (NIID-Bench); most libraries' "Dirichlet" partition. Deviation: `min_size`.
+    """
+    codes, columns = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    alpha, least = positive("label_alpha", label_alpha), whole("min_size", min_size, least=0)
+    require(codes.size, clients, least)
+    shares = draw_shares(generator(seed, Purpose.MIXES), alpha, clients=columns.size, parts=clients)
+    table = np.stack([apportion(share, int(total)) for share, total in zip(shares, columns, strict=True)], axis=1)
+    sizes = raise_to(table.sum(axis=1), least)
+    if not np.array_equal(sizes, table.sum(axis=1)):
+        table = round_table(project(table.astype(np.float64), sizes, columns), sizes, columns)
+    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)))

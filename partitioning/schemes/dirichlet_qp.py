@@ -1,0 +1,171 @@
+"""RADFed's scheme: sizes, classes and features drawn separately, and the partition that exists nearest to all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from partitioning import qp
+from partitioning.checks import Floats, Integers, encode, positive, whole
+from partitioning.errors import InputError, listing
+from partitioning.features import describe_features
+from partitioning.priors import Prior, draw_shares
+from partitioning.schemes.parts import Column, Parts, deal_by_table, require
+from partitioning.sizes import draw_sizes
+from partitioning.statistics import fit
+from partitioning.streams import Purpose, generator
+
+
+def dirichlet_qp(
+    labels: npt.ArrayLike,
+    *,
+    clients: int,
+    size_alpha: float = 1.0,
+    label_alpha: Prior = 1.0,
+    min_size: int = 1,
+    features: Mapping[str, Column] | None = None,
+    feature_alpha: Prior | Mapping[str, Prior] | None = None,
+    buckets: int = 4,
+    solver: str = "auto",
+    randomise: Literal["none", "algorithm-3"] = "none",
+    burn_in: int = 100_000,
+    search: int = 500_000,
+    step: float = 0.002,
+    burn_in_ratio: float = 1.1,
+    seed: int = 0,
+) -> Parts:
+    """Draw client sizes and class mixes independently, and take the nearest partition that exists.
+
+    n ~ Dir(size_alpha 1_K) N,   c_t ~ Dir(label_alpha_t 1_C),   f_t^j ~ Dir(feature_alpha_t 1_d)
+    min_{A >= 0} sum_tk (A_tk - c_tk n_t)^2   subject to   sum_k A_tk = n_t,   sum_t A_tk = C_k               (1)
+
+    and with features, over the configurations (class and category of each feature) that the data have, the squares of
+    all categories' deviations together (2). Then A is rounded to whole samples that keep both sums exactly, and each
+    class, or configuration, is shuffled and cut by A.
+
+    Args:
+        labels: one label a sample [N], whole numbers or strings.
+        clients: number of clients K.
+        size_alpha: Dirichlet prior of client sizes: small is uneven.
+        label_alpha: Dirichlet prior of class mixes: small is uneven; a list gives each client its own.
+        min_size: the least samples a client gets; clients x min_size must not exceed N.
+        features: categorical features by name [N]; numbers of many values are cut into buckets by quantiles.
+        feature_alpha: Dirichlet prior of feature mixes; a table gives each feature its own. Without it features are
+            not sampled.
+        buckets: number of buckets of a numeric feature.
+        solver: auto, structured, or a solver of cvxpy's, such as clarabel.
+        randomise: none for the optimum, algorithm-3 for a random table near it.
+        burn_in: most moves of Algorithm 3's first phase.
+        search: moves of Algorithm 3's second phase.
+        step: largest share of an entry that a move of Algorithm 3 takes.
+        burn_in_ratio: Algorithm 3's first phase ends once the loss's square root is this many times the optimum's.
+        seed: keys every draw.
+
+    Returns K ascending int64 arrays of indices into `labels`, disjoint and complete, with a report of how the
+    programme ended. Raises InputError for values out of range, RuntimeError where the solver fails.
+    RADFed, section IV-A, problems (1) and (2) and Algorithm 3; there mu is `size_alpha`, lambda_t `label_alpha` and
+    theta_t `feature_alpha`. Deviations: `min_size`, the authors' own (see
+    `sizes.raise_to`); the rounding (see `qp.round_table`); and see `qp.Walk`.
+    """
+    codes, classes = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    size_alpha, min_size = positive("size_alpha", size_alpha), whole("min_size", min_size, least=0)
+    walk = _walk(randomise, qp.Walk(burn_in, search, step, burn_in_ratio))
+    require(codes.size, clients, min_size)
+    sizes = draw_sizes(
+        generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=size_alpha, least=min_size
+    )
+    mixes = [draw_shares(generator(seed, Purpose.MIXES), label_alpha, clients=clients, parts=classes.size)]
+    kinds = [codes]
+    if feature_alpha is not None:
+        coded = _code(features or {}, buckets, codes.size)
+        mixes += _draw_features(generator(seed, Purpose.FEATURES), feature_alpha, coded, clients)
+        kinds += coded.values()
+    observed = _observe(kinds)
+    problem = qp.Problem(np.hstack(mixes) * sizes[:, None], sizes, observed.counts, observed.places)
+    solution = qp.solve(problem, solver)
+    walked = qp.randomise(problem, solution.table, walk, generator(seed, Purpose.RANDOMISE)) if walk else None
+    table = qp.round_table(walked.table if walked else solution.table, sizes, observed.counts)
+    parts = deal_by_table(observed.codes, table, generator(seed, Purpose.DEAL))
+    return Parts(parts, report=_report(problem, solution, walked, table, mixes[0]))
+
+
+@dataclass(frozen=True)
+class _Observed:
+    # The configurations that the data have: of each sample [N], how many samples have it [U], and where its class and
+    # categories are among all of them, side by side [U, 1 + M].
+    codes: Integers
+    counts: Integers
+    places: Integers
+
+
+def _observe(kinds: Sequence[Integers]) -> _Observed:
+    codes, places, width = np.zeros_like(kinds[0]), np.zeros((1, 0), np.int64), 0
+    for kind in kinds:
+        size = int(kind.max()) + 1
+        pairs, codes = np.unique(codes * size + kind, return_inverse=True)
+        places = np.column_stack([places[pairs // size], width + pairs % size])
+        width += size
+    return _Observed(codes, np.bincount(codes), places)
+
+
+def _code(features: Mapping[str, Any], buckets: int, samples: int) -> dict[str, Integers]:
+    if not features:
+        raise InputError("feature_alpha is given without features: name the columns to sample, or leave it out")
+    columns = {
+        name: values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(np.asarray(values))])
+        for name, values in features.items()
+    }
+    for name, column in columns.items():
+        if len(column) != samples:
+            raise InputError(f"feature {name!r} has {len(column)} values for {samples} samples: give one a sample")
+    _, codes = describe_features(columns, list(columns), buckets)
+    return dict(zip(columns, codes, strict=True))
+
+
+def _draw_features(
+    random: np.random.Generator, prior: Prior | Mapping[str, Prior], coded: Mapping[str, Integers], clients: int
+) -> list[Floats]:
+    priors = prior if isinstance(prior, Mapping) else dict.fromkeys(coded, prior)
+    if priors.keys() != coded.keys():
+        raise InputError(
+            f"feature_alpha is for {listing(priors)} and the features are {listing(coded)}: give each its own, or one "
+            "number for all"
+        )
+    return [
+        draw_shares(random, priors[name], clients=clients, parts=int(codes.max()) + 1, name=f"feature_alpha.{name}")
+        for name, codes in coded.items()
+    ]
+
+
+def _walk(randomise: str, walk: qp.Walk) -> qp.Walk | None:
+    if randomise not in ("none", "algorithm-3"):
+        raise InputError(f"randomise is {randomise!r}: give 'none' or 'algorithm-3'")
+    return walk if randomise == "algorithm-3" else None
+
+
+def _report(
+    problem: qp.Problem, solution: qp.Solution, walked: qp.Walked | None, table: Integers, mixes: Floats
+) -> dict[str, Any]:
+    # In digits that do not depend on the machine's rounding errors.
+    counts = np.zeros(mixes.shape, np.int64)
+    np.add.at(counts.T, problem.places[:, 0], table.T)
+    report: dict[str, Any] = {
+        "problem": 2 if problem.has_features else 1,
+        "solver": solution.solver,
+        "configurations": problem.columns.size,
+        "objective": _digits(solution.loss, 8),
+        "residual": _digits(solution.residual, 1),
+        "objective_rounded": _digits(problem.loss(table), 8),
+        "total_variation_to_asked": {name: _digits(value, 8) for name, value in asdict(fit(counts, mixes)).items()},
+    }
+    if walked:
+        report["algorithm_3"] = {"burned_in": walked.burned_in, "objective": _digits(walked.loss, 8)}
+    return report
+
+
+def _digits(number: float, digits: int) -> float:
+    return float(f"{number:.{digits}g}")

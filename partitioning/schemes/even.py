@@ -1,0 +1,53 @@
+"""Schemes without label skew: equal sizes, or sizes alone."""
+
+import numpy as np
+import numpy.typing as npt
+
+from partitioning.checks import encode, positive, whole
+from partitioning.schemes.parts import Parts, deal_by_size, even, require
+from partitioning.sizes import draw_sizes
+from partitioning.streams import Purpose, generator
+
+
+def iid(labels: npt.ArrayLike, *, clients: int, seed: int = 0) -> Parts:
+    """Deal all samples at random into parts of nearly equal size.
+
+    n_t = floor(N / K) or ceil(N / K), sum n = N
+
+    Args:
+        labels: one label a sample [N]; only their number matters.
+        clients: number of clients K, at most N.
+        seed: keys the shuffle.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
+    McMahan et al. 2017 (FedAvg), section 3, where N is a multiple of K.
+    """
+    codes, _ = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    require(codes.size, clients, 1)
+    return Parts(deal_by_size(even(codes.size, clients), codes.size, generator(seed, Purpose.DEAL)))
+
+
+def quantity(
+    labels: npt.ArrayLike, *, clients: int, size_alpha: float = 1.0, min_size: int = 1, seed: int = 0
+) -> Parts:
+    """Skew the sizes alone: every client's samples are drawn at random from all.
+
+    n ~ Dir(size_alpha 1_K) N
+
+    Args:
+        labels: one label a sample [N]; only their number matters.
+        clients: number of clients K.
+        size_alpha: Dirichlet prior of client sizes: small is uneven.
+        min_size: the least samples a client gets; clients x min_size must not exceed N.
+        seed: keys every draw.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
+    FedBS, section III-A ("unbalancedness"); RADFed, section IV-A, for how sizes are drawn.
+    """
+    codes, _ = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    alpha, least = positive("size_alpha", size_alpha), whole("min_size", min_size, least=0)
+    require(codes.size, clients, least)
+    sizes = draw_sizes(generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=alpha, least=least)
+    return Parts(deal_by_size(np.asarray(sizes), codes.size, generator(seed, Purpose.DEAL)))

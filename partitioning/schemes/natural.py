@@ -1,0 +1,106 @@
+"""Schemes that follow the data: a column names the client, or sources are domains."""
+
+import numpy as np
+import numpy.typing as npt
+
+from partitioning.checks import Integers, encode, floor_share, positive, whole
+from partitioning.errors import InputError
+from partitioning.schemes.parts import Column, Parts, even, group
+from partitioning.streams import Purpose, generator
+
+
+def natural(labels: npt.ArrayLike, *, column: Column, min_size: int = 1, seed: int = 0) -> Parts:
+    """Make a client of each value of a column: a speaking role, a hospital, a city.
+
+    Args:
+        labels: one label a sample [N]; only their number matters.
+        column: the column that names each sample's client [N], whole numbers or strings.
+        min_size: the least samples a client has; samples of smaller ones are on no client.
+        seed: no draw is made.
+
+    Returns ascending int64 arrays of indices, in sorted order of the values, with the values as names. Raises
+    InputError where no client is large enough.
+    RADFed, section IV-B (Shakespeare: speaking roles; eICU: hospitals with more than 100 admissions).
+    """
+    least = whole("min_size", min_size, least=1)
+    codes, sizes = _per_sample("column", column, np.shape(labels)[0])
+    names = np.unique(np.asarray(column))
+    large = np.flatnonzero(sizes >= least)
+    if not large.size:
+        raise InputError(f"min_size is {least} and the largest client has {sizes.max()} samples: lower it")
+    numbers = np.full(sizes.size, -1, np.int64)
+    numbers[large] = np.arange(large.size)
+    return Parts(
+        group(numbers[codes], large.size),
+        names=[str(name) for name in names[large]],
+        report={"clients_left_out": int(sizes.size - large.size)},
+    )
+
+
+def domains(
+    labels: npt.ArrayLike,
+    *,
+    domain: Column,
+    clients_per_domain: int = 1,
+    fraction: float | None = None,
+    equal_sizes: bool = False,
+    seed: int = 0,
+) -> Parts:
+    """Cut each domain into clients with the same label mix; no client has samples of two domains.
+
+    n_t = floor(fraction N_d), each class of the domain in proportion
+
+    Args:
+        labels: one label a sample [N].
+        domain: the column that names each sample's domain [N]; several sources are a domain each, without it.
+        clients_per_domain: clients of a domain.
+        fraction: share of its domain's samples that a client has; by default all are dealt.
+        equal_sizes: whether every domain is first cut, at random within each class, to the size of the smallest.
+        seed: keys every draw.
+
+    Returns ascending int64 arrays of indices, the clients of a domain side by side, domains in sorted order. Raises
+    InputError where the fraction is too large for so many clients, or leaves a client nothing.
+    FedBN, section 5.1 and appendix D.2 (five digit data sets of 7438 samples, 1 to 10 clients with 10 % each, 1 % to
+    100 % on one).
+    """
+    codes, _ = encode(labels)
+    each, seed = whole("clients_per_domain", clients_per_domain, least=1), whole("seed", seed, least=0)
+    kinds, sizes = _per_sample("domain", domain, codes.size)
+    names = [str(name) for name in np.unique(np.asarray(domain))]
+    bases = np.full_like(sizes, sizes.min()) if equal_sizes else sizes
+    dealt = [_parcels(int(base), each, fraction, name) for base, name in zip(bases, names, strict=True)]
+    random = generator(seed, Purpose.DEAL)
+    parts: list[Integers] = []
+    for place, parcels in enumerate(dealt):
+        rows = random.permutation(np.flatnonzero(kinds == place))
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        # Evenly spaced rows in the order of classes, dealt in turn: each class in proportion, within one sample.
+        chosen = rows[np.arange(parcels.sum()) * rows.size // parcels.sum()]
+        parts += [np.sort(chosen[client::each]) for client in range(each)]
+    return Parts(parts, domains=[name for name in names for _ in range(each)])
+
+
+def _per_sample(name: str, values: npt.ArrayLike, samples: int) -> tuple[Integers, Integers]:
+    codes, sizes = encode(np.asarray(values), name=name)
+    if codes.size != samples:
+        raise InputError(f"{name} has {codes.size} values for {samples} samples: give one a sample")
+    return codes, sizes
+
+
+def _parcels(base: int, clients: int, fraction: float | None, name: str) -> Integers:
+    # How many samples each client of a domain gets, of the `base` that there are.
+    if fraction is None:
+        parcels = even(base, clients)
+    else:
+        if not positive("fraction", fraction) * clients <= 1 + 1e-9:
+            raise InputError(
+                f"fraction is {fraction!r} for each of {clients} clients of a domain: give {1 / clients:.6g} or less"
+            )
+        parcels = np.full(clients, floor_share(fraction, base))
+    if parcels.min() < 1:
+        raise InputError(
+            f"domain {name!r} has {base} samples to deal, too few for {clients} clients"
+            + (f" with a fraction of {fraction!r} each" if fraction is not None else "")
+            + ": ask for fewer clients or more of the data"
+        )
+    return parcels

@@ -1,0 +1,91 @@
+"""Schemes that sort the samples by label and hand out runs of them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from partitioning.checks import Integers, encode, whole
+from partitioning.errors import InputError
+from partitioning.schemes.parts import Parts, even, group
+from partitioning.streams import Purpose, generator
+
+
+def shards(labels: npt.ArrayLike, *, clients: int, shards_per_client: int = 2, seed: int = 0) -> Parts:
+    """Sort by label, cut into equal shards, and deal each client the same number of them.
+
+    K s shards of N / (K s) samples, s a client: most clients have s labels at most
+
+    Args:
+        labels: one label a sample [N].
+        clients: number of clients K.
+        shards_per_client: shards a client gets, s; K s must not exceed N.
+        seed: keys the order of each label's samples, and the deal.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
+    McMahan et al. 2017, section 3 (200 shards of 300, two a client); FedBS, section V ("balanced").
+    Deviation: shards differ by 1 where K s does not divide N.
+    """
+    codes, _ = encode(labels)
+    clients, each = whole("clients", clients, least=1), whole("shards_per_client", shards_per_client, least=1)
+    return _hand_out(codes, np.full(clients, each), whole("seed", seed, least=0))
+
+
+def shards_unbalanced(
+    labels: npt.ArrayLike,
+    *,
+    clients: int,
+    shards: int = 1200,
+    least_shards: int = 1,
+    most_shards: int = 30,
+    seed: int = 0,
+) -> Parts:
+    """Sort by label, cut into equal shards, and deal each client a random number of them.
+
+    s_t ~ U{least, ..., most}, then shards are given or taken one at a time at random until sum s_t = shards
+
+    Args:
+        labels: one label a sample [N].
+        clients: number of clients K.
+        shards: number of shards, N at most.
+        least_shards: the fewest shards a client gets.
+        most_shards: the most shards a client gets.
+        seed: keys every draw.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
+    FedBS, section V ("unbalanced": 1,200 shards of 50, 1 to 30 a client). Deviation: the text does not say how the
+    numbers are drawn.
+    """
+    codes, _ = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    shards, least = whole("shards", shards, least=1), whole("least_shards", least_shards, least=0)
+    most = whole("most_shards", most_shards, least=least)
+    if not clients * least <= shards <= clients * most:
+        raise InputError(
+            f"shards is {shards}, and {clients} clients with {least} to {most} each hold {clients * least} to "
+            f"{clients * most}: change one of the four"
+        )
+    return _hand_out(codes, _draw_numbers(clients, shards, least, most, generator(seed, Purpose.SIZES)), seed)
+
+
+def _draw_numbers(clients: int, total: int, least: int, most: int, random: np.random.Generator) -> Integers:
+    numbers = random.integers(least, most, size=clients, endpoint=True)
+    while missing := total - int(numbers.sum()):
+        step = 1 if missing > 0 else -1
+        free = np.flatnonzero((numbers < most) if step > 0 else (numbers > least))
+        numbers[random.permutation(free)[: abs(missing)]] += step
+    return numbers
+
+
+def _hand_out(codes: Integers, numbers: Integers, seed: int) -> Parts:
+    # numbers: shards of each client [K]
+    shards = int(numbers.sum())
+    if shards > codes.size:
+        raise InputError(
+            f"{shards} shards of at least 1 sample need {shards} samples and there are {codes.size}: ask for fewer"
+        )
+    random = generator(seed, Purpose.SHARDS)
+    shuffled = random.permutation(codes.size)
+    by_label = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    sizes = even(codes.size, shards)
+    owners = np.empty(codes.size, np.int64)
+    owners[by_label] = np.repeat(random.permutation(np.repeat(np.arange(numbers.size), numbers)), sizes)
+    return Parts(group(owners, numbers.size))

@@ -1,0 +1,122 @@
+"""Schemes that deal evenly and then change the samples: other features for the same labels, and the reverse."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from partitioning.checks import Floats, Integers, encode, positive, whole
+from partitioning.columns import class_codes
+from partitioning.errors import InputError
+from partitioning.numeric import deviations, flat, shaped
+from partitioning.schemes.even import iid
+from partitioning.schemes.parts import Change, Parts
+from partitioning.streams import Purpose, generator
+
+
+def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
+    """Deal evenly, and add more noise to the features of each client than to those of the one before.
+
+    x <- x + N(0, (strength t / (K - 1) std x)^2) on client t = 0, ..., K - 1, for every numeric column
+
+    Args:
+        labels: one label a sample [N]; only their number matters.
+        clients: number of clients K.
+        strength: noise on the last client, in standard deviations of the column; 0.1 is slight and 1 drowns half.
+        seed: keys the deal and the noise.
+
+    Returns K ascending int64 arrays of indices, and as `shift` the `Noise` that `make` applies. Whole numbers are
+    rounded and kept in the range of their type. Raises InputError for values out of range.
+    FedBS, section III-A ("same label, different features"); Li et al. 2022 (NIID-Bench), section 4.2, whose noise is in
+    absolute units.
+    """
+    strength = positive("strength", strength)
+    parts = iid(labels, clients=clients, seed=seed)
+    levels = strength * np.arange(len(parts)) / max(len(parts) - 1, 1)
+    return Parts(parts, shift=Noise(levels, seed))
+
+
+def concept(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
+    """Deal evenly, and let each client call some classes by each other's names.
+
+    y <- pi_t(y)   with pi_t a random cycle through a random floor(strength C + 1/2) of the classes
+
+    Args:
+        labels: one label a sample [N].
+        clients: number of clients K.
+        strength: share of the classes that a client renames, above 0, 1 at most; at least two are.
+        seed: keys the deal and the names.
+
+    Returns K ascending int64 arrays of indices, and as `shift` the `Relabelling` that `make` applies. Raises InputError
+    for values out of range and for a single class.
+    FedBS, section III-A ("same features, different labels").
+    """
+    codes, columns = encode(labels)
+    if positive("strength", strength) > 1:
+        raise InputError(f"strength is {strength!r}: give a share of the classes, above 0 and 1 at most")
+    if columns.size < 2:
+        raise InputError("there is one class, which cannot be renamed: give labels of two classes or more")
+    parts = iid(codes, clients=clients, seed=seed)
+    renamed = max(2, int(strength * columns.size + 0.5))
+    random = generator(whole("seed", seed, least=0), Purpose.RELABEL)
+    names = np.tile(np.arange(columns.size), (len(parts), 1))
+    for name in names:
+        cycle = random.permutation(columns.size)[:renamed]
+        name[cycle] = np.roll(cycle, 1)
+    return Parts(parts, shift=Relabelling(names))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Gaussian noise on numeric columns: `levels` [K] in standard deviations of the column."""
+
+    levels: Floats
+    seed: int
+
+    def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
+        """Measure the columns' standard deviations over all samples; raises InputError where none is numeric."""
+        spreads = deviations(batches, label)
+
+        def add(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for place, (name, spread) in enumerate(spreads.items()):
+                numbers = flat(columns[name])
+                noise = generator(self.seed, Purpose.NOISE, client, place).standard_normal(numbers.size)
+                columns[name] = shaped(numbers + self.levels[client] * spread * noise, columns[name])
+            return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
+
+        return add
+
+
+@dataclass(frozen=True)
+class Relabelling:
+    """Other names for classes: `names` [K, C] has the class that each class of a client becomes."""
+
+    names: Integers
+
+    def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
+        """Return the change; nothing need be learned from the samples."""
+
+        def rename(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+            column = batch.column(label)
+            plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            codes = self.names[client][class_codes(column, classes)]
+            renamed = pa.array(list(classes), type=plain).take(pa.array(codes))
+            return batch.set_column(
+                batch.schema.get_field_index(label), batch.schema.field(label), _as(renamed, column)
+            )
+
+        return rename
+
+
+def _as(values: pa.Array, column: pa.Array) -> pa.Array:
+    # In the column's own dictionary, of which an Arrow file holds one a column.
+    if not pa.types.is_dictionary(column.type):
+        return values
+    import pyarrow.compute as pc
+
+    indices = pc.index_in(values, value_set=column.dictionary).cast(column.type.index_type)
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary)

@@ -1,0 +1,104 @@
+"""Schemes that say how many samples of each class a client has."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from partitioning.checks import Integers, encode, share_or_count, whole
+from partitioning.errors import InputError
+from partitioning.schemes.parts import Parts, deal_by_table, even
+from partitioning.streams import Purpose, generator
+
+
+def labels_per_client(
+    labels: npt.ArrayLike, *, clients: int, classes_per_client: int | float = 2, seed: int = 0
+) -> Parts:
+    """Give each client samples of exactly L classes.
+
+    Class k is cut into P_k parts of equal size, sum P_k = K L, P_k = floor or ceil of K L / C, and a client gets one
+    part of each of L classes.
+
+    Args:
+        labels: one label a sample [N].
+        clients: number of clients K.
+        classes_per_client: classes a client has, L: a number, or a share of the classes below 1.
+        seed: keys every draw.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError where L is above C, K L is below C (a
+    class would have no owner) or a class has fewer samples than parts.
+    FedMMB, section 4 (Non-IID-L, K a multiple of C); FixBN, section 4.1 ("Shards": 20 % of the classes).
+    Deviation: where C does not divide K L, the classes with more samples have one part more.
+    """
+    codes, columns = encode(labels)
+    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    each = share_or_count("classes_per_client", classes_per_client, total=columns.size)
+    if not 1 <= each <= columns.size or clients * each < columns.size:
+        raise InputError(
+            f"classes_per_client is {classes_per_client!r}, which makes {each} of {columns.size} classes on each of "
+            f"{clients} clients: give {-(-columns.size // clients)}, for every class to have one, to {columns.size}"
+        )
+    parts = np.empty_like(columns)
+    parts[np.argsort(-columns, kind="stable")] = even(clients * each, columns.size)
+    if (short := np.flatnonzero(columns < parts)).size:
+        raise InputError(
+            f"class number {short[0]} has {columns[short[0]]} samples, too few for {parts[short[0]]} parts: ask for "
+            "fewer clients or a smaller classes_per_client"
+        )
+    owners = _choose(parts, clients, each, generator(seed, Purpose.LABELS))
+    table = np.zeros((clients, columns.size), np.int64)
+    for column in range(columns.size):
+        table[owners[column], column] = even(int(columns[column]), int(parts[column]))
+    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)))
+
+
+def _choose(parts: Integers, clients: int, each: int, random: np.random.Generator) -> list[list[int]]:
+    # Which clients have a part of each class: each client in turn takes the classes with the most parts left, ties at
+    # random, which always ends with all parts taken.
+    left = parts.copy()
+    owners: list[list[int]] = [[] for _ in range(parts.size)]
+    for client in range(clients):
+        order = random.permutation(parts.size)
+        for column in order[np.argsort(-left[order], kind="stable")][:each].tolist():
+            owners[column].append(client)
+            left[column] -= 1
+    return owners
+
+
+def counts(labels: npt.ArrayLike, *, table: Sequence[Any], seed: int = 0) -> Parts:
+    """Give each client the number of samples of each class that a table says.
+
+    n_tk = table_tk, drawn at random; samples that the table leaves are on no client
+
+    Args:
+        labels: one label a sample [N].
+        table: samples a client and class, classes in sorted order of their labels: K lists of C numbers. On the command
+            line and in files also a CSV, Parquet or TOML file whose columns are the labels.
+        seed: keys the draw.
+
+    Returns K ascending int64 arrays of indices into `labels`. Raises InputError where the table has not one column a
+    class, or a class has fewer samples than the table gives away.
+    FedMMB, section 4.3 (HAM-Non-IID).
+    """
+    codes, columns = encode(labels)
+    numbers = _read_table(table, columns.size)
+    if (short := np.flatnonzero(numbers.sum(axis=0) > columns)).size:
+        raise InputError(
+            f"table gives away {numbers.sum(axis=0)[short[0]]} samples of class number {short[0]}, which has "
+            f"{columns[short[0]]}: lower that column"
+        )
+    return Parts(deal_by_table(codes, numbers, generator(whole("seed", seed, least=0), Purpose.DEAL)))
+
+
+def _read_table(table: Sequence[Any], classes: int) -> Integers:
+    try:
+        numbers = np.asarray(table)
+    except ValueError:  # ragged
+        numbers = np.empty(0)
+    if numbers.ndim != 2 or numbers.shape[1] != classes or numbers.dtype.kind not in "iu" or numbers.min(initial=0) < 0:
+        raise InputError(
+            f"table is of shape {list(numbers.shape)} and type {numbers.dtype}: give {classes} whole numbers, 0 or "
+            "more, for each client, one a class in sorted order"
+        )
+    return numbers.astype(np.int64)
