@@ -1,6 +1,7 @@
 """Pictures of a population; matplotlib's object-oriented interface, so no window and no global state."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from partitioning.views import View, share_classes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PANELS", "View", "draw", "heatmap"]
+__all__ = ["PANELS", "View", "draw", "heatmap", "save"]
 
 _KEY = 0.22  # inches: the width of a colour bar
 
@@ -43,6 +44,15 @@ def draw(views: Sequence[View], panels: Sequence[str] = ()) -> "Figure":
     for axes, view in zip(grid[0], views, strict=False):
         axes.set_title(f"{_headline(view)}\n\n{axes.get_title('left')}", loc="left", fontsize=10)
     return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure as .png, .svg or .pdf; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # its ids would be random
+        figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
 
 
 def heatmap(
