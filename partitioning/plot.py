@@ -98,7 +98,8 @@ def _panels(views: Sequence[View], names: Sequence[str]) -> list[Panel]:
     found = {name: PANELS[name](views) for name in dict.fromkeys(names or PANELS)}
     for name in names:
         if not found[name]:
-            raise InputError(f"panel {name!r} has nothing to show: choose {listing(set(PANELS) - {name})}")
+            full = [panel for panel in PANELS if panel != name]
+            raise InputError(f"panel {name!r} has nothing to show: choose {listing(full)}")
     return [panel for panels in found.values() for panel in panels]
 
 

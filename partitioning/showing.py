@@ -71,7 +71,7 @@ def inspect(folders: Sequence[Path], as_json: bool, out: Path | None) -> None:
     if out is not None:
         with _appearing(out) as draft:
             draft.write_text(FORMATS[out.suffix.lower()]([each.row for each in facts]), encoding="utf-8")
-        click.echo(f"{out}: {len(facts)} of Table I's rows", err=True)
+        click.echo(f"{out}: Table I, rows: {len(facts)}", err=True)
 
 
 @click.command()
@@ -171,19 +171,19 @@ def _print_groups(console: "Console", facts: _Facts) -> None:
     groups = [numbers, facts.report, {**facts.made, **facts.parameters}, facts.columns]
     table = Table(title=str(facts.row["Dataset"]), show_header=False, title_justify="left")
     for group in groups:
-        for name, value in _lines(group):
+        for name, value in lines(group):
             table.add_row(name, value)
         table.add_section()
     console.print(table)
 
 
-def _lines(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
+def lines(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
     """Give a name and a value a line; what a mapping holds follows its name, indented."""
     for name, value in values.items():
         is_nested = isinstance(value, Mapping) and len(value) > 0
         yield "  " * depth + name, "" if is_nested else _in_words(value)
         if is_nested:
-            yield from _lines(value, depth + 1)
+            yield from lines(value, depth + 1)
 
 
 def _in_words(value: object) -> str:

@@ -91,9 +91,10 @@ def arrange(counts: Integers) -> Columns:
 
 def share_classes(views: Sequence[View]) -> list[View]:
     """Return the views with the same classes in the same order: those of any of them."""
-    if all(list(view.classes) == list(views[0].classes) for view in views):
+    found = [[_typed(label) for label in view.classes] for view in views]
+    if all(labels == found[0] for labels in found):
         return list(views)
-    labels = sorted({_typed(label) for view in views for label in view.classes})
+    labels = sorted(set().union(*found))
     places = {label: place for place, label in enumerate(labels)}
     classes = [label for _, label in labels]
     return [replace(view, classes=classes, class_counts=_spread(view, places)) for view in views]
