@@ -50,6 +50,7 @@ def save(figure: "Figure", path: Path) -> None:
     """Write a figure as .png, .svg or .pdf; the same figure gives the same bytes."""
     import matplotlib as mpl
 
+    _settle(figure)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # its ids would be random
         figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
@@ -89,6 +90,15 @@ def heatmap(
         write_counts(axes, class_counts)
     figure.colorbar(image, ax=axes, label="samples", pad=0.01)
     return figure
+
+
+def _settle(figure: "Figure") -> None:
+    # Where the layout's solver puts the axes differs in the last bits from one call to the next.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = np.round(axes.get_position().bounds, 6).tolist()
+        axes.set_position((left, bottom, width, height))
 
 
 def _panels(views: Sequence[View], names: Sequence[str]) -> list[Panel]:
