@@ -1,20 +1,16 @@
 """The command line: `partitioning make | inspect | plot | verify`."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from partitioning.command import run_command
 from partitioning.errors import InputError
-
-if TYPE_CHECKING:
-    from partitioning.population import Population
+from partitioning.showing import inspect, plot
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -74,79 +70,6 @@ def make(source: Path, out: Path, test: Path | None, **options: Any) -> None:
 
 @_group.command()
 @_FOLDER
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def inspect(folder: Path, as_json: bool) -> None:
-    """Show what the population in DIR holds."""
-    import json
-
-    from partitioning.population import Population
-
-    population = Population.open(folder)
-    facts = _facts(population)
-    if as_json:
-        click.echo(json.dumps(facts, indent=2))
-    else:
-        _print_table(folder, facts)
-
-
-def _facts(population: "Population") -> dict[str, Any]:
-    from partitioning import statistics
-
-    manifest = population.manifest
-    return {
-        "dataset": manifest.dataset,
-        "scheme": manifest.scheme,
-        **manifest.parameters,
-        "seed": manifest.seed,
-        **dataclasses.asdict(statistics.summarise(population.class_counts)),
-        "train_clients": len(population.train_clients),
-        "test_clients": len(population.test_clients),
-        "local_test_samples": int(population.test_sizes.sum()),
-        "global_test_samples": manifest.counts.test_rows,
-        "columns": {column.name: column.type for column in manifest.columns},
-    }
-
-
-def _print_table(folder: Path, facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=str(folder), show_header=False, title_justify="left")
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _in_words(value))
-    Console().print(table)
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(f"{column}: {kind}" for column, kind in value.items())
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-@_group.command()
-@_FOLDER
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write.")
-def plot(folder: Path, out: Path) -> None:
-    """Draw the label heatmap of the population in DIR."""
-    from partitioning.plot import heatmap
-    from partitioning.population import Population
-
-    if out.suffix.lower() not in _PICTURES:
-        raise InputError(f"out is {str(out)!r}: give a name that ends in {', '.join(_PICTURES)}")
-    if not out.parent.is_dir():
-        raise InputError(f"out is {str(out)!r}: {out.parent} is not a folder; make it first")
-    population = Population.open(folder)
-    draft = out.with_name(f".{out.stem}.draft{out.suffix}")
-    try:
-        heatmap(population.class_counts, population.manifest.classes).savefig(draft, dpi=150)
-        draft.replace(out)
-    finally:
-        draft.unlink(missing_ok=True)
-    click.echo(f"{out}: label heatmap of {len(population)} clients")
-
-
-@_group.command()
-@_FOLDER
 def verify(folder: Path) -> None:
     """Check every byte of the population in DIR."""
     from partitioning.verification import verify as find_faults
@@ -158,3 +81,7 @@ def verify(folder: Path) -> None:
             click.echo("\n".join(findings))
         raise InputError(findings[0] + more)
     click.echo(f"{folder}: every checksum, count and sum is right")
+
+
+_group.add_command(inspect)
+_group.add_command(plot)

@@ -1,19 +1,59 @@
 """Pictures of a population; matplotlib's object-oriented interface, so no window and no global state."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partitioning.checks import Integers
+from partitioning.errors import InputError, listing, suggestion
+from partitioning.panels import PANELS, Panel, count_norm, is_written_out, name_rows, ticks, write_counts
 from partitioning.statistics import summarise
+from partitioning.views import View, share_classes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WRITTEN_OUT = 400  # cells: up to here each cell shows its number
-_MOST_TICKS = 25
+__all__ = ["PANELS", "View", "draw", "heatmap", "save"]
+
+_KEY = 0.22  # inches: the width of a colour bar
+
+
+def draw(views: Sequence[View], panels: Sequence[str] = ()) -> "Figure":
+    """Draw populations side by side, on shared scales, in panels one below the other.
+
+    Args:
+        views: at least one; those classes that only one of them has are empty in the others.
+        panels: names in `PANELS`; by default all for which the populations have something to show.
+
+    Raises InputError for a panel that is unknown or has nothing to show.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    rows = _panels(share_classes(views), panels)
+    heights, width = [panel.height for panel in rows], 9.0 if len(views) == 1 else 6.5
+    layout = ConstrainedLayoutEngine(h_pad=0.1)
+    figure = Figure(figsize=(width * len(views) + 1, sum(heights) + 0.8 * len(rows) + 0.4), layout=layout)
+    grid = figure.subplots(
+        len(rows), len(views) + 1, squeeze=False, width_ratios=[width] * len(views) + [_KEY], height_ratios=heights
+    )
+    for panel, (*axes, key) in zip(rows, grid, strict=True):
+        panel.draw(axes, key)
+    for axes, view in zip(grid[0], views, strict=False):
+        axes.set_title(f"{_headline(view)}\n\n{axes.get_title('left')}", loc="left", fontsize=10)
+    return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure as .png, .svg or .pdf; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    _settle(figure)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # its ids would be random
+        figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
 
 
 def heatmap(
@@ -29,7 +69,6 @@ def heatmap(
 
     Colours grow with the square root of the count, so that small clients show beside large ones.
     """
-    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
     clients, count = class_counts.shape
@@ -39,45 +78,49 @@ def heatmap(
         class_counts.T,
         aspect="auto",
         cmap="YlGnBu",
-        norm=PowerNorm(0.5, vmin=0, vmax=max(int(class_counts.max()), 1)),
+        norm=count_norm(int(class_counts.max())),
         interpolation="antialiased",
     )
-    axes.set_title(title if title is not None else _headline(class_counts))
+    axes.set_title(title if title is not None else _summary(class_counts))
     axes.set_xlabel("client")
     axes.set_ylabel("class")
-    axes.set_xticks(_ticks(clients))
-    rows = _ticks(count)
-    axes.set_yticks(rows, [str(classes[row]) for row in rows])
-    if clients <= _MOST_TICKS and clients * count <= _WRITTEN_OUT:
-        _write_counts(axes, class_counts)
+    axes.set_xticks(ticks(clients))
+    name_rows(axes, classes)
+    if is_written_out(clients, count):
+        write_counts(axes, class_counts)
     figure.colorbar(image, ax=axes, label="samples", pad=0.01)
     return figure
 
 
-def _headline(class_counts: Integers) -> str:
+def _settle(figure: "Figure") -> None:
+    # Where the layout's solver puts the axes differs in the last bits from one call to the next.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = np.round(axes.get_position().bounds, 6).tolist()
+        axes.set_position((left, bottom, width, height))
+
+
+def _panels(views: Sequence[View], names: Sequence[str]) -> list[Panel]:
+    for name in names:
+        if name not in PANELS:
+            raise InputError(f"panel {name!r} is unknown: choose {listing(PANELS)}{suggestion(name, PANELS)}")
+    found = {name: PANELS[name](views) for name in dict.fromkeys(names or PANELS)}
+    for name in names:
+        if not found[name]:
+            full = [panel for panel in PANELS if panel != name]
+            raise InputError(f"panel {name!r} has nothing to show: choose {listing(full)}")
+    return [panel for panels in found.values() for panel in panels]
+
+
+def _headline(view: View) -> str:
+    classes = int(view.class_counts.any(axis=0).sum())
+    return f"{view.name}\n{view.sizes.sum():,} samples on {view.sizes.size:,} clients, {classes:,} classes"
+
+
+def _summary(class_counts: Integers) -> str:
     numbers = summarise(class_counts)
     return (
         f"{numbers.samples:,} samples on {numbers.clients:,} clients, {numbers.classes:,} classes, "
         f"C-score {numbers.c_score:.2f}"
     )
-
-
-def _ticks(count: int) -> Integers:
-    # Round steps of 1, 2 or 5 times a power of ten, so that the numbers read well.
-    step = next(s for s in (m * 10**e for e in range(19) for m in (1, 2, 5)) if count <= s * _MOST_TICKS)
-    return np.arange(0, count, step)
-
-
-def _write_counts(axes: "Axes", class_counts: Integers) -> None:
-    dark = class_counts > class_counts.max() / 3
-    for (client, label), number in np.ndenumerate(class_counts):
-        if number:
-            axes.text(
-                client,
-                label,
-                f"{number}",
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if dark[client, label] else "black",
-            )

@@ -52,7 +52,7 @@ def test_make_inspect_plot_verify(call, source, tmp_path):
     assert facts["global_test_samples"] == 200
     status, said, _ = call("inspect", out)
     assert status == 0
-    assert "c score" in said
+    assert "C-score" in said
     status, _, _ = call("plot", out, "--out", tmp_path / "p.png")
     assert status == 0
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
