@@ -13,6 +13,7 @@ class Purpose(IntEnum):
     DEAL = 3
     ORDER = 4
     TEST_CLIENTS = 5
+    FOLDS = 20
 
 
 def generator(seed: int, purpose: Purpose) -> np.random.Generator:
