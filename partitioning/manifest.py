@@ -151,6 +151,8 @@ def _test_set(record: Mapping[str, Any]) -> TestSet:
     file = _stored(record["file"])
     if any(s.offset < file.start or s.length < 0 or s.offset + s.length > file.end for s in slices):
         raise ValueError("a test slice lies outside its file")
+    if len(slices) != file.batches:
+        raise ValueError(f"{file.name} has {file.batches} record batches and {len(slices)} slices")
     return TestSet(None if name is None else _get(record, "name", str), file, slices)
 
 

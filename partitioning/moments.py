@@ -2,9 +2,10 @@
 
 import json
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,9 @@ def measured(
             writer.write_table(_table(waiting, first, schema), row_group_size=group)
 
 
+_Group = tuple[Integers, Floats, Floats]  # n [G], mean [G, D] and std [G, D] of a row group
+
+
 class Moments:
     """The moments of a population's clients over their training parts: all but their own test parts.
 
@@ -121,6 +125,7 @@ class Moments:
             raise InputError(f"{self._path} has other columns than {_SCHEMA.names}: make the population again")
         self._sizes: dict[str, int] = json.loads(self._file.schema_arrow.metadata[_COLUMNS])
         self._group: int = self._file.metadata.row_group(0).num_rows
+        self._latest: tuple[int, _Group] | None = None
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
@@ -136,13 +141,15 @@ class Moments:
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
         group, row = divmod(client, self._group)
-        n, means, stds = self._read(group)
+        if self._latest is None or self._latest[0] != group:
+            self._latest = group, self._read(group)  # who asks for one client asks for its neighbour next
+        n, means, stds = self._latest[1]
         return Moment(int(n[row]), means[row], stds[row])
 
     def together(self, clients: Sequence[int] | Integers) -> Moment:
         """Return the moment of all training rows of several clients, exactly, from the clients' own.
 
-        See `Moment.pool` for the formula. IndexError where there is no such client.
+        See `Moment.pool` for the formula; a client that is named twice counts once. IndexError where one is unknown.
         """
         wanted = np.unique(np.asarray(clients, dtype=np.int64))
         if wanted.size and not 0 <= wanted[0] <= wanted[-1] < len(self):
@@ -157,8 +164,7 @@ class Moments:
         """Return the rows of each client's moment [K]."""
         return np.asarray(self._file.read(columns=["n"]).column("n").to_numpy(), dtype=np.int64)
 
-    def _read(self, group: int) -> tuple[Floats, Floats, Floats]:
-        # n [G], mean [G, D] and std [G, D] of a row group.
+    def _read(self, group: int) -> _Group:
         table = self._file.read_row_group(group).combine_chunks()
         shape = (table.num_rows, sum(self._sizes.values()))
         means, stds = (table.column(name).combine_chunks().flatten().to_numpy() for name in ("mean", "std"))
@@ -175,10 +181,9 @@ def _rows_at_once(columns: Mapping[str, int]) -> int:
 
 
 def _measure(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Moment:
-    whole, step = Moment.none(sum(columns.values())), _rows_at_once(columns)
-    for start in range(0, batch.num_rows, step):
-        whole = whole + Moment.of(_values(batch.slice(start, step), columns))
-    return whole
+    step = _rows_at_once(columns)
+    parts = (_values(batch.slice(start, step), columns) for start in range(0, max(batch.num_rows, 1), step))
+    return reduce(operator.add, map(Moment.of, parts))
 
 
 def _table(moments: Sequence[Moment], first: int, schema: pa.Schema) -> pa.Table:
