@@ -48,6 +48,28 @@ class StoredFile:
     frame: int
 
 
+@dataclass(frozen=True)
+class TableFile:
+    """A Parquet file as the manifest knows it."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "TableFile":
+        """Describe a file that has been written."""
+        return cls(path.name, path.stat().st_size, sha256(path))
+
+    def check(self, folder: Path) -> Path:
+        """Return the file's path; raises InputError where it is not the one that was written."""
+        path = folder / self.name
+        check_size(path, self.bytes)
+        if sha256(path) != self.sha256:
+            raise InputError(f"{path}: its sha256 is not the manifest's: restore it or make the population again")
+        return path
+
+
 SECTIONS = np.dtype([("rows", np.int64), ("offset", np.int64), ("length", np.int64), ("checksum", np.uint32)])
 """Many `Section`s as one array of records: a population may have millions."""
 
@@ -92,14 +114,14 @@ def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> Written:
     # Checksums are of the file as it is on disk, not of what we meant to write.
     sections = np.empty(len(rows), SECTIONS)
     sections["rows"], sections["offset"], sections["length"] = rows, bounds[:-1], np.diff(bounds)
-    with pa.memory_map(str(path)) as source, path.open("rb") as stream:
+    with pa.memory_map(str(path)) as source:
         content = memoryview(source.read_buffer())
         checksums = (zlib.crc32(content[offset:end]) for offset, end in itertools.pairwise(bounds))
         sections["checksum"] = np.fromiter(checksums, np.uint32, len(rows))
         return StoredFile(
             name=path.name,
             bytes=len(content),
-            sha256=hashlib.file_digest(stream, "sha256").hexdigest(),
+            sha256=sha256(path),
             batches=len(sections),
             start=bounds[0],
             end=bounds[-1],
@@ -109,6 +131,12 @@ def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> Written:
 
 def _frame(content: memoryview, start: int, end: int) -> int:
     return zlib.crc32(content[end:], zlib.crc32(content[:start]))
+
+
+def sha256(path: Path) -> str:
+    """Return the hash of a file's bytes, as hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_size(path: Path, expected: int) -> None:

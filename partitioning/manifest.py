@@ -9,9 +9,11 @@ from typing import Any, TypeVar, get_args
 
 from partitioning.columns import Column, Label
 from partitioning.errors import InputError
-from partitioning.files import Section, StoredFile
+from partitioning.features import Feature
+from partitioning.files import Section, StoredFile, TableFile
+from partitioning.splits import Splits
 
-FORMAT, VERSION = "partitioning.population", 1
+FORMAT, VERSION = "partitioning.population", 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no separator and no leading dot: never outside the folder
 
 T = TypeVar("T")
@@ -19,26 +21,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """How much a population holds; `test_rows` are those of the global test set."""
+    """How much a population holds: `samples` of `source_rows`, and `test_rows` in the global test set."""
 
     clients: int
     samples: int
+    source_rows: int
     test_rows: int
 
 
 @dataclass(frozen=True)
-class ClientsFile:
-    """The size and hash of clients.parquet."""
+class TestSet:
+    """A test set: the global one, without a name, or a domain's; its file and the fixed slices it is read in."""
 
-    name: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class TestFile:
-    """The global test set: its file and the fixed slices that it is read in."""
-
+    name: str | None
     file: StoredFile
     slices: tuple[Section, ...]
 
@@ -47,8 +42,8 @@ class TestFile:
 class Manifest:
     """All of manifest.json.
 
-    `classes[c]` is the label of class c, `parameters` are all that the scheme takes, and `test_clients` is
-    how many clients are held out.
+    `classes[c]` is the label of class c, `parameters` are all that the scheme takes, and `report` is what it says
+    about itself. An index-only population has no shards; `moments` is None where none were taken.
     """
 
     dataset: str
@@ -57,13 +52,28 @@ class Manifest:
     columns: tuple[Column, ...]
     scheme: str
     parameters: dict[str, Any]
+    report: dict[str, Any]
     seed: int
-    test_clients: int
+    splits: Splits
     local_test: float
+    features: tuple[Feature, ...]
     counts: Counts
-    clients: ClientsFile
+    clients: TableFile
+    rows: TableFile
+    moments: TableFile | None
     shards: tuple[StoredFile, ...]
-    test: TestFile | None
+    tests: tuple[TestSet, ...]
+
+    @property
+    def files(self) -> tuple[StoredFile | TableFile, ...]:
+        """Every file of the population beside manifest.json."""
+        moments = () if self.moments is None else (self.moments,)
+        return (self.clients, self.rows, *moments, *self.arrow_files)
+
+    @property
+    def arrow_files(self) -> tuple[StoredFile, ...]:
+        """The shards and the test sets."""
+        return (*self.shards, *(test.file for test in self.tests))
 
     def to_json(self) -> bytes:
         """Return the bytes of manifest.json: the same for the same population."""
@@ -72,7 +82,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: bytes, *, name: str) -> "Manifest":
-        """Read a manifest; raises InputError, headed by `name`, where it is none, newer or inconsistent."""
+        """Read a manifest; raises InputError, headed by `name`, where it is none, of another version or unsound."""
         try:
             record = json.loads(content)
             _check_format(record, name)
@@ -92,14 +102,18 @@ def _check_format(record: object, name: str) -> None:
         raise InputError(f"{name} is not of the format {FORMAT!r}: give a folder that `partitioning make` wrote")
     version = _get(record, "version", int)
     if version > VERSION:
-        raise InputError(f"{name} has version {version} and this package reads up to {VERSION}: update the package")
+        raise InputError(f"{name} has version {version} and this package reads version {VERSION}: update the package")
+    if version < VERSION:
+        raise InputError(
+            f"{name} has version {version} and this package reads version {VERSION}: make the population again"
+        )
 
 
 def _read_manifest(record: Mapping[str, Any]) -> Manifest:
-    test = record["test"]
     classes = _get(record, "classes", list)
     if not classes or not all(isinstance(label, get_args(Label)) for label in classes):
         raise ValueError("classes are not labels")
+    moments = record["moments"]
     return Manifest(
         dataset=_get(record, "dataset", str),
         label=_get(record, "label", str),
@@ -107,22 +121,39 @@ def _read_manifest(record: Mapping[str, Any]) -> Manifest:
         columns=tuple(_column(column) for column in _get(record, "columns", list)),
         scheme=_get(record, "scheme", str),
         parameters=_get(record, "parameters", dict),
+        report=_get(record, "report", dict),
         seed=_get(record, "seed", int),
-        test_clients=_get(record, "test_clients", int),
+        splits=_flat(Splits, record["splits"]),
         local_test=_get(record, "local_test", float),
+        features=tuple(_feature(feature) for feature in _get(record, "features", list)),
         counts=_flat(Counts, record["counts"]),
-        clients=_named(_flat(ClientsFile, record["clients"])),
+        clients=_named(_flat(TableFile, record["clients"])),
+        rows=_named(_flat(TableFile, record["rows"])),
+        moments=None if moments is None else _named(_flat(TableFile, moments)),
         shards=tuple(_stored(shard) for shard in _get(record, "shards", list)),
-        test=None if test is None else _test_file(test),
+        tests=tuple(_test_set(test) for test in _get(record, "tests", list)),
     )
 
 
-def _test_file(record: Mapping[str, Any]) -> TestFile:
+def _feature(record: Mapping[str, Any]) -> Feature:
+    categories, edges = record["categories"], record["edges"]
+    if (categories is None) == (edges is None):
+        raise ValueError("a feature has not either categories or edges")
+    for values, kind in ((categories, get_args(Label)), (edges, (float,))):
+        if values is not None and not all(isinstance(value, kind) for value in _get({"": values}, "", list)):
+            raise ValueError("the categories or edges of a feature are of a wrong type")
+    return Feature(_get(record, "name", str), categories, edges)
+
+
+def _test_set(record: Mapping[str, Any]) -> TestSet:
+    name = record["name"]
     slices = tuple(_flat(Section, section) for section in _get(record, "slices", list))
     file = _stored(record["file"])
     if any(s.offset < file.start or s.length < 0 or s.offset + s.length > file.end for s in slices):
         raise ValueError("a test slice lies outside its file")
-    return TestFile(file, slices)
+    if len(slices) != file.batches:
+        raise ValueError(f"{file.name} has {file.batches} record batches and {len(slices)} slices")
+    return TestSet(None if name is None else _get(record, "name", str), file, slices)
 
 
 def _stored(record: Mapping[str, Any]) -> StoredFile:
@@ -132,7 +163,7 @@ def _stored(record: Mapping[str, Any]) -> StoredFile:
     return stored
 
 
-N = TypeVar("N", StoredFile, ClientsFile)
+N = TypeVar("N", StoredFile, TableFile)
 
 
 def _named(file: N) -> N:
@@ -149,7 +180,7 @@ def _column(record: Mapping[str, Any]) -> Column:
 
 
 def _flat(kind: type[T], record: Mapping[str, Any]) -> T:
-    # Fields of these dataclasses are int or str.
+    # Fields of these dataclasses are int, bool or str.
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     return kind(**{field.name: _get(record, field.name, field.type) for field in fields})  # type: ignore[arg-type]
 

@@ -9,17 +9,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.checks import Integers
-from partitioning.clients import ClientTable
+from partitioning.checks import Integers, whole
+from partitioning.clients import ClientTable, Places
 from partitioning.columns import describe
 from partitioning.errors import InputError
+from partitioning.features import split_counts
 from partitioning.files import MappedFile, StoredFile, check_size
 from partitioning.manifest import Manifest
-from partitioning.splits import TEST, TRAIN
+from partitioning.moments import Moments
+from partitioning.reading import Reader
+from partitioning.splits import LEAST_FOLDS, SPLITS, TEST, TRAIN, VALIDATION, split_of_fold
 
 MANIFEST = "manifest.json"
 
-_READ_COUNTS = 2**20  # class counts that are read at once when opening
+_READ_COUNTS = 2**20  # class and feature counts that are read at once when opening
 
 T = TypeVar("T", bound=np.generic)
 
@@ -29,20 +32,32 @@ class Population:
 
     Cheap to open in many processes: shards are mapped when first needed and stay mapped. A batch's checksum
     is verified when it is first read in this process. Arrays that are kept are read-only. Pickling sends the
-    path, and opens again at the other end.
+    path and the fold, and opens again at the other end.
+
+    Attributes:
+        path: the folder.
+        manifest: all of manifest.json.
+        digest: the sha256 of manifest.json, which has those of all files.
+        fingerprint: the same, or one of its own for each fold's view.
+        table: clients.parquet as compact arrays.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, clients: ClientTable, fingerprint: str) -> None:
-        """Hold what `open` has read and checked."""
+    def __init__(
+        self, path: Path, manifest: Manifest, table: ClientTable, digest: str, fold: tuple[int, int] | None = None
+    ) -> None:
+        """Hold what `open` has read and checked; `fold` is of the test and the validation fold of a view."""
         self.path = path
         self.manifest = manifest
-        self.fingerprint = fingerprint
-        self._clients = clients
+        self.table = table
+        self.digest = digest
+        self.fingerprint = digest if fold is None else hashlib.sha256(f"{digest} fold {fold}".encode()).hexdigest()
+        self._fold = fold
+        self._split = table.split if fold is None else split_of_fold(table.fold, *fold)
         self._files: dict[str, MappedFile] = {}
 
     @classmethod
-    def open(cls, path: str | Path) -> "Population":
-        """Open a population's folder.
+    def open(cls, path: str | Path, fold: int | None = None, validation: int | None = None) -> "Population":
+        """Open a population's folder, or a fold of it (see `fold`).
 
         Checks the manifest and its version, the sizes of all files, and the hash and content of
         clients.parquet. Raises InputError, with the remedy, where one of them is not what was written.
@@ -50,62 +65,148 @@ class Population:
         folder = Path(path)
         content = _read_manifest(folder / MANIFEST)
         manifest = Manifest.from_json(content, name=str(folder / MANIFEST))
-        for shard in manifest.shards:
-            check_size(folder / shard.name, shard.bytes)
-        if manifest.test is not None:
-            check_size(folder / manifest.test.file.name, manifest.test.file.bytes)
+        for stored in manifest.files:
+            check_size(folder / stored.name, stored.bytes)
         clients = _read_clients(folder, manifest)
-        return cls(folder, manifest, clients, hashlib.sha256(content).hexdigest())
+        population = cls(folder, manifest, clients, hashlib.sha256(content).hexdigest())
+        return population if fold is None else population.fold(fold, validation)
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return len(self.table)
 
     def __repr__(self) -> str:
         return f"Population({str(self.path)!r}: {len(self)} clients, {int(self.sizes.sum())} samples)"
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return Population.open, (str(self.path),)
+    def __reduce__(self) -> tuple[object, tuple[str, int | None, int | None]]:
+        return Population.open, (str(self.path), *(self._fold or (None, None)))
+
+    def fold(self, number: int, validation: int | None = None) -> "Population":
+        """Return a view of the same folder in which one fold is test, another validation, and the rest training.
+
+        Args:
+            number: the test fold.
+            validation: the validation fold; None is the next, (number + 1) mod k.
+
+        Raises InputError where there are no folds, or not these two. RADFed, section IV-C.
+        """
+        folds = self.manifest.splits.folds
+        if not folds:
+            raise InputError(f"{self.path} has no folds: make it again with folds of {LEAST_FOLDS} or more")
+        number = whole("fold", number, least=0)
+        validation = (number + 1) % folds if validation is None else whole("validation", validation, least=0)
+        if not (number < folds and validation < folds and number != validation):
+            raise InputError(
+                f"fold is {number} and validation is {validation}: give two different folds from 0 to {folds - 1}"
+            )
+        view = Population(self.path, self.manifest, self.table, self.digest, (number, validation))
+        view._files = self._files
+        return view
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the source, and so of every batch."""
-        return self._file(self.manifest.shards[0]).schema
+        """The schema of every batch; InputError where the population is index-only."""
+        return self._file(self.shard(0)).schema
 
     @property
     def sizes(self) -> Integers:
         """Samples a client [K], its own test part included."""
-        return _read_only(self._clients.n)
+        return _read_only(self.table.n)
 
     @property
     def test_sizes(self) -> Integers:
         """Samples a client's own test part has [K]: the last rows of its batch."""
-        return _read_only(self._clients.n_test)
+        return _read_only(self.table.n_test)
 
     @cached_property
     def splits(self) -> npt.NDArray[np.str_]:
-        """For each client [K], "train" or "test"."""
-        return _read_only(np.where(self._clients.held_out, TEST, TRAIN))
+        """For each client [K], "train", "validation" or "test"."""
+        return _read_only(np.array(SPLITS)[self._split])
+
+    @property
+    def folds(self) -> Integers:
+        """The fold of each client [K]; -1 where there are none."""
+        return _read_only(self.table.fold)
+
+    @property
+    def names(self) -> pa.Array | None:
+        """The name of each client [K], null where it has none; None where no client has one."""
+        return self.table.names
+
+    @property
+    def domains(self) -> pa.Array | None:
+        """The domain of each client [K], likewise, dictionary-encoded."""
+        return self.table.domains
 
     @property
     def class_counts(self) -> Integers:
         """Samples a client and class [K, C], in the order of `manifest.classes`; a new array each time."""
-        return self._clients.class_counts.astype(np.int64)
+        return self.table.class_counts.astype(np.int64)
+
+    @property
+    def feature_counts(self) -> dict[str, Integers]:
+        """By feature, samples a client and category [K, d], in the order of `manifest.features`; new arrays."""
+        return split_counts(self.table.feature_counts.astype(np.int64), self.manifest.features)
 
     @cached_property
     def train_clients(self) -> Integers:
         """Ids of the training clients, ascending."""
-        return _read_only(np.flatnonzero(~self._clients.held_out))
+        return self._clients_of(TRAIN)
+
+    @cached_property
+    def validation_clients(self) -> Integers:
+        """Ids of the clients held out for validation, ascending."""
+        return self._clients_of(VALIDATION)
 
     @cached_property
     def test_clients(self) -> Integers:
         """Ids of the clients held out for test, ascending."""
-        return _read_only(np.flatnonzero(self._clients.held_out))
+        return self._clients_of(TEST)
+
+    def _clients_of(self, split: str) -> Integers:
+        return _read_only(np.flatnonzero(self._split == SPLITS.index(split)))
+
+    @cached_property
+    def row_numbers(self) -> Integers:
+        """The source row of every sample, in client order: client 0's, in the order of its batch, come first.
+
+        Raises InputError where rows.parquet is not what was written.
+        """
+        import pyarrow.parquet as pq
+
+        path = self.manifest.rows.check(self.path)
+        table = pq.read_table(path, memory_map=True)
+        if table.schema != pa.schema([("row", pa.int64())]) or len(table) != self.manifest.counts.samples:
+            raise InputError(f"{path} does not have a row number for every sample: make the population again")
+        return _read_only(np.array(table.column("row"), dtype=np.int64))
+
+    def rows(self, client: int) -> Integers:
+        """Return the source rows of a client's samples [n], in their order; IndexError where it is unknown."""
+        self._check_client(client)
+        return self.row_numbers[self._starts[client] : self._starts[client + 1]]
+
+    @cached_property
+    def _starts(self) -> Integers:
+        return np.append(0, np.cumsum(self.table.n))
+
+    @cached_property
+    def moments(self) -> Moments | None:
+        """Mean and standard deviation of every numeric column on each client; None unless made with `standardise`."""
+        stored = self.manifest.moments
+        return None if stored is None else Moments(self.path, stored)
+
+    @property
+    def tests(self) -> tuple[str | None, ...]:
+        """The names of the test sets that belong to no client; None is that of the global one."""
+        return tuple(test.name for test in self.manifest.tests)
 
     @property
     def test_slices(self) -> tuple[int, ...]:
         """Rows of each fixed slice of the global test set; empty where there is none."""
-        test = self.manifest.test
-        return () if test is None else tuple(section.rows for section in test.slices)
+        return self.slices_of(None)
+
+    def slices_of(self, domain: str | None) -> tuple[int, ...]:
+        """Rows of each fixed slice of a domain's test set; empty where there is none."""
+        return tuple(section.rows for test in self.manifest.tests if test.name == domain for section in test.slices)
 
     def batch(self, client: int) -> pa.RecordBatch:
         """Return all samples of a client, a view on the mapped shard.
@@ -113,24 +214,37 @@ class Population:
         Raises InputError, naming the client and the file, where the bytes are not those that were written,
         and IndexError where there is no such client.
         """
-        if not 0 <= client < len(self):
-            raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
-        number, section = int(self._clients.batch[client]), self._clients.section(client)
+        self._check_client(client)
+        number, section = int(self._places.batch[client]), self.table.section(client)
         return self._file(self.shard(client)).read(number, section, owner=f"client {client}")
 
     def shard(self, client: int) -> StoredFile:
-        """Return the file that holds a client."""
-        return self.manifest.shards[int(self._clients.shard[client])]
+        """Return the file that holds a client; InputError where the population is index-only."""
+        return self.manifest.shards[int(self._places.shard[client])]
+
+    @property
+    def _places(self) -> Places:
+        if self.table.places is None:
+            raise InputError(
+                f"{self.path} is index-only and holds no samples: take `rows(client)` of its source, "
+                "or make the population again without index_only"
+            )
+        return self.table.places
+
+    def _check_client(self, client: int) -> None:
+        if not 0 <= client < len(self):
+            raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
 
     def check_file(self, stored: StoredFile) -> None:
         """Map a shard or the test set now; raises InputError where its schema or footer was changed."""
         self._file(stored)
 
-    def test_batch(self, number: int) -> pa.RecordBatch:
-        """Return a slice of the global test set, checked as in `batch`; IndexError where there is none."""
-        test, owner = self.manifest.test, f"test slice {number}"
+    def test_batch(self, number: int, domain: str | None = None) -> pa.RecordBatch:
+        """Return a slice of the global test set, or of a domain's; checks and raises as `batch` does."""
+        owner = f"test slice {number}" + ("" if domain is None else f" of {domain!r}")
+        test = next((test for test in self.manifest.tests if test.name == domain), None)
         if test is None or not 0 <= number < len(test.slices):
-            raise IndexError(f"{owner} is not in the population: it has {len(self.test_slices)} test slices")
+            raise IndexError(f"{owner} is not in the population: it has {len(self.slices_of(domain))} test slices")
         return self._file(test.file).read(number, test.slices[number], owner=owner)
 
     def _file(self, stored: StoredFile) -> MappedFile:
@@ -144,7 +258,6 @@ class Population:
 
 def _read_clients(folder: Path, manifest: Manifest) -> ClientTable:
     path = folder / manifest.clients.name
-    check_size(path, manifest.clients.bytes)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != manifest.clients.sha256:
         raise InputError(f"{path}: its sha256 is not the manifest's: restore it or make the population again")
@@ -158,10 +271,10 @@ def _read_clients(folder: Path, manifest: Manifest) -> ClientTable:
 def _read_table(content: bytes, manifest: Manifest) -> ClientTable:
     import pyarrow.parquet as pq
 
-    classes = len(manifest.classes)
+    features = [feature.size for feature in manifest.features]
+    reader = Reader(manifest.shards, len(manifest.classes), features)
     with pq.ParquetFile(pa.BufferReader(content)) as file:
-        batches = file.iter_batches(max(1, _READ_COUNTS // classes))
-        clients = ClientTable.from_batches(batches, manifest.shards, classes)
+        clients = reader.read(file.iter_batches(max(1, _READ_COUNTS // (reader.classes + sum(features)))))
     pa.default_memory_pool().release_unused()  # Arrow would keep what decoding took, in every process of a run
     return clients
 

@@ -3,20 +3,22 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 
 import pyarrow as pa
 
 from partitioning.columns import describe
 from partitioning.population import MANIFEST, Population
-from partitioning.splits import TEST
-from partitioning.writing import Owners, Progress, appearing, write_clients, write_test
+from partitioning.writing import Progress, appearing, write_clients, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
 """From a batch and the name of its owner, "client 3", to a batch with the same rows in the same order."""
 
 
 def rewrite(population: Population, out: Path, convert: Convert, *, progress: Progress | None = None) -> Population:
-    """Write a population whose batches are converted; clients, splits, sizes, rows and their order stay.
+    """Write a population whose batches are converted; all that is known of the clients, and the rows' order, stay.
+
+    Moments stay those of the columns as they were made.
 
     Args:
         population: the one to read; every batch is checked on the way.
@@ -25,12 +27,22 @@ def rewrite(population: Population, out: Path, convert: Convert, *, progress: Pr
         progress: called with the clients written so far and their number.
     """
     first = convert(population.batch(0).slice(0, 0), "client 0")
-    owners = Owners(population.splits == TEST, population.test_sizes, population.class_counts)
+    manifest = population.manifest
     with appearing(out) as draft:
-        shards, clients = write_clients(draft, first.schema, _clients(population, convert, progress), owners)
-        test = population.manifest.test and write_test(draft, first.schema, _slices(population, convert))
-        columns = describe(first.schema)
-        manifest = replace(population.manifest, columns=columns, clients=clients, shards=shards, test=test)
+        batches = _clients(population, convert, progress)
+        shards, clients = write_clients(draft, first.schema, batches, population.table)
+        for kept in (manifest.rows, manifest.moments):
+            if kept is not None:
+                copyfile(kept.check(population.path), draft / kept.name)
+        manifest = replace(
+            manifest,
+            columns=describe(first.schema),
+            clients=clients,
+            shards=shards,
+            tests=tuple(
+                write_test(draft, name, first.schema, _slices(population, name, convert)) for name in population.tests
+            ),
+        )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(out)
 
@@ -42,6 +54,7 @@ def _clients(population: Population, convert: Convert, progress: Progress | None
             progress(client + 1, len(population))
 
 
-def _slices(population: Population, convert: Convert) -> Iterator[pa.RecordBatch]:
-    for number in range(len(population.test_slices)):
-        yield convert(population.test_batch(number), f"test slice {number}")
+def _slices(population: Population, name: str | None, convert: Convert) -> Iterator[pa.RecordBatch]:
+    of = "" if name is None else f" of {name!r}"
+    for number in range(len(population.slices_of(name))):
+        yield convert(population.test_batch(number, name), f"test slice {number}{of}")

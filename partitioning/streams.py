@@ -19,6 +19,7 @@ class Purpose(IntEnum):
     LABELS = 9
     NOISE = 10
     RELABEL = 11
+    FOLDS = 20
 
 
 def generator(seed: int, purpose: Purpose, *counters: int) -> np.random.Generator:

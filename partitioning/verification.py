@@ -1,17 +1,19 @@
 """`verify`: every check that there is, on every byte of a population."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from partitioning.checks import Integers
-from partitioning.columns import Label, class_codes
+from partitioning.columns import class_codes
 from partitioning.errors import InputError
-from partitioning.files import StoredFile
+from partitioning.features import Feature
+from partitioning.files import sha256
 from partitioning.population import MANIFEST, Population
+from partitioning.splits import SPLITS, TEST, VALIDATION, split_of_fold
 
 _ROWS = 2**16
 
@@ -19,62 +21,131 @@ _ROWS = 2**16
 def verify(path: str | Path) -> list[str]:
     """Check all of a population and return what is wrong with it, a line a finding; empty when all is sound.
 
-    Checks, beyond what opening does: each file's sha256 and checksums, each client's rows and class counts,
-    the sums over clients, and that the folder has no other files. Raises InputError where the population
-    cannot be opened.
+    Checks, beyond what opening does: each file's sha256 and checksums, each client's rows, class counts and
+    feature counts, the sums over clients, the splits and folds, that no source row stands twice, and that the
+    folder has no other files. Raises InputError where the population cannot be opened.
     """
-    population = Population.open(path)
-    return list(_findings(population))
+    return list(_findings(Population.open(path)))
 
 
 def _findings(population: Population) -> Iterator[str]:
     yield from _check_folder(population)
+    yield from _check_splits(population)
+    yield from _check_rows(population)
+    yield from _check_moments(population)
     broken = set()
-    for stored in _stored_files(population):
+    for stored in population.manifest.arrow_files:
         path = population.path / stored.name
-        with path.open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != stored.sha256:
-                yield f"{path}: its sha256 is not the manifest's"
+        if sha256(path) != stored.sha256:
+            yield f"{path}: its sha256 is not the manifest's"
         try:
             population.check_file(stored)
         except InputError as error:
             broken.add(stored.name)  # one line for the file, not one for each of its clients
             yield str(error)
     yield from _check_clients(population, broken)
-    yield from _check_test(population, broken)
-
-
-def _stored_files(population: Population) -> tuple[StoredFile, ...]:
-    test = population.manifest.test
-    return population.manifest.shards + (() if test is None else (test.file,))
+    yield from _check_tests(population, broken)
 
 
 def _check_folder(population: Population) -> Iterator[str]:
     manifest = population.manifest
-    known = {MANIFEST, manifest.clients.name, *(stored.name for stored in _stored_files(population))}
+    known = {MANIFEST, *(stored.name for stored in manifest.files)}
     for path in sorted(population.path.iterdir()):
         if path.name not in known:
             yield f"{path}: not part of the population"
     batches = sum(shard.batches for shard in manifest.shards)
-    if batches != len(population):
+    if manifest.shards and batches != len(population):
         yield f"{population.path}: its shards hold {batches} clients where there are {len(population)}"
     if sum(population.test_slices) != manifest.counts.test_rows:
         yield f"{population.path}: its test slices do not add up to {manifest.counts.test_rows} rows"
 
 
+def _check_splits(population: Population) -> Iterator[str]:
+    asked, table = population.manifest.splits, population.table
+    if not asked.folds:
+        if (table.fold != -1).any():
+            yield f"{population.path}: clients are in folds where {MANIFEST} has none"
+        for split, number in ((TEST, asked.test_clients), (VALIDATION, asked.validation_clients)):
+            held_out = int(np.count_nonzero(table.split == SPLITS.index(split)))
+            if held_out != number:
+                yield f"{population.path}: {held_out} clients are held out for {split} where {MANIFEST} has {number}"
+        return
+    if table.fold.min() < 0 or table.fold.max() >= asked.folds:
+        yield f"{population.path}: a client is in none of the folds 0 to {asked.folds - 1}"
+    elif np.ptp(np.bincount(table.fold, minlength=asked.folds)) > 1:
+        yield f"{population.path}: its folds do not have nearly equal numbers of clients"
+    if not np.array_equal(table.split, split_of_fold(table.fold, 0, 1)):
+        yield f"{population.path}: its splits are not those of fold 0"
+
+
+def _check_rows(population: Population) -> Iterator[str]:
+    try:
+        rows = population.row_numbers
+    except InputError as error:
+        yield str(error)
+        return
+    total = population.manifest.counts.source_rows
+    outside = np.flatnonzero((rows < 0) | (rows >= total))
+    if outside.size:
+        yield f"{population.path}: row {rows[outside[0]]} is not of the source, which has {total}"
+        return
+    counts = np.bincount(rows, minlength=total)
+    if counts.max(initial=0) > 1:
+        yield f"{population.path}: row {int(np.argmax(counts > 1))} of the source stands {counts.max()} times"
+
+
+def _check_moments(population: Population) -> Iterator[str]:
+    try:
+        moments = population.moments
+    except InputError as error:
+        yield str(error)
+        return
+    if moments is not None and not np.array_equal(moments.counts(), population.sizes - population.test_sizes):
+        yield f"{population.path}: its moments are not of the rows that the clients train on"
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A column whose values are counted on every client, and the counts that clients.parquet has [K, C]."""
+
+    column: str
+    what: str
+    feature: Feature
+    expected: Integers
+
+
+def _counted(population: Population) -> list[_Counted]:
+    # Columns that `rewrite` has taken away can no longer be counted.
+    manifest = population.manifest
+    stored = {column.name for column in manifest.columns}
+    classes = Feature(manifest.label, manifest.classes, None)
+    counts = population.feature_counts
+    return [
+        _Counted(manifest.label, "classes", classes, population.class_counts),
+        *(
+            _Counted(feature.name, f"counts of {feature.name!r}", feature, counts[feature.name])
+            for feature in manifest.features
+            if feature.name in stored
+        ),
+    ]
+
+
 def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
-    expected = population.class_counts
+    if not population.manifest.shards:
+        return  # index-only
+    counted = _counted(population)
     for block in _blocks(population.sizes):
-        labels: dict[int, pa.Array] = {}
+        batches: dict[int, pa.RecordBatch] = {}
         for client in block.tolist():
             if population.shard(client).name in broken:
                 continue
             try:
-                labels[client] = population.batch(client).column(population.manifest.label)
+                batches[client] = population.batch(client)
             except InputError as error:
                 yield str(error)
-        for client in _miscounted(labels, population.manifest.classes, expected):
-            yield f"{population.path}: client {client} does not have the classes that clients.parquet says"
+        for each in counted:
+            for client in _miscounted({client: batch.column(each.column) for client, batch in batches.items()}, each):
+                yield f"{population.path}: client {client} does not have the {each.what} that clients.parquet says"
 
 
 def _blocks(sizes: Integers) -> list[Integers]:
@@ -83,28 +154,34 @@ def _blocks(sizes: Integers) -> list[Integers]:
     return np.split(np.arange(sizes.size), cuts)
 
 
-def _miscounted(labels: Mapping[int, pa.Array], classes: Sequence[Label], expected: Integers) -> list[int]:
-    # A label that is no class counts for none, and so its client has too few.
-    if not labels:
+def _miscounted(columns: Mapping[int, pa.Array], counted: _Counted) -> list[int]:
+    # A value that is no category counts for none, and so its client has too few.
+    if not columns:
         return []
-    codes = class_codes(pa.chunked_array(list(labels.values())), classes)
-    owners = np.repeat(np.arange(len(labels)), [len(column) for column in labels.values()])
-    cells = (owners * len(classes) + codes)[codes >= 0]
-    counts = np.bincount(cells, minlength=len(labels) * len(classes)).reshape(-1, len(classes))
-    clients = np.array(list(labels))
-    wrong: list[int] = clients[(counts != expected[clients]).any(axis=1)].tolist()
+    width = counted.feature.size
+    codes = counted.feature.codes(pa.chunked_array(list(columns.values())))
+    owners = np.repeat(np.arange(len(columns)), [len(column) for column in columns.values()])
+    cells = (owners * width + codes)[codes >= 0]
+    counts = np.bincount(cells, minlength=len(columns) * width).reshape(-1, width)
+    clients = np.array(list(columns))
+    wrong: list[int] = clients[(counts != counted.expected[clients]).any(axis=1)].tolist()
     return wrong
 
 
-def _check_test(population: Population, broken: set[str]) -> Iterator[str]:
-    test = population.manifest.test
-    if test is None or test.file.name in broken:
-        return
-    for number in range(len(test.slices)):
+def _check_tests(population: Population, broken: set[str]) -> Iterator[str]:
+    for test in population.manifest.tests:
+        if test.file.name not in broken:
+            yield from _check_test(population, test.name, range(len(test.slices)))
+
+
+def _check_test(population: Population, name: str | None, slices: Sequence[int]) -> Iterator[str]:
+    manifest = population.manifest
+    title = "" if name is None else f" of {name!r}"
+    for number in slices:
         try:
-            batch = population.test_batch(number)
+            batch = population.test_batch(number, name)
         except InputError as error:
             yield str(error)
             continue
-        if (class_codes(batch.column(population.manifest.label), population.manifest.classes) < 0).any():
-            yield f"{population.path}: test slice {number} has labels that are no class"
+        if (class_codes(batch.column(manifest.label), manifest.classes) < 0).any():
+            yield f"{population.path}: test slice {number}{title} has labels that are no class"

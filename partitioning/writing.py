@@ -1,38 +1,31 @@
 """Writing a population's files, in a folder that appears whole or not at all."""
 
-import hashlib
 import itertools
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.checks import Integers
-from partitioning.clients import ClientTable
+from partitioning.clients import ClientTable, Places
 from partitioning.errors import InputError
-from partitioning.files import SHARD_BYTES, Section, StoredFile, write_file, write_files
-from partitioning.manifest import ClientsFile, TestFile
+from partitioning.files import SHARD_BYTES, Section, StoredFile, TableFile, write_file, write_files
+from partitioning.manifest import TestSet
+
+CLIENTS, ROWS, MOMENTS = "clients.parquet", "rows.parquet", "moments.parquet"
 
 TEST_ROWS = 1024
-"""Rows of a slice of the global test set; the last slice may have fewer."""
+"""Rows of a slice of a test set; the last slice may have fewer."""
 
 Progress = Callable[[int, int], None]
 """Called with the clients written so far and the number of clients."""
-
-
-@dataclass(frozen=True)
-class Owners:
-    """What is known of the clients before their samples are written."""
-
-    held_out: npt.NDArray[np.bool_]  # [K]
-    test_sizes: Integers  # [K]
-    class_counts: Integers  # [K, C]
 
 
 def check_out(out: str | Path) -> Path:
@@ -65,30 +58,38 @@ def appearing(folder: Path) -> Iterator[Path]:
 
 
 def write_clients(
-    folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], owners: Owners
-) -> tuple[tuple[StoredFile, ...], ClientsFile]:
+    folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], clients: ClientTable
+) -> tuple[tuple[StoredFile, ...], TableFile]:
     """Write the shards, a batch a client, then clients.parquet, which says where each client is in them."""
     written = list(write_files(folder, schema, batches, limit=SHARD_BYTES))
     shards = tuple(stored for stored, _ in written)
     sections = np.concatenate([part for _, part in written])
-    clients = ClientTable(
-        held_out=owners.held_out,
-        n=sections["rows"],
-        n_test=owners.test_sizes,
-        class_counts=owners.class_counts,
+    if not np.array_equal(sections["rows"], clients.n):
+        raise ValueError("the batches are not those of the clients: their numbers of rows differ")
+    places = Places(
         shard=np.repeat(np.arange(len(shards)), [shard.batches for shard in shards]),
         batch=np.concatenate([np.arange(shard.batches) for shard in shards]),
         checksum=sections["checksum"],
         offset=sections["offset"],
         length=sections["length"],
     )
-    return shards, _write_parquet(folder / "clients.parquet", clients.to_arrow(shards))
+    return shards, write_table(folder / CLIENTS, replace(clients, places=places).to_arrow(shards))
 
 
-def write_test(folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TestFile:
-    """Write the global test set, a batch a slice."""
-    stored, sections = write_file(folder / "test.arrow", schema, batches)
-    return TestFile(stored, tuple(Section(*record) for record in sections.tolist()))
+def write_test(folder: Path, name: str | None, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TestSet:
+    """Write the global test set, or a domain's, a batch a slice."""
+    stored, sections = write_file(folder / name_of_test(name), schema, batches)
+    return TestSet(name, stored, tuple(Section(*record) for record in sections.tolist()))
+
+
+def name_of_test(name: str | None) -> str:
+    """Return the file name of a test set; signs that no file name should have become a hyphen."""
+    return "test.arrow" if name is None else f"test-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}.arrow"
+
+
+def write_rows(folder: Path, rows: Integers) -> TableFile:
+    """Write rows.parquet: the source row of every sample, in client order."""
+    return write_table(folder / ROWS, pa.table({"row": rows}), use_dictionary=False)
 
 
 def slices(rows: int) -> Integers:
@@ -96,12 +97,12 @@ def slices(rows: int) -> Integers:
     return np.diff(np.append(np.arange(0, rows, TEST_ROWS), rows))
 
 
-def _write_parquet(path: Path, table: pa.Table) -> ClientsFile:
+def write_table(path: Path, table: pa.Table, **options: Any) -> TableFile:
+    """Write a Parquet file."""
     import pyarrow.parquet as pq
 
-    pq.write_table(table, path)
-    content = path.read_bytes()
-    return ClientsFile(path.name, len(content), hashlib.sha256(content).hexdigest())
+    pq.write_table(table, path, **options)
+    return TableFile.of(path)
 
 
 def gather(

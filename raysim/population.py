@@ -17,7 +17,7 @@ from raysim.errors import InputError
 
 
 def population_of(experiment: Experiment, folder: Path) -> Population:
-    """Open the population that the experiment names, or make it.
+    """Open the population that the experiment names, or make it; in the view of its fold, where it names one.
 
     Args:
         experiment: its `[data]` and `[partition]`.
@@ -28,10 +28,10 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        return Population.open(Path(str(data.population)).expanduser())
+        return Population.open(Path(str(data.population)).expanduser(), data.fold)
     source = load(str(data.dataset), root=data.root, label=data.label)
     train, test = _with_test(source, data, experiment.seed)
-    return partitioning.make(
+    population = partitioning.make(
         train,
         folder,
         scheme=partition.scheme,
@@ -40,10 +40,14 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         label=source.label,
         test=test,
         test_clients=partition.test_clients,
+        validation_clients=partition.validation_clients,
+        folds=partition.folds,
+        stratify=partition.stratify,
         local_test=partition.local_test,
         dataset=source.name,
         **partition.beyond(Partition),
     )
+    return population if partition.fold is None else population.fold(partition.fold)
 
 
 def _with_test(source: Source, data: Data, seed: int) -> tuple[pa.Table, pa.Table | None]:

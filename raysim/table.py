@@ -17,6 +17,7 @@ from raysim.simulation import Result
 HEADINGS = {
     "test_accuracy": "test accuracy",
     "held_out_accuracy": "test accuracy, held-out clients",
+    "validation_accuracy": "validation accuracy",
     "local_accuracy": "test accuracy, clients' own",
 }
 

@@ -17,7 +17,7 @@ from raysim.errors import InputError, one_input_error
 from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
-Target = Literal["test", "held_out", "local"]
+Target = Literal["test", "held_out", "validation", "local"]
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -34,14 +34,19 @@ class Data(Table):
     label: str | None = None
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     population: str | None = None
+    fold: Annotated[int, Field(ge=0)] | None = None
 
 
 class Partition(Table):
-    """`[partition]`: how the samples become clients; the scheme's own keys stand beside these."""
+    """`[partition]`: how the samples become clients, and which `fold` is tested; the scheme's own keys stand beside."""
 
     scheme: str = "iid"
     clients: Annotated[int, Field(ge=1)] = 10
     test_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
+    validation_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
+    folds: Annotated[int, Field(ge=0)] = 0
+    fold: Annotated[int, Field(ge=0)] | None = None
+    stratify: bool = False
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
 
 
@@ -142,6 +147,8 @@ class Experiment(_Top):
             both = (data.dataset, data.population)
             raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
         unused = [key for key in ("root", "label", "test") if _table(raw, "data").get(key)]
+        if data.population is None and data.fold is not None:
+            raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold")
         if data.population is not None and unused:
             raise InputError(
                 f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
@@ -164,6 +171,11 @@ class Experiment(_Top):
             evaluate=checked(Evaluate, _table(raw, "evaluate"), "evaluate"),
         )
 
+    @property
+    def fold(self) -> int | None:
+        """The fold of the population that is tested; None for the splits as they are stored."""
+        return self.data.fold if self.partition is None else self.partition.fold
+
     def to_toml(self) -> dict[str, Any]:
         """The experiment as it would be written in a file, every default included."""
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
@@ -172,7 +184,13 @@ class Experiment(_Top):
 def _partition(raw: dict[str, Any]) -> Partition:
     scheme = known("partition.scheme", raw.get("scheme", "iid"), partitioning.SCHEMES)
     table = table_of(scheme, ("labels", "clients", "seed"), Partition)
-    return checked(table, raw, "partition", of=f"scheme {raw.get('scheme', 'iid')}")
+    partition = checked(table, raw, "partition", of=f"scheme {raw.get('scheme', 'iid')}")
+    if partition.fold is not None and partition.fold >= partition.folds:
+        raise InputError(
+            f"partition.fold = {partition.fold}: must be below partition.folds = {partition.folds}; "
+            "set partition.folds, or leave partition.fold out"
+        )
+    return partition
 
 
 def _model(raw: dict[str, Any]) -> Model:

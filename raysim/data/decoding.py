@@ -39,7 +39,7 @@ def decode_population(population: Population, cache: Path | None = None, *, prog
     form = features(population.schema, population.manifest.label)
     if not isinstance(form, Images):
         return population.path
-    folder = (cache or default_cache() / "decoded") / f"{population.fingerprint}-{VERSION}"
+    folder = (cache or default_cache() / "decoded") / f"{population.digest}-{VERSION}"
     if not (folder / MANIFEST).is_file():
         try:
             rewrite(population, folder, _decoder(population, form.column), progress=progress)

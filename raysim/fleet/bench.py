@@ -66,6 +66,7 @@ class BenchPlan:
         block: clients a block, or "auto".
         device: "cpu" or "cuda".
         lanes: how many visits are trained at once; None before it is resolved.
+        fold: of the population, that is tested; None for the splits as they are stored.
     """
 
     population: Path
@@ -75,6 +76,7 @@ class BenchPlan:
     block: int | str = "auto"
     device: str = "cpu"
     lanes: int | None = None
+    fold: int | None = None
 
     def build(self, share: float = 1.0) -> Bench:
         """Set up a bench in this process.
@@ -125,7 +127,7 @@ class BenchPlan:
     @cached_property
     def census(self) -> Census:
         """The population's training clients."""
-        population = Population.open(self.population)
+        population = Population.open(self.population, self.fold)
         samples = population.sizes - population.test_sizes
         return Census(population.train_clients, samples[population.train_clients])
 

@@ -30,7 +30,8 @@ class Target:
     """Something to evaluate on.
 
     Args:
-        name: "test" (the global test set), "held_out" (clients that never train) or "local" (own test parts).
+        name: "test" (the global test set), "held_out" and "validation" (clients that never train) or "local" (own
+            test parts).
         owners: client ids, or the numbers of the test set's slices.
         sizes: how many samples each has.
         part: of each client's samples; None for the global test set.
@@ -57,11 +58,15 @@ class Targets:
             InputError: one is wanted that the population does not have.
         """
         slices = tuple(population.test_slices)
-        held_out = [int(c) for c in population.test_clients if population.sizes[c] > 0]
+        held_out, validation = (
+            [int(client) for client in clients if population.sizes[client] > 0]
+            for clients in (population.test_clients, population.validation_clients)
+        )
         local = [int(c) for c in population.train_clients if population.test_sizes[c] > 0]
         found = {
             "test": Target("test", tuple(range(len(slices))), slices, None),
             "held_out": Target("held_out", tuple(held_out), _sizes(population.sizes, held_out), "all"),
+            "validation": Target("validation", tuple(validation), _sizes(population.sizes, validation), "all"),
             "local": Target("local", tuple(local), _sizes(population.test_sizes, local), "test"),
         }
         there = {name: target for name, target in found.items() if target.owners}
@@ -69,7 +74,7 @@ class Targets:
             if name not in there:
                 raise InputError(
                     f"evaluate.on = {name!r}: must be what the population has ({', '.join(there) or 'nothing'}); "
-                    "set data.test, partition.test_clients or partition.local_test"
+                    "set data.test, partition.test_clients, .validation_clients, .folds or .local_test"
                 )
         return cls(tuple(there[name] for name in wanted or there), tuple(metrics))
 

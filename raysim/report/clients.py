@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from partitioning import Population, plot, statistics
 from raysim.report import charts
 
-SPLITS = {"train": "Training", "test": "Held out"}
+SPLITS = {"train": "Training", "validation": "Validation", "test": "Held out"}
 
 
 @dataclass(frozen=True)

@@ -152,10 +152,12 @@ def _read_summary(path: Path) -> Mapping[str, Any]:
 
 def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
     """The clients, from the run's folder or from where the configuration refers to; None if neither opens."""
-    elsewhere = config.get("data", {}).get("population")
+    data = config.get("data", {})
+    elsewhere = data.get("population")
+    fold = config.get("partition", data).get("fold")
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
-            return Population.open(path)
+            return Population.open(path, fold)
     return None
 
 

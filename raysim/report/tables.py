@@ -61,6 +61,14 @@ TARGETS = {
         "held out, mean",
         "the mean over the clients that never train, each counting once",
     ),
+    "validation": Target(
+        "Validation clients, pooled", "validation", "all samples of the clients held out for validation, as one set"
+    ),
+    "validation_mean": Target(
+        "Validation clients, mean",
+        "validation, mean",
+        "the mean over the clients held out for validation, each counting once",
+    ),
     "local": Target(
         "Own test parts, pooled",
         "own test",

@@ -9,7 +9,9 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from partitioning import Population
 from partitioning.cli import main
+from partitioning.splits import Splits
 
 
 @pytest.fixture
@@ -61,6 +63,30 @@ def test_make_inspect_plot_verify(call, source, tmp_path):
     assert "is right" in said
 
 
+def test_make_takes_folds_features_and_test_sets(call, source, tmp_path):
+    odd = tmp_path / "a=b.parquet"
+    odd.write_bytes(source.read_bytes())
+    status, _, complaint = call(
+        *("make", source, "--out", tmp_path / "p", "--scheme=iid", "--clients=7", "--folds=3", "--stratify"),
+        *("--standardise", "--index-only", "--feature=kind", "--feature=row", "--buckets=3"),
+        *("--test", f"photo={source}", "--test", odd),
+    )
+    assert (status, complaint) == (0, "")
+    made = Population.open(tmp_path / "p", fold=2)
+    assert made.manifest.splits == Splits(0, 0, 3, True)
+    assert [(feature.name, feature.size) for feature in made.manifest.features] == [("kind", 3), ("row", 3)]
+    assert (made.tests, made.test_slices, made.slices_of("photo")) == (("photo", None), (200,), (200,))
+    assert made.manifest.shards == () and made.moments is not None
+    assert call("verify", tmp_path / "p")[0] == 0
+
+
+def test_make_holds_clients_out_for_validation(call, source, tmp_path):
+    options = ("--test-clients=2", "--validation-clients=0.3", "--stratify")
+    assert call("make", source, "--out", tmp_path / "p", "--scheme=iid", "--clients=10", *options)[0] == 0
+    made = Population.open(tmp_path / "p")
+    assert [len(made.train_clients), len(made.validation_clients), len(made.test_clients)] == [5, 3, 2]
+
+
 def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
     pyarrow.feather.write_feather(table, tmp_path / "a.feather")
     with pa.ipc.new_stream(str(tmp_path / "b.arrow"), table.schema) as writer:
@@ -84,6 +110,15 @@ def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
         (["--label", "lable"], "did you mean 'label'"),
         (["--test-clients", "1.5"], "test_clients is 1.5"),
         (["--test", "missing.parquet"], "missing.parquet is not a file"),
+        (["--test", "zoo=missing.parquet"], "missing.parquet is not a file"),
+        (["--test", "a=x", "--test", "a=y"], "gives the test set 'a' twice"),
+        (["--test", "x", "--test", "y"], "gives the global test set twice"),
+        (["--folds", "2"], "folds is 2: give 3 or more"),
+        (["--folds", "3", "--test-clients", "1"], "folds is 3 beside held-out clients"),
+        (["--validation-clients", "4"], "leave at least one client for training"),
+        (["--stratify"], "no client is held out"),
+        (["--feature", "lable"], "did you mean 'label'"),
+        (["--buckets", "1"], "buckets is 1"),
         (["--labl", "x"], "No such option"),
         (["--out", "."], "exists already"),
     ],

@@ -53,7 +53,7 @@ def test_a_sound_population_has_no_findings(folder):
 
 
 def test_a_flipped_bit_in_a_body_names_client_and_file(folder):
-    section = Population.open(folder)._clients.section(2)
+    section = Population.open(folder).table.section(2)
     flip(folder / SHARD, section.offset + section.length - 20)
     population = Population.open(folder)
     population.batch(1)
@@ -113,16 +113,23 @@ def test_wrong_class_counts_are_found_by_verify(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(version=2), "version 2 .* reads up to 1: update"),
+        (lambda m: m.update(version=3), "version 3 .* reads version 2: update"),
+        (lambda m: m.update(version=1), "version 1 .* reads version 2: make the population again"),
         (lambda m: m.update(format="other"), "not of the format"),
         (lambda m: m.pop("seed"), "lacks 'seed'"),
         (lambda m: m.update(seed="x"), "'seed' is 'x'"),
         (lambda m: m["shards"][0].update(name="../shard.arrow"), "leaves the folder"),
         (lambda m: m["shards"][0].update(name="/etc/passwd"), "leaves the folder"),
         (lambda m: m["clients"].update(name="a/b.parquet"), "leaves the folder"),
-        (lambda m: m["test"]["file"].update(name=".."), "leaves the folder"),
+        (lambda m: m["tests"][0]["file"].update(name=".."), "leaves the folder"),
         (lambda m: m["shards"][0].update(end=10**9), "byte range"),
-        (lambda m: m["test"]["slices"][0].update(offset=10**9), "outside its file"),
+        (lambda m: m["tests"][0]["slices"][0].update(offset=10**9), "outside its file"),
+        (lambda m: m["tests"][0].update(slices=[]), "1 record batches and 0 slices"),
+        (lambda m: m["rows"].update(name="../rows.parquet"), "leaves the folder"),
+        (lambda m: m.update(features=[{"name": "x", "categories": None, "edges": None}]), "either categories or edges"),
+        (lambda m: m.update(features=[{"name": "x", "categories": None, "edges": ["a"]}]), "edges of a feature"),
+        (lambda m: m.update(features=[{"name": "x", "categories": ["a"], "edges": None}]), "count 1 categories"),
+        (lambda m: m["splits"].pop("folds"), "lacks 'folds'"),
         (lambda m: m.update(shards=[]), "not in the manifest"),
         (lambda m: m["counts"].update(samples=7), "unlike manifest.json"),
         (lambda m: m["columns"][0].update(type="int8"), "columns are not those"),

@@ -7,6 +7,7 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population, writing
+from partitioning.splits import Splits
 from tests.partitioning.conftest import LABELS
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 4}
@@ -52,7 +53,7 @@ def test_the_manifest_says_where_it_came_from(tmp_path, table):
     manifest = population.manifest
     assert (manifest.dataset, manifest.label, manifest.classes) == ("zoo", "label", ["ant", "bee", "cat"])
     assert manifest.parameters == {"size_alpha": 1.0, "label_alpha": 0.3, "min_size": 1}
-    assert (manifest.scheme, manifest.seed, manifest.test_clients) == ("dirichlet-qp", 4, 2)
+    assert (manifest.scheme, manifest.seed, manifest.splits) == ("dirichlet-qp", 4, Splits(2, 0, 0, False))
     shapes = {column.name: column.shape for column in manifest.columns}
     assert shapes == {"image": (3, 4), "tensor": (2, 3), "encoded": (), "kind": (), "label": (), "row": ()}
     content = (tmp_path / "p" / "manifest.json").read_bytes()

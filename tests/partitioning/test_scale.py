@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import partitioning
 from partitioning import InputError, Population, making, population, verification, writing
-from partitioning.clients import ClientTable
+from partitioning.clients import ClientTable, Places
 from partitioning.files import StoredFile
+from partitioning.reading import Reader
 from tests.partitioning.conftest import rich_table
 
 SHARDS = tuple(StoredFile(f"shard-{number:05d}.arrow", 900, "", 50, 100, 800, 0) for number in range(2))
@@ -24,54 +25,67 @@ def tables(draw):
     random = np.random.default_rng(draw(st.integers(0, 99)))
     counts = random.integers(0, draw(st.sampled_from([2, 128, 129, 2**15, 2**31 + 1, 2**40])), (clients, classes))
     n = counts.sum(axis=1)
-    return ClientTable(
-        held_out=random.random(clients) < 0.3,
-        n=n,
-        n_test=n // 3,
-        class_counts=counts,
+    words = pa.array(random.choice(["ant", "bee", None], clients), pa.string())
+    places = Places(
         shard=random.integers(0, 2, clients),
         batch=random.integers(0, 50, clients),
         checksum=random.integers(0, 2**32, clients).astype(np.uint32),
         offset=random.integers(100, 400, clients),
         length=random.integers(0, 400, clients),
     )
+    return ClientTable(
+        split=random.integers(0, 3, clients),
+        fold=random.integers(-1, 5, clients),
+        names=words if words.null_count < clients else None,
+        domains=draw(st.sampled_from([None, pa.array(["zoo"] * clients)])),
+        n=n,
+        n_test=n // 3,
+        class_counts=counts,
+        feature_counts=np.stack([n // 2, n - n // 2], axis=1)[:, : draw(st.sampled_from([0, 2]))],
+        places=draw(st.sampled_from([places, None])),
+    )
 
 
 @settings(deadline=None)
 @given(table=tables(), rows=st.integers(1, 31))
 def test_a_table_read_in_parts_is_the_one_that_was_written(table, rows):
-    batches = table.to_arrow(SHARDS).to_batches(max_chunksize=rows)
-    read = ClientTable.from_batches(batches, SHARDS, table.class_counts.shape[1])
-    for name, column in vars(table).items():
-        assert np.array_equal(getattr(read, name), column), name
-    assert read.class_counts.dtype.kind == "i"
-    assert read.class_counts.itemsize <= max(1, *(np.min_scalar_type(-1 - n).itemsize for n in table.n))
-    assert read.to_arrow(SHARDS).equals(table.to_arrow(SHARDS))
+    shards = () if table.places is None else SHARDS
+    written = table.to_arrow(shards)
+    features = [2] if table.feature_counts.size else []
+    read = Reader(shards, table.class_counts.shape[1], features).read(written.to_batches(max_chunksize=rows))
+    assert read.to_arrow(shards).equals(written)
+    assert [read.names is None, read.domains is None] == [table.names is None, table.domains is None]
+    for name in ("split", "fold", "n", "n_test", "class_counts", "feature_counts"):
+        assert np.array_equal(getattr(read, name), getattr(table, name)), name
+    for counts in (read.class_counts, read.feature_counts):
+        assert counts.dtype.kind == "i"
+        assert counts.itemsize <= max(1, *(np.min_scalar_type(-1 - n).itemsize for n in table.n))
 
 
 @pytest.fixture
 def folder(tmp_path):
     options = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 4, "test_clients": 3}
+    options |= {"validation_clients": 1}
     partitioning.make(rich_table(), tmp_path / "p", test=rich_table().slice(0, 40), local_test=0.2, **options)
     return tmp_path / "p"
 
 
 def test_wrong_values_are_found_in_any_part_and_named_by_client(folder):
     opened = Population.open(folder)
-    table = opened._clients.to_arrow(opened.manifest.shards)
-    place = table.column_names.index("n_test")
+    table = opened.table.to_arrow(opened.manifest.shards)
+    place, reader = table.column_names.index("n_test"), Reader(opened.manifest.shards, 3)
     for wrong in range(8):
         n_test = np.where(np.arange(8) == wrong, -1, opened.test_sizes)
         changed = table.set_column(place, "n_test", pa.array(n_test))
         with pytest.raises(InputError, match=f"wrong 'n_test' for client {wrong}$"):
-            ClientTable.from_batches(changed.to_batches(max_chunksize=3), opened.manifest.shards, 3)
+            reader.read(changed.to_batches(max_chunksize=3))
     swapped = table.take([0, 1, 2, 3, 4, 6, 5, 7])
     with pytest.raises(InputError, match="number its clients"):
-        ClientTable.from_batches(swapped.to_batches(max_chunksize=3), opened.manifest.shards, 3)
+        reader.read(swapped.to_batches(max_chunksize=3))
 
 
 def test_a_table_may_have_no_batches():
-    assert ClientTable.from_batches([], SHARDS, 3).class_counts.shape == (0, 3)
+    assert Reader(SHARDS, 3).read([]).class_counts.shape == (0, 3)
 
 
 def test_opening_in_parts_is_opening_at_once(folder, monkeypatch):
@@ -87,12 +101,12 @@ def test_opening_in_parts_is_opening_at_once(folder, monkeypatch):
 
 def test_what_every_round_asks_for_is_kept_and_cannot_be_changed(folder):
     opened = Population.open(folder)
-    for name in ("sizes", "test_sizes", "splits", "train_clients", "test_clients"):
+    for name in ("sizes", "test_sizes", "splits", "folds", "train_clients", "test_clients", "row_numbers"):
         column = getattr(opened, name)
         assert np.shares_memory(column, getattr(opened, name)), name
         with pytest.raises(ValueError, match="read-only"):
             column[:] = column[::-1]
-    assert set(opened.splits) == {"train", "test"}
+    assert set(opened.splits) == {"train", "validation", "test"}
     assert opened.splits.dtype.kind == "U"
     assert np.array_equal(np.flatnonzero(opened.splits == "test"), opened.test_clients)
     assert opened.class_counts.dtype == np.int64
@@ -164,20 +178,26 @@ def test_a_million_clients_open_in_half_a_gigabyte(tmp_path):
         {
             "image": pa.FixedSizeListArray.from_arrays(pa.array(pixels), 16),
             "label": np.random.default_rng(1).integers(0, 10, 2_000_000),
+            "weight": np.random.default_rng(2).random(2_000_000),
         }
     )
-    made = partitioning.make(table, tmp_path / "p", scheme="iid", clients=1_000_000, test_clients=0.1)
+    options = {"folds": 10, "stratify": True, "features": ("label", "weight")}
+    made = partitioning.make(table, tmp_path / "p", scheme="iid", clients=1_000_000, **options)
     assert made.sizes.tolist() == [2] * 1_000_000
-    code = """
-import resource, sys
+    code = r"""
+import pathlib, re, resource, sys, time
 import partitioning
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-before = peak()
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    status = pathlib.Path("/proc/self/status").read_text()  # ru_maxrss begins with that of the parent
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+before, start = peak(), time.perf_counter()
 population = partitioning.Population.open(sys.argv[1])
-grown = peak() - before
-assert (len(population), len(population.train_clients)) == (1_000_000, 900_000)
+grown, seconds = peak() - before, time.perf_counter() - start
+assert (len(population), len(population.train_clients)) == (1_000_000, 800_000)
 assert population.batch(999_999).num_rows == 2
 assert grown < 500e6, grown
+assert seconds < 20, seconds  # below 5 on an idle machine
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code, tmp_path / "p"], check=True)

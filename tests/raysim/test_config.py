@@ -22,6 +22,9 @@ def test_defaults_are_written_out_and_read_back() -> None:
         "scheme": "dirichlet-qp",
         "clients": 5,
         "test_clients": 0.0,
+        "validation_clients": 0.0,
+        "folds": 0,
+        "stratify": False,
         "local_test": 0.0,
         "size_alpha": 1.0,
         "label_alpha": 0.1,
@@ -65,7 +68,20 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
     assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
 
 
+def test_the_fold_is_of_the_partition_or_of_the_made_population() -> None:
+    assert Experiment.of(BASE).fold is None
+    partition = {"clients": 5, "folds": 4, "fold": 2, "stratify": True}
+    made = Experiment.of({**BASE, "partition": partition})
+    assert made.fold == 2 and Experiment.of(made.to_toml()) == made
+    elsewhere = {"data": {"population": "p", "fold": 3}, "algorithm": BASE["algorithm"]}
+    assert Experiment.of(elsewhere).fold == 3
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"partition": {"folds": 3, "fold": 3}}, r"partition.fold = 3: must be below partition.folds = 3"),
+    ({"partition": {"fold": 0}}, r"partition.fold = 0: must be below partition.folds = 0"),
+    ({"partition": {"validation_clients": 1.5}}, r"partition.validation_clients = 1.5"),
+    ({"data": {"dataset": "digits", "fold": 1}}, r"data.fold = 1: must stand with data.population"),
     ({"round": 3}, r"unknown key 'round'.* did you mean 'rounds'"),
     ({"local": {"epoch": 3}}, r"unknown key 'local.epoch'.* did you mean 'epochs'"),
     ({"partition": {"scheme": "dirichlet-qp", "lable_alpha": 1}}, r"did you mean 'label_alpha'"),

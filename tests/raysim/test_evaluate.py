@@ -30,6 +30,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
     table = load("digits").train
     out = tmp_path_factory.mktemp("evaluate") / "population"
     given = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 5, "test_clients": 2}
+    given |= {"validation_clients": 2}
     return partitioning.make(table.slice(200), out, test=table.slice(0, 200), local_test=0.3, **given)
 
 
@@ -88,6 +89,10 @@ def test_every_target_is_what_a_plain_module_gives(
         "held_out": [
             by_hand(module_of(state, algorithm, fleet, None), shards.samples(int(client), "all"))
             for client in population.test_clients
+        ],
+        "validation": [
+            by_hand(module_of(state, algorithm, fleet, None), shards.samples(int(client), "all"))
+            for client in population.validation_clients
         ],
         "local": [
             by_hand(module_of(state, algorithm, fleet, int(client)), shards.samples(int(client), "test"))

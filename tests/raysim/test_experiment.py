@@ -104,6 +104,17 @@ def test_the_stages_of_a_round_add_up(runs: dict[str, Path]) -> None:
         assert np.min(stages) >= 0
 
 
+def test_a_run_trains_on_the_folds_that_are_left(tmp_path: Path) -> None:
+    partition = {"clients": 8, "folds": 4, "fold": 2, "stratify": True}
+    experiment = {"rounds": 1, "data": {"dataset": "digits"}, "partition": partition, "algorithm": {"name": "fedavg"}}
+    raysim.run(experiment, tmp_path / "run", inline=True)
+    view = Population.open(tmp_path / "run" / "population", fold=2)
+    visits = pq.read_table(tmp_path / "run" / "fedavg" / "visits.parquet").to_pydict()
+    assert visits["client"] == view.train_clients.tolist() and len(visits["client"]) == 4
+    found = metrics(tmp_path / "run" / "fedavg")
+    assert {"held_out_accuracy", "held_out_mean_loss", "validation_accuracy", "validation_mean_loss"} <= set(found)
+
+
 def test_the_config_names_the_execution_that_ran(runs: dict[str, Path]) -> None:
     raw = tomllib.loads((runs["two"] / "config.toml").read_text())
     assert {table["local"]["execution"] for table in raw["algorithm"]} == {"sequential"}

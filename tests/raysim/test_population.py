@@ -32,6 +32,22 @@ def test_a_second_table_may_be_the_global_test_set(tmp_path) -> None:
     assert sum(population.test_slices) == 50 and population.sizes.sum() == 1797
 
 
+def test_a_fold_is_a_view_of_the_population_whether_made_or_opened(tmp_path) -> None:
+    partition = {"clients": 7, "folds": 3, "fold": 2, "stratify": True}
+    made = population_of(Experiment.of({"partition": partition, "data": {"dataset": "digits"}}), tmp_path / "made")
+    whole = Population.open(made.path)
+    assert made.test_clients.tolist() == [int(c) for c in range(7) if whole.folds[c] == 2]
+    assert made.validation_clients.tolist() == [int(c) for c in range(7) if whole.folds[c] == 0]
+    elsewhere = Experiment.of({"data": {"population": str(made.path), "fold": 2}})
+    assert population_of(elsewhere, tmp_path / "unused").fingerprint == made.fingerprint != whole.fingerprint
+
+
+def test_validation_clients_are_held_out_too(tmp_path) -> None:
+    partition = {"clients": 6, "test_clients": 1, "validation_clients": 2}
+    made = population_of(Experiment.of({"partition": partition, "data": {"dataset": "digits"}}), tmp_path / "made")
+    assert [len(made.train_clients), len(made.validation_clients), len(made.test_clients)] == [3, 2, 1]
+
+
 def test_a_made_population_is_opened_where_it_is(tmp_path) -> None:
     made = population_of(Experiment.of({**BASE, "data": {"dataset": "digits"}}), tmp_path / "made")
     again = population_of(Experiment.of({"data": {"population": str(made.path)}}), tmp_path / "unused")

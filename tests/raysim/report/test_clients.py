@@ -33,6 +33,19 @@ def test_the_population_is_described_and_drawn(tmp_path, table):
     assert "its clients are not shown" not in page
 
 
+@pytest.mark.parametrize("fold", [0, 3])
+def test_the_splits_are_those_of_the_runs_fold(tmp_path, table, fold):
+    run = write_run(tmp_path / "run", ["fedavg"])
+    made = make(table, run / "population", scheme="iid", clients=7, test_clients=0, folds=4)
+    config = {"algorithm": [{"name": "fedavg"}], "partition": {"fold": fold}}
+    (run / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    page = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    view = made.fold(fold)
+    facts = {"Training": view.train_clients, "Validation": view.validation_clients, "Held out": view.test_clients}
+    assert all(f"<dt>{name}</dt><dd>{len(clients)}</dd>" in page for name, clients in facts.items())
+    assert len(made.fold(0).test_clients) != len(made.fold(3).test_clients)
+
+
 def test_a_population_may_lie_elsewhere(tmp_path, table):
     run = write_run(tmp_path / "run", ["fedavg"])
     make(table, tmp_path / "shared")
