@@ -36,31 +36,37 @@ def _group(context: click.Context) -> None:
 @click.option("--scheme", required=True, help="iid or dirichlet-qp.")
 @click.option("--clients", required=True, type=int, help="Number of clients.")
 @click.option("--label", default="label", show_default=True, help="Column with the label.")
-@click.option("--test", type=click.Path(path_type=Path), help="Table that is the global test set.")
+@click.option("--test", type=click.Path(path_type=Path), help="Source that is the global test set; held in memory.")
 @click.option("--size-alpha", type=float, help="Dirichlet prior of client sizes: small is uneven.  [1.0]")
 @click.option("--label-alpha", type=float, help="Dirichlet prior of class mixes: small is uneven.  [1.0]")
 @click.option("--min-size", type=int, help="Least samples a client gets.  [1]")
 @click.option("--test-clients", default=0.0, help="Clients held out for test: a share or a number.  [0]")
 @click.option("--local-test", default=0.0, help="Share of each client's samples that is its test part.  [0]")
 @click.option("--seed", default=0, show_default=True, help="Keys every random draw.")
-def make(source: Path, out: Path, test: Path | None, **options: Any) -> None:
-    """Partition SOURCE, a .parquet, .arrow or .feather table, into a population at --out."""
+@click.option("--memory", default="256MiB", show_default=True, help="Samples held at once: 500MB, 2GiB.")
+def make(source: Path, out: Path, test: Path | None, memory: str, **options: Any) -> None:
+    """Partition SOURCE into a population at --out.
+
+    SOURCE is a .parquet, .arrow, .feather, .csv, .tsv or .npz file, or a folder of images by class.
+    """
     from rich.console import Console
 
     from partitioning import statistics
     from partitioning.making import make as make_population
     from partitioning.patience import patience
-    from partitioning.sources import read_table
+    from partitioning.sources import open_source, read_columns
+    from partitioning.units import parse_bytes
     from partitioning.writing import check_out
 
     check_out(out)  # before anything that takes time
+    size = parse_bytes("--memory", memory)
     given = {name: value for name, value in options.items() if value is not None}
     with patience(Console(stderr=True)) as progress:
         population = make_population(
-            read_table(source),
+            open_source(source),
             out,
-            test=None if test is None else read_table(test),
-            dataset=source.name,
+            test=None if test is None else read_columns(open_source(test)),
+            memory=size,
             progress=progress,
             **given,
         )

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import partitioning
-from partitioning import InputError, Population, writing
+from partitioning import InputError, Population, arranging, writing
 from tests.partitioning.conftest import LABELS
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 8, "label_alpha": 0.3, "seed": 4}
@@ -103,7 +103,7 @@ def test_rows_may_come_from_several_batches():
     table = pa.table({"row": np.arange(30)})
     source = [batch for start in (0, 10, 20) for batch in table.slice(start, 10).to_batches()]
     for rows in ([], [25, 3, 3, 14], list(range(29, -1, -1))):
-        taken = writing._take(source, np.array([0, 10, 20, 30]), np.array(rows, dtype=np.int64))
+        taken = arranging._take(source, np.array([0, 10, 20, 30]), np.array(rows, dtype=np.int64))
         assert taken.column("row").to_pylist() == rows
 
 

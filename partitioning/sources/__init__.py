@@ -1,0 +1,6 @@
+"""What can be partitioned: one small protocol, and a class for each kind of source."""
+
+from partitioning.sources.opening import open_source
+from partitioning.sources.source import Source, TableSource, read_columns
+
+__all__ = ["Source", "TableSource", "open_source", "read_columns"]
