@@ -48,8 +48,9 @@ class TableSource:
 
 def read_columns(source: Source, names: Sequence[str] | None = None) -> pa.Table:
     """Read these columns of a source, or all, into memory."""
-    schema = source.schema if names is None else pa.schema([source.schema.field(name) for name in names])
-    return pa.Table.from_batches(source.batches(names), schema=schema.with_metadata(source.schema.metadata))
+    chosen = source.schema.names if names is None else names
+    schema = pa.schema([source.schema.field(name) for name in chosen], metadata=source.schema.metadata)
+    return pa.Table.from_batches(source.batches(names), schema=schema)
 
 
 @contextmanager
@@ -57,8 +58,10 @@ def reading(path: Path, form: str) -> Iterator[None]:
     """Turn what Arrow and the machine say of an unreadable file into an InputError that names the file."""
     try:
         yield
-    except MemoryError:  # Arrow's is an ArrowException too, and says nothing about the file
-        raise
+    except pa.ArrowMemoryError as error:
+        raise InputError(
+            f"{path} asks for more memory than there is ({error}): export it again, in smaller batches"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} cannot be read as {form} ({error}): export it again") from error
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning.cli import main
+from tests.partitioning.test_sources import WRITE
 
 
 @pytest.fixture
@@ -61,6 +62,20 @@ def test_make_inspect_plot_verify(call, source, tmp_path):
     assert "is right" in said
 
 
+@pytest.mark.parametrize("name", WRITE)
+def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
+    WRITE[name](tmp_path / name)
+    out, source = tmp_path / "p", tmp_path / name
+    options = ("--scheme=iid", "--clients=3", "--memory=10KB")
+    status, said, _ = call("make", source, "--out", out, "--test", source, *options)
+    assert status == 0
+    assert f"{out}: 3 clients with " in said
+    status, said, _ = call("inspect", out, "--json")
+    assert json.loads(said)["dataset"] == name
+    assert json.loads(said)["global_test_samples"] == json.loads(said)["samples"]
+    assert call("verify", out)[0] == 0
+
+
 def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
     pyarrow.feather.write_feather(table, tmp_path / "a.feather")
     with pa.ipc.new_stream(str(tmp_path / "b.arrow"), table.schema) as writer:
@@ -84,6 +99,7 @@ def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
         (["--label", "lable"], "did you mean 'label'"),
         (["--test-clients", "1.5"], "test_clients is 1.5"),
         (["--test", "missing.parquet"], "missing.parquet is not a file"),
+        (["--memory", "much"], "--memory is 'much': give a number above 0 and one of"),
         (["--labl", "x"], "No such option"),
         (["--out", "."], "exists already"),
     ],
@@ -98,7 +114,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, argu
     assert list(tmp_path.iterdir()) == [source]
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.csv"])
+@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.npz", "x.json"])
 @pytest.mark.parametrize("kind", ["missing", "empty", "noise", "truncated"])
 def test_a_damaged_source_is_one_line(call, source, tmp_path, name, kind):
     path = tmp_path / name

@@ -180,6 +180,7 @@ def nulls_inside():
         (pa.table({"label": [1, 2]}), {"test_clients": 1.5}, "test_clients is 1.5"),
         (pa.table({"label": [1, 2]}), {"test_clients": -0.1}, "test_clients is -0.1"),
         (pa.table({"label": [1, 2]}), {"local_test": 1}, "local_test is 1"),
+        (pa.table({"label": [1, 2]}), {"memory": 0}, "memory is 0: give a whole number, 1 or more"),
         (
             pa.table({"label": [1, 2]}),
             {"test": pa.table({"label": ["a"]})},
