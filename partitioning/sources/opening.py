@@ -26,8 +26,9 @@ _KINDS: Mapping[str, Callable[[Path], Source]] = MappingProxyType(
 )
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: str | Path) -> Source:
     """Open a file by its suffix, or a folder of images by class; raises InputError where it is none or is damaged."""
+    path = Path(path)
     if path.is_dir():
         return ImageFolder(path)
     kind = _KINDS.get(path.suffix.lower())

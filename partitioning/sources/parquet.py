@@ -1,6 +1,7 @@
 """Parquet files."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _ROWS = 2**16
 _BUFFER = 2**20  # bytes read at once of a column: Arrow would else hold whole column chunks
+_LEVELS = 4  # bytes that say how deep a value is nested
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
 class ParquetSource:
@@ -24,7 +27,7 @@ class ParquetSource:
         self.name = path.absolute().name
         with reading(path, "Parquet"), _open(path) as file:
             self.schema: pa.Schema = file.schema_arrow
-            self._rows = _rows_at_once(self.schema, file.metadata)
+            self._rows = _rows_at_once(file.metadata)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Give all rows in order; columns that are not asked for are not decoded."""
@@ -40,19 +43,12 @@ def _open(path: Path) -> "ParquetFile":
     return ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER)
 
 
-def _rows_at_once(schema: pa.Schema, metadata: "FileMetaData") -> int:
-    # Encoded values may be smaller than decoded ones, and text has no width: the larger of both is meant to hold.
-    encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-    row_bytes = max(encoded // max(metadata.num_rows, 1), sum(_width(field.type) for field in schema), 1)
-    return min(_ROWS, max(1, int(BATCH_BYTES // row_bytes)))
-
-
-def _width(kind: pa.DataType) -> int:
-    # bytes of one value; 0 for what has no fixed width
-    if isinstance(kind, pa.BaseExtensionType):
-        return _width(kind.storage_type)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size) * _width(kind.value_type)
-    if pa.types.is_struct(kind):
-        return sum(_width(field.type) for field in kind)
-    return int(kind.byte_width) if pa.types.is_primitive(kind) and not pa.types.is_boolean(kind) else 0
+def _rows_at_once(metadata: "FileMetaData") -> int:
+    # By what decoding takes, not by what comes of it: a byte in a list is a whole INT32 and two levels on the way.
+    held = 0
+    for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):
+        chunk, form = metadata.row_group(group).column(column), metadata.schema.column(column)
+        width = form.length or _WIDTHS.get(form.physical_type, 0)
+        held += chunk.total_uncompressed_size + chunk.num_values * (width + _LEVELS)
+    row_bytes = held // max(metadata.num_rows, 1)
+    return min(_ROWS, max(1, int(BATCH_BYTES // max(row_bytes, 1))))
