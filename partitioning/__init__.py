@@ -1,7 +1,7 @@
 """Partition a labelled data set into clients with controlled sizes and class mixes.
 
-`iid` and `dirichlet_qp` turn labels into index arrays; `make` writes a population to disk and
-`Population.open` reads it.
+`iid` and `dirichlet_qp` turn labels into index arrays; `make` writes a population of a table, or of what
+`open_source` opens, to disk and `Population.open` reads it.
 """
 
 from partitioning import plot, statistics
@@ -27,6 +27,7 @@ from partitioning.schemes import (
     shards,
     shards_unbalanced,
 )
+from partitioning.sources import open_source
 from partitioning.verification import verify
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "labels_per_client",
     "make",
     "natural",
+    "open_source",
     "partition",
     "plot",
     "quantity",

@@ -28,24 +28,46 @@ def describe(schema: pa.Schema) -> tuple[Column, ...]:
 
 
 def check_table(table: pa.Table, label: str, *, name: str) -> None:
-    """Raise InputError unless `table` has rows, no nulls, distinct column names and a usable label column."""
-    names = table.column_names
-    if table.num_rows == 0:
-        raise InputError(f"{name} has no rows: give at least one sample")
+    """Raise InputError unless `table` has rows, no nulls, and columns as `check_columns` asks for."""
+    check_columns(table.schema, label, name=name)
+    check_rows(table, name=name)
+    check_values(table, name=name)
+
+
+def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
+    """Raise InputError unless the columns have distinct names, types that can be dealt, and a usable label."""
+    names = schema.names
     if len(set(names)) < len(names):
         repeated = next(column for column in names if names.count(column) > 1)
         raise InputError(f"{name} has several columns named {repeated!r}: rename them")
     if label not in names:
         raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
-    for column in names:
-        if _has_nulls(table.column(column)):
-            raise InputError(f"{name} has missing values in column {column!r}: fill them or drop those rows")
-    kind = _value_type(table.schema.field(label).type)
-    if not (_is_label(kind)):
+    kind = _value_type(schema.field(label).type)
+    if not _is_label(kind):
         raise InputError(
             f"the label column {label!r} of {name} is of type {kind}: "
             "cast it to whole numbers or strings, or name another column"
         )
+    for field in schema:
+        if not _can_be_taken(field.type):
+            raise InputError(
+                f"column {field.name!r} of {name} is of type {field.type}, whose rows Arrow cannot pick: "
+                "cast it to a plain type, as string_view to string"
+            )
+
+
+def check_rows(table: pa.Table, *, name: str) -> None:
+    """Raise InputError unless there is a row."""
+    if table.num_rows == 0:
+        raise InputError(f"{name} has no rows: give at least one sample")
+
+
+def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
+    """Raise InputError where a value is missing."""
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if any(_has_nulls(chunk) for chunk in chunks):
+            raise InputError(f"{name} has missing values in column {field.name!r}: fill them or drop those rows")
 
 
 def distinct(columns: Iterable[pa.ChunkedArray]) -> list[Label]:
@@ -87,19 +109,23 @@ def _shape(kind: pa.DataType) -> tuple[int, ...] | None:
     return None if varies else ()
 
 
-def _has_nulls(column: pa.ChunkedArray) -> bool:
-    return any(_chunk_has_nulls(chunk) for chunk in column.chunks)
+def _can_be_taken(kind: pa.DataType) -> bool:
+    try:
+        pa.nulls(0, kind).take(pa.array([], pa.int64()))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
-def _chunk_has_nulls(array: pa.Array) -> bool:
+def _has_nulls(array: pa.Array) -> bool:
     # The fields of a struct may be null: public hubs store an encoded image as {bytes, path} without a path.
     if isinstance(array, pa.ExtensionArray):
-        return _chunk_has_nulls(array.storage)
+        return _has_nulls(array.storage)
     if array.null_count:
         return True
     kind = array.type
     if pa.types.is_dictionary(kind):
         return bool(array.dictionary.null_count) and bool(array.dictionary_decode().null_count)
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _chunk_has_nulls(array.flatten())
+        return _has_nulls(array.flatten())
     return False

@@ -1,26 +1,27 @@
-"""`make`: from a table to a population on disk."""
+"""`make`: from a source to a population on disk, in two passes over its samples."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from partitioning.checks import Integers, floor_share, share, whole
+from partitioning.arranging import MEMORY, arranged, gathered
+from partitioning.checks import floor_share, share, whole
 from partitioning.clients import ClientTable
-from partitioning.columns import check_table, class_codes, describe, distinct
+from partitioning.columns import check_columns, describe
+from partitioning.dealing import Asked, Deal
 from partitioning.errors import InputError
-from partitioning.features import Feature, describe_features
 from partitioning.files import TableFile
 from partitioning.manifest import Counts, Manifest, TestSet
-from partitioning.moments import measured, numeric_columns
+from partitioning.moments import measured
+from partitioning.numeric import numeric_columns
 from partitioning.population import MANIFEST, Population
-from partitioning.schemes import partition, resolve
+from partitioning.sources import JoinedSource, Source, TableSource
 from partitioning.splits import Splits
-from partitioning.streams import Purpose, generator
 from partitioning.testsets import Tests, check_tests
 from partitioning.writing import (
     CLIENTS,
@@ -28,7 +29,6 @@ from partitioning.writing import (
     Progress,
     appearing,
     check_out,
-    gather,
     slices,
     write_clients,
     write_rows,
@@ -37,31 +37,12 @@ from partitioning.writing import (
 )
 
 
-@dataclass(frozen=True)
-class Deal:
-    """What a scheme made of the rows.
-
-    Args:
-        rows: of the source, all clients' one client after the other, each client's in random order.
-        sizes: rows a client [K].
-        report: what the scheme says about itself, as JSON.
-        names: of the clients [K], where the data name them.
-        domains: of the clients [K], where a client belongs to a source.
-    """
-
-    rows: Integers
-    sizes: Integers
-    report: Mapping[str, Any] = field(default_factory=dict)
-    names: Sequence[str] | None = None
-    domains: Sequence[str] | None = None
-
-
 def make(
-    table: pa.Table,
+    source: pa.Table | Source | Sequence[Source],
     out: str | Path,
     *,
     scheme: str,
-    clients: int,
+    clients: int | None = None,
     seed: int = 0,
     label: str = "label",
     test: pa.Table | Tests | None = None,
@@ -74,17 +55,22 @@ def make(
     buckets: int = 4,
     standardise: bool = False,
     index_only: bool = False,
-    dataset: str = "table",
+    dataset: str | None = None,
+    memory: int = MEMORY,
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Population:
     """Partition a table's rows into clients and write them as a population.
 
+    The first pass reads the columns that the scheme needs, the second hands every client's rows to the writer:
+    a source other than a table in memory is never held whole.
+
     Args:
-        table: the samples [N], without missing values; columns are stored unchanged in name, order and type.
+        source: the samples [N], without missing values: a table, a source that `open_source` gave, or several with the
+            same columns, of which each is a domain. Columns are stored unchanged in name, order and type.
         out: the folder to make; it must not exist, or be empty.
-        scheme: a name in `SCHEMES`; `parameters` are what it takes besides.
-        clients: number of clients K.
+        scheme: a name in `SCHEMES`; `parameters` are what it takes besides, columns by name.
+        clients: number of clients K; left out where the scheme finds the clients in the data.
         seed: keys every draw: the same call writes the same bytes.
         label: the column with the label.
         test: a global test set with the same columns, kept apart from all clients; or one a domain, by name.
@@ -94,96 +80,96 @@ def make(
             clients; 3 or more, 0 for none. See `Population.fold`.
         stratify: gives held-out groups, or folds, clients of like sizes.
         local_test: share of a client's samples that is its own test part: its last floor(share n) rows.
-        features: columns whose values are counted on every client; see `describe_features`.
+        features: columns whose values are counted on every client; see `describe_features`. The scheme dirichlet-qp
+            samples them where it is given `feature_alpha`.
         buckets: into how many quantiles numbers are counted.
         standardise: takes the mean and standard deviation of every numeric column; see `Population.moments`.
         index_only: writes which rows each client has, and no samples.
-        dataset: what the manifest calls the source.
+        dataset: what the manifest calls the source, by default its own name.
+        memory: bytes of samples to hold at once when streaming; a client with more is held whole. It does not
+            change what is written.
         progress: called with the clients written so far and K.
 
     Returns the population, opened; a client's rows are in random order. Raises InputError for wrong input,
     with nothing left behind.
     """
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
-    parameters, local_test = resolve(scheme, parameters), share("local_test", local_test)
-    splits = Splits.of(
-        clients, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
+    asked = Asked(scheme, clients, whole("seed", seed, least=0), label, tuple(features), buckets, parameters)
+    memory, local_test = whole("memory", memory, least=1), share("local_test", local_test)
+    split = partial(
+        Splits.of, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
     )
-    folder = check_out(out)
-    check_table(table, label, name=dataset)
-    tests = check_tests(test, table, label, dataset)
-    measures = _check_numeric(table.schema, label, dataset) if standardise else {}
-    classes = distinct([part.column(label) for part in (table, *tests.values())])
-    codes = class_codes(table.column(label), classes)
-    described, counted = describe_features(dict(zip(table.column_names, table.columns, strict=True)), features, buckets)
-    deal = _deal(codes, scheme, clients=clients, seed=seed, **parameters)
-    owners = _own(deal, splits, codes, len(classes), list(zip(described, counted, strict=True)), local_test, seed)
+    folder, source = check_out(out), _one_source(source, dataset)
+    _check(asked, split, source)
+    tests = check_tests(test, source.schema, label, source.name)
+    measures = _check_numeric(source, label) if standardise else {}
+    deal = asked.deal(source, [table.column(label) for table in tests.values()])
+    if index_only and deal.parts.shift is not None:
+        raise InputError(f"scheme {scheme!r} changes the samples, which an index cannot say: leave index_only out")
+    splits = split(len(deal.parts))
+    owners = _own(deal, splits, local_test, asked.seed)
     with appearing(folder) as draft:
-        batches = gather(table, deal.rows, deal.sizes, progress)
+        batches = arranged(source, deal.rows, deal.sizes, scratch=draft / "scratch", memory=memory, progress=progress)
+        batches = _changed(batches, deal, source, label)
         manifest = Manifest(
-            dataset=dataset,
+            dataset=dataset or source.name,
             label=label,
-            classes=classes,
-            columns=describe(table.schema),
+            classes=deal.classes,
+            columns=describe(source.schema),
             scheme=scheme,
-            parameters=parameters,
-            report=dict(deal.report),
-            seed=seed,
+            parameters=deal.parameters,
+            report=deal.parts.report,
+            seed=asked.seed,
             splits=splits,
             local_test=local_test,
-            features=described,
-            counts=Counts(len(owners), deal.rows.size, codes.size, tests[None].num_rows if None in tests else 0),
-            **_write_samples(draft, table.schema, batches, owners, measures, index_only),
+            features=deal.features,
+            counts=Counts(len(owners), deal.rows.size, deal.source_rows, tests[None].num_rows if None in tests else 0),
+            **_write_samples(draft, source.schema, batches, owners, measures, index_only),
             rows=write_rows(draft, deal.rows),
-            tests=tuple(_write_test(draft, name, test) for name, test in tests.items()),
+            tests=tuple(_write_test(draft, name, table) for name, table in tests.items()),
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)
 
 
-def _deal(codes: Integers, scheme: str, *, seed: int, **options: Any) -> Deal:
-    parts = partition(codes, scheme, seed=seed, **options)
-    sizes = np.array([part.size for part in parts])
-    return Deal(_shuffled(np.concatenate(parts), sizes, generator(seed, Purpose.ORDER).permutation(codes.size)), sizes)
+def _one_source(source: pa.Table | Source | Sequence[Source], dataset: str | None) -> Source:
+    if isinstance(source, pa.Table):
+        return TableSource(source, dataset or "table")
+    if isinstance(source, Sequence):
+        if not source:
+            raise InputError("there is no source: give one or more")
+        return source[0] if len(source) == 1 else JoinedSource(tuple(source))
+    return source
 
 
-def _shuffled(rows: Integers, sizes: Integers, ranks: Integers) -> Integers:
-    # Orders each client's rows by rank, in one sort of (client, rank) because a million small ones are slow.
-    by_rank = np.empty_like(ranks)
-    by_rank[ranks] = np.arange(ranks.size)
-    keys = np.repeat(np.arange(sizes.size), sizes) * ranks.size + ranks[rows]
-    keys.sort()
-    shuffled: Integers = by_rank[keys % ranks.size]
-    return shuffled
+def _check(asked: Asked, split: partial[Splits], source: Source) -> None:
+    # What can be refused before anything is read.
+    check_columns(source.schema, asked.label, name=source.name)
+    asked.resolve(source)
+    if asked.clients is not None:
+        split(whole("clients", asked.clients, least=1))
 
 
-def _count(codes: Integers, sizes: Integers, classes: int) -> Integers:
-    cells = np.repeat(np.arange(sizes.size) * classes, sizes) + codes
-    counts: Integers = np.bincount(cells, minlength=sizes.size * classes).reshape(-1, classes)
-    return counts
+def _changed(batches: Iterator[pa.RecordBatch], deal: Deal, source: Source, label: str) -> Iterator[pa.RecordBatch]:
+    if deal.parts.shift is None:
+        return batches
+    change = deal.parts.shift.fit(source.batches(), label, deal.classes)
+    return (change(client, batch) for client, batch in enumerate(batches))
 
 
-def _own(
-    deal: Deal,
-    splits: Splits,
-    codes: Integers,
-    classes: int,
-    features: Sequence[tuple[Feature, Integers]],
-    local_test: float,
-    seed: int,
-) -> ClientTable:
+def _own(deal: Deal, splits: Splits, local_test: float, seed: int) -> ClientTable:
     # What is known of the clients before their samples are written.
     split, fold = splits.draw(deal.sizes, seed=seed)
-    counts = [_count(values[deal.rows], deal.sizes, feature.size) for feature, values in features]
+    counts = [deal.count(codes, feature.size) for codes, feature in zip(deal.counted, deal.features, strict=True)]
+    names, domains = deal.parts.names, deal.parts.domains
     return ClientTable(
         split=split,
         fold=fold,
-        names=None if deal.names is None else pa.array(deal.names, pa.string()),
-        domains=None if deal.domains is None else pa.array(deal.domains, pa.string()),
+        names=None if names is None else pa.array(names, pa.string()),
+        domains=None if domains is None else pa.array(domains, pa.string()),
         n=deal.sizes,
         n_test=floor_share(local_test, deal.sizes),
-        class_counts=_count(codes[deal.rows], deal.sizes, classes),
-        feature_counts=np.concatenate([np.zeros((deal.sizes.size, 0), np.int64), *counts], axis=1),
+        class_counts=deal.count(deal.codes, len(deal.classes)),
+        feature_counts=np.concatenate([np.zeros((len(deal.parts), 0), np.int64), *counts], axis=1),
     )
 
 
@@ -207,11 +193,11 @@ def _write_samples(
     return {"shards": shards, "clients": clients, "moments": moments}
 
 
-def _check_numeric(schema: pa.Schema, label: str, dataset: str) -> dict[str, int]:
-    columns = numeric_columns(schema, label)
+def _check_numeric(source: Source, label: str) -> dict[str, int]:
+    columns = numeric_columns(source.schema, label)
     if not columns:
         raise InputError(
-            f"standardise is True and {dataset} has no numeric column beside {label!r}: "
+            f"standardise is True and {source.name} has no numeric column beside {label!r}: "
             "leave it out, or decode the columns to numbers"
         )
     return columns
@@ -219,4 +205,4 @@ def _check_numeric(schema: pa.Schema, label: str, dataset: str) -> dict[str, int
 
 def _write_test(folder: Path, name: str | None, test: pa.Table) -> TestSet:
     rows = np.arange(test.num_rows)
-    return write_test(folder, name, test.schema, gather(test, rows, slices(test.num_rows)))
+    return write_test(folder, name, test.schema, gathered(test, rows, slices(test.num_rows)))

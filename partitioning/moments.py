@@ -1,13 +1,11 @@
 """Moments: mean and standard deviation of every numeric column on each client, for standardisation."""
 
 import json
-import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +13,7 @@ import pyarrow as pa
 from partitioning.checks import Floats, Integers
 from partitioning.errors import InputError
 from partitioning.files import TableFile
+from partitioning.numeric import flat
 
 _VALUES = 2**20  # numbers that are held at once: of a client's rows, and of the clients of a row group
 _COLUMNS = b"columns"
@@ -68,15 +67,6 @@ class Moment:
     def __add__(self, other: "Moment") -> "Moment":
         both = (self, other)
         return Moment.pool(*(np.array([getattr(each, name) for each in both]) for name in ("n", "mean", "std")))
-
-
-def numeric_columns(schema: pa.Schema, label: str) -> dict[str, int]:
-    """Return the columns that have moments, by name, with the numbers of one sample.
-
-    Those of numbers or booleans, alone or in lists of a fixed size, nested ones and tensors too; the label apart.
-    """
-    sizes = {field.name: _numbers(field.type) for field in schema if field.name != label}
-    return {name: size for name, size in sizes.items() if size}
 
 
 def measured(
@@ -196,23 +186,6 @@ def _table(moments: Sequence[Moment], first: int, schema: pa.Schema) -> pa.Table
     return pa.table({"client": clients, "n": [each.n for each in moments], **lists}, schema=schema)
 
 
-def _numbers(kind: pa.DataType) -> int:
-    # The numbers of one sample; 0 where they are none.
-    if isinstance(kind, pa.FixedShapeTensorType):
-        return math.prod(map(int, kind.shape)) * _numbers(kind.value_type)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size) * _numbers(kind.value_type)
-    return int(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
-
-
 def _values(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Floats:
-    parts = [_flat(batch.column(name)).reshape(-1, size) for name, size in columns.items()]
+    parts = [flat(batch.column(name)).reshape(-1, size) for name, size in columns.items()]
     return np.concatenate(parts, axis=1, dtype=np.float64)  # [n, D]
-
-
-def _flat(array: pa.Array) -> np.ndarray[Any, Any]:
-    if isinstance(array, pa.ExtensionArray):
-        return _flat(array.storage)
-    if pa.types.is_fixed_size_list(array.type):
-        return _flat(array.flatten())
-    return np.asarray((array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array).to_numpy())

@@ -14,14 +14,16 @@ Tests = Mapping[str | None, pa.Table]
 _LONGEST = 100  # characters of a name, so that every file system takes the file's
 
 
-def check_tests(test: pa.Table | Tests | None, table: pa.Table, label: str, dataset: str) -> dict[str | None, pa.Table]:
+def check_tests(
+    test: pa.Table | Tests | None, schema: pa.Schema, label: str, dataset: str
+) -> dict[str | None, pa.Table]:
     """Return the test sets by name, each with the schema of the samples.
 
     Raises InputError where one has other columns, or no rows, or a name that gives it no file of its own.
     """
     tests = dict(test) if isinstance(test, Mapping) else {} if test is None else {None: test}
     _check_names(list(tests))
-    return {name: _check_test(part, table, label, _title(name, dataset)) for name, part in tests.items()}
+    return {name: _check_test(part, schema, label, _title(name, dataset)) for name, part in tests.items()}
 
 
 def _check_names(names: list[str | None]) -> None:
@@ -35,20 +37,20 @@ def _check_names(names: list[str | None]) -> None:
         files[file] = name
 
 
-def _check_test(test: pa.Table, table: pa.Table, label: str, title: str) -> pa.Table:
+def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str) -> pa.Table:
     check_table(test, label, name=title)
-    if test.schema.names != table.schema.names or test.schema.types != table.schema.types:
+    if test.schema.names != schema.names or test.schema.types != schema.types:
         raise InputError(
-            f"{title} has the columns {_columns(test)} where the samples have "
-            f"{_columns(table)}: give both the same names and types, in the same order"
+            f"{title} has the columns {_columns(test.schema)} where the samples have "
+            f"{_columns(schema)}: give both the same names and types, in the same order"
         )
     # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
-    return test.cast(table.schema)
+    return test.cast(schema)
 
 
 def _title(name: str | None, dataset: str) -> str:
     return f"the test set of {dataset}" if name is None else f"the test set {name!r} of {dataset}"
 
 
-def _columns(table: pa.Table) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in table.schema)
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)

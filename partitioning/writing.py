@@ -1,10 +1,9 @@
 """Writing a population's files, in a folder that appears whole or not at all."""
 
-import itertools
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -103,60 +102,3 @@ def write_table(path: Path, table: pa.Table, **options: Any) -> TableFile:
 
     pq.write_table(table, path, **options)
     return TableFile.of(path)
-
-
-def gather(
-    table: pa.Table, rows: Integers, sizes: Integers, progress: Progress | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Give the table's rows that each owner has, a batch an owner: the next of `sizes` of the row numbers."""
-    source = _compact(table)
-    starts = np.cumsum([0, *(batch.num_rows for batch in source)])
-    bounds = itertools.pairwise([0, *np.cumsum(sizes).tolist()])
-    for done, (start, end) in enumerate(bounds, start=1):
-        yield _take(source, starts, rows[start:end])
-        if progress is not None:
-            progress(done, sizes.size)
-
-
-def _compact(table: pa.Table) -> list[pa.RecordBatch]:
-    # One dictionary for all batches, because an Arrow file holds one a column; and few batches, because each
-    # costs a lookup a client.
-    try:
-        table = table.unify_dictionaries()
-    except pa.ArrowNotImplementedError as error:
-        raise InputError("a column nests dictionary-encoded values: decode them first") from error
-    with suppress(pa.ArrowInvalid):  # more than 2 GiB of strings or images: they stay in several batches
-        table = table.combine_chunks()
-    return [_unshifted(batch) for batch in table.to_batches() if batch.num_rows]
-
-
-def _unshifted(batch: pa.RecordBatch) -> pa.RecordBatch:
-    # Arrow's `take` silently returns wrong rows of nested fixed-size lists that start at an offset, as those of
-    # a sliced table do; a copy starts at 0.
-    columns = [pa.concat_arrays([column]) if _is_shifted(column) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _is_shifted(array: pa.Array) -> bool:
-    if array.offset:
-        return True
-    if isinstance(array, pa.ExtensionArray):
-        return _is_shifted(array.storage)
-    if pa.types.is_struct(array.type):
-        return any(_is_shifted(array.field(place)) for place in range(array.type.num_fields))
-    return hasattr(array, "values") and _is_shifted(array.values)
-
-
-def _take(source: Sequence[pa.RecordBatch], starts: Integers, rows: Integers) -> pa.RecordBatch:
-    # starts: the first row number of each batch, and the number of all rows
-    if len(source) == 1:
-        return source[0].take(pa.array(rows))
-    places = np.searchsorted(starts, rows, side="right") - 1
-    order = np.argsort(places, kind="stable")
-    parts = [source[place].take(pa.array(rows[places == place] - starts[place])) for place in np.unique(places)]
-    if not parts:
-        return source[0].slice(0, 0)
-    taken = pa.Table.from_batches(parts).combine_chunks().to_batches()
-    if len(taken) > 1:
-        raise InputError(f"a client's {rows.size} rows hold more than 2 GiB of text: cast it to large_string")
-    return taken[0].take(pa.array(np.argsort(order)))

@@ -4,15 +4,16 @@ from partitioning.schemes.dirichlet import dirichlet, dirichlet_per_class
 from partitioning.schemes.dirichlet_qp import dirichlet_qp
 from partitioning.schemes.even import iid, quantity
 from partitioning.schemes.natural import domains, natural
-from partitioning.schemes.parts import Change, Column, Parts, Shift
+from partitioning.schemes.parts import Change, ClassTable, Column, Parts, Shift
 from partitioning.schemes.registry import SCHEMES, Parameter, Scheme, parameters, partition, resolve, takes
 from partitioning.schemes.shards import shards, shards_unbalanced
 from partitioning.schemes.shifts import concept, feature_noise
-from partitioning.schemes.tables import counts, labels_per_client
+from partitioning.schemes.tables import counts, labels_per_client, read_counts
 
 __all__ = [
     "SCHEMES",
     "Change",
+    "ClassTable",
     "Column",
     "Parameter",
     "Parts",
@@ -31,6 +32,7 @@ __all__ = [
     "parameters",
     "partition",
     "quantity",
+    "read_counts",
     "resolve",
     "shards",
     "shards_unbalanced",

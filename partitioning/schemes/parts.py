@@ -14,6 +14,9 @@ from partitioning.errors import InputError
 Column = Annotated[npt.ArrayLike, "column"]
 """A parameter with a value a sample [N]; on the command line and in files it is the name of a column."""
 
+ClassTable = Annotated[Sequence[Sequence[int]], "class table"]
+"""Samples a client and class [K, C]; on the command line and in files also the name of a file."""
+
 Change = Callable[[int, pa.RecordBatch], pa.RecordBatch]
 """From a client and its rows to what is stored: the same rows and columns, with other values."""
 
@@ -23,6 +26,9 @@ class Shift(Protocol):
 
     def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
         """Learn from all samples what the change needs, and return the change."""
+
+    def relabel(self, clients: Integers, codes: Integers) -> Integers:
+        """Return the class that each sample of a client has after the change [n]."""
 
 
 class Parts(list[Integers]):

@@ -16,7 +16,7 @@ from partitioning.schemes.dirichlet import dirichlet, dirichlet_per_class
 from partitioning.schemes.dirichlet_qp import dirichlet_qp
 from partitioning.schemes.even import iid, quantity
 from partitioning.schemes.natural import domains, natural
-from partitioning.schemes.parts import Column, Parts
+from partitioning.schemes.parts import ClassTable, Column, Parts
 from partitioning.schemes.shards import shards, shards_unbalanced
 from partitioning.schemes.shifts import concept, feature_noise
 from partitioning.schemes.tables import counts, labels_per_client
@@ -42,7 +42,7 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
 )
 """Every scheme by its name on the command line and in files."""
 
-_GIVEN = ("labels", "clients", "seed", "features")  # what `make` has by itself, for all schemes
+_GIVEN = ("labels", "clients", "seed", "features", "buckets")  # what `make` has by itself, for all schemes
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Parameter:
 
     Args:
         name: in Python and in files; on the command line with hyphens.
-        type: in files; a column's values are its name there.
+        type: in Python.
         default: `inspect.Parameter.empty` where it must be given.
         text: what it is, in a line.
     """
@@ -63,8 +63,15 @@ class Parameter:
 
     @property
     def is_column(self) -> bool:
-        """Whether it is a value a sample, which files name by its column."""
+        """Whether it has a value a sample, which files name by its column."""
         return self.type is Column
+
+    @property
+    def file_type(self) -> Any:
+        """Its type on the command line and in files."""
+        if self.is_column:
+            return str
+        return str | list[list[int]] if self.type is ClassTable else self.type
 
 
 @cache
@@ -113,7 +120,7 @@ def partition(labels: npt.ArrayLike, scheme: str, *, seed: int = 0, **given: Any
 
     Returns an index array a client. Raises InputError for an unknown scheme or parameter, naming the nearest.
     """
-    own = {name: given.pop(name) for name in ("clients", "features") if name in given}
+    own = {name: given.pop(name) for name in ("clients", "features", "buckets") if name in given}
     for name in own:
         if not takes(scheme, name):
             raise InputError(f"scheme {scheme!r} does not take {name!r}: leave it out")

@@ -90,6 +90,10 @@ class Noise:
 
         return add
 
+    def relabel(self, clients: Integers, codes: Integers) -> Integers:
+        """Labels stay."""
+        return codes
+
 
 @dataclass(frozen=True)
 class Relabelling:
@@ -110,6 +114,11 @@ class Relabelling:
             )
 
         return rename
+
+    def relabel(self, clients: Integers, codes: Integers) -> Integers:
+        """Return the other names."""
+        renamed: Integers = self.names[clients, codes]
+        return renamed
 
 
 def _as(values: pa.Array, column: pa.Array) -> pa.Array:

@@ -1,14 +1,16 @@
 """Schemes that say how many samples of each class a client has."""
 
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from partitioning.checks import Integers, encode, share_or_count, whole
-from partitioning.errors import InputError
-from partitioning.schemes.parts import Parts, deal_by_table, even
+from partitioning.errors import InputError, listing
+from partitioning.schemes.parts import ClassTable, Parts, deal_by_table, even
 from partitioning.streams import Purpose, generator
 
 
@@ -66,15 +68,15 @@ def _choose(parts: Integers, clients: int, each: int, random: np.random.Generato
     return owners
 
 
-def counts(labels: npt.ArrayLike, *, table: Sequence[Any], seed: int = 0) -> Parts:
+def counts(labels: npt.ArrayLike, *, table: ClassTable, seed: int = 0) -> Parts:
     """Give each client the number of samples of each class that a table says.
 
     n_tk = table_tk, drawn at random; samples that the table leaves are on no client
 
     Args:
         labels: one label a sample [N].
-        table: samples a client and class, classes in sorted order of their labels: K lists of C numbers. On the command
-            line and in files also a CSV, Parquet or TOML file whose columns are the labels.
+        table: samples a client and class: K lists of C numbers, in sorted order of the labels. On the command line and
+            in files, a CSV, Parquet or TOML file whose columns are the labels.
         seed: keys the draw.
 
     Returns K ascending int64 arrays of indices into `labels`. Raises InputError where the table has not one column a
@@ -91,7 +93,44 @@ def counts(labels: npt.ArrayLike, *, table: Sequence[Any], seed: int = 0) -> Par
     return Parts(deal_by_table(codes, numbers, generator(whole("seed", seed, least=0), Purpose.DEAL)))
 
 
-def _read_table(table: Sequence[Any], classes: int) -> Integers:
+def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
+    """Read a table for `counts`: a row a client, a column a label, in any order; a class without a column has none.
+
+    Args:
+        path: a `.csv`, `.tsv` or `.parquet` file with the labels as names of its columns, or a `.toml` file with tables
+            `[[client]]` whose keys are labels.
+        classes: the labels in sorted order.
+
+    Raises InputError where it cannot be read, a column is no label, or a value is no whole number.
+    """
+    rows = _read_toml(path) if path.suffix.lower() == ".toml" else _read_rows(path)
+    names = [str(label) for label in classes]
+    if unknown := next((name for row in rows for name in row if name not in names), None):
+        raise InputError(f"{path} has a column {unknown!r}, which is no label: the labels are {listing(names)}")
+    table = [[row.get(name, 0) for name in names] for row in rows]
+    if wrong := next((n for row in table for n in row if isinstance(n, bool) or not isinstance(n, int) or n < 0), None):
+        raise InputError(f"{path} has the value {wrong!r}: give whole numbers, 0 or more")
+    return table
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    from partitioning.sources import open_source, read_columns
+
+    rows: list[dict[str, Any]] = read_columns(open_source(path)).to_pylist()
+    return rows
+
+
+def _read_toml(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("client")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as TOML ({error}): mend it") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path} has no tables [[client]]: write one a client, with label = number")
+    return rows
+
+
+def _read_table(table: ClassTable, classes: int) -> Integers:
     try:
         numbers = np.asarray(table)
     except ValueError:  # ragged

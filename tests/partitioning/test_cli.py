@@ -12,6 +12,7 @@ import pytest
 from partitioning import Population
 from partitioning.cli import main
 from partitioning.splits import Splits
+from tests.partitioning.test_sources import WRITE
 
 
 @pytest.fixture
@@ -85,6 +86,18 @@ def test_make_holds_clients_out_for_validation(call, source, tmp_path):
     assert call("make", source, "--out", tmp_path / "p", "--scheme=iid", "--clients=10", *options)[0] == 0
     made = Population.open(tmp_path / "p")
     assert [len(made.train_clients), len(made.validation_clients), len(made.test_clients)] == [5, 3, 2]
+@pytest.mark.parametrize("name", WRITE)
+def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
+    WRITE[name](tmp_path / name)
+    out, source = tmp_path / "p", tmp_path / name
+    options = ("--scheme=iid", "--clients=3", "--memory=10KB")
+    status, said, _ = call("make", source, "--out", out, "--test", source, *options)
+    assert status == 0
+    assert f"{out}: 3 clients with " in said
+    status, said, _ = call("inspect", out, "--json")
+    assert json.loads(said)["dataset"] == name
+    assert json.loads(said)["global_test_samples"] == json.loads(said)["samples"]
+    assert call("verify", out)[0] == 0
 
 
 def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
@@ -119,6 +132,7 @@ def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
         (["--stratify"], "no client is held out"),
         (["--feature", "lable"], "did you mean 'label'"),
         (["--buckets", "1"], "buckets is 1"),
+        (["--memory", "much"], "--memory is 'much': give a number above 0 and one of"),
         (["--labl", "x"], "No such option"),
         (["--out", "."], "exists already"),
     ],
@@ -133,7 +147,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, argu
     assert list(tmp_path.iterdir()) == [source]
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.csv"])
+@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.npz", "x.json"])
 @pytest.mark.parametrize("kind", ["missing", "empty", "noise", "truncated"])
 def test_a_damaged_source_is_one_line(call, source, tmp_path, name, kind):
     path = tmp_path / name

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import partitioning
-from partitioning import InputError, Population, writing
+from partitioning import InputError, Population, arranging, writing
 from partitioning.splits import Splits
 from tests.partitioning.conftest import LABELS
 
@@ -104,7 +104,7 @@ def test_rows_may_come_from_several_batches():
     table = pa.table({"row": np.arange(30)})
     source = [batch for start in (0, 10, 20) for batch in table.slice(start, 10).to_batches()]
     for rows in ([], [25, 3, 3, 14], list(range(29, -1, -1))):
-        taken = writing._take(source, np.array([0, 10, 20, 30]), np.array(rows, dtype=np.int64))
+        taken = arranging._take(source, np.array([0, 10, 20, 30]), np.array(rows, dtype=np.int64))
         assert taken.column("row").to_pylist() == rows
 
 
@@ -181,6 +181,7 @@ def nulls_inside():
         (pa.table({"label": [1, 2]}), {"test_clients": 1.5}, "test_clients is 1.5"),
         (pa.table({"label": [1, 2]}), {"test_clients": -0.1}, "test_clients is -0.1"),
         (pa.table({"label": [1, 2]}), {"local_test": 1}, "local_test is 1"),
+        (pa.table({"label": [1, 2]}), {"memory": 0}, "memory is 0: give a whole number, 1 or more"),
         (
             pa.table({"label": [1, 2]}),
             {"test": pa.table({"label": ["a"]})},
