@@ -65,7 +65,9 @@ class _Json(click.ParamType):
 @click.option("--scheme", required=True, help=f"One of {', '.join(SCHEMES)}.")
 @click.option("--clients", type=int, help="Number of clients, where the scheme does not find them in the data.")
 @click.option("--label", default="label", show_default=True, help="Column with the label.")
-@click.option("--test", multiple=True, help="Source that is the global test set, or NAME=SOURCE, a domain's; repeatable.")
+@click.option(
+    "--test", multiple=True, help="Source that is the global test set, or NAME=SOURCE, a domain's; repeatable."
+)
 @click.option("--test-clients", default=0.0, help="Clients held out for test: a share or a number.  [0]")
 @click.option("--validation-clients", default=0.0, help="Clients held out for validation, likewise.  [0]")
 @click.option("--folds", default=0, help="Folds for cross-validation by client, 3 or more, in place of those.  [0]")
