@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,14 @@ def _said(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _type(parameter: Parameter) -> click.ParamType:
+def _type(parameter: Parameter) -> click.ParamType[Any]:
     kind = parameter.file_type
-    simple: dict[Any, click.ParamType] = {bool: click.BOOL, int: click.INT, float: click.FLOAT, str: click.STRING}
+    simple: dict[Any, click.ParamType[Any]] = {bool: click.BOOL, int: click.INT, float: click.FLOAT, str: click.STRING}
     return simple.get(kind, _Json(parameter.name))
 
 
-class _Json(click.ParamType):
-    # Numbers, lists and tables as in JSON; what is none of them is a word, such as the name of a file.
+class _Json(click.ParamType[Any]):
+    # A number, a list or table as in JSON, or else a word, such as the name of a file.
     name = "value"
 
     def __init__(self, parameter: str) -> None:
@@ -51,12 +52,22 @@ class _Json(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
+        if value[:1] not in ("[", "{"):
+            return _number(value)
         try:
-            return json.loads(value, parse_constant=float)
+            return json.loads(value)
         except ValueError as error:
-            if value[:1] in "[{":
-                raise InputError(f"{self._parameter} is {value!r}, which is no list or table ({error})") from error
-            return value
+            raise InputError(
+                f"{self._parameter} is {value!r}, which is no list or table ({error}): give [0.1, 0.2] or "
+                '{"name": 0.1}'
+            ) from error
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 @click.command()

@@ -124,7 +124,7 @@ def _gather(name: str, population: "Population") -> _Facts:
 
     manifest, counts = population.manifest, population.class_counts
     numbers = statistics.summarise(counts)
-    scores = statistics.feature_scores(getattr(population, "feature_counts", {}))
+    scores = statistics.feature_scores(population.feature_counts)
     return _Facts(
         row=table_row(name, numbers),
         made={"dataset": manifest.dataset, "scheme": manifest.scheme, "seed": manifest.seed},
@@ -138,7 +138,7 @@ def _gather(name: str, population: "Population") -> _Facts:
             "local_test_samples": int(population.test_sizes.sum()),
             "global_test_samples": manifest.counts.test_rows,
         },
-        report=getattr(manifest, "report", {}),
+        report=manifest.report,
         columns={column.name: column.type for column in manifest.columns},
     )
 

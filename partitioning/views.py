@@ -38,7 +38,7 @@ class View:
     @classmethod
     def of(cls, population: "Population", name: str) -> "View":
         """View a population on disk."""
-        features = getattr(population, "feature_counts", {})
+        features = population.feature_counts
         return cls(name, population.class_counts, population.manifest.classes, features)
 
     @cached_property

@@ -1,12 +1,16 @@
 """The quadratic programmes of the RADFed paper: which table of samples is nearest to the one that was drawn."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from partitioning.checks import Floats, Integers
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,11 @@ class Problem:
         """Clients K and configurations U."""
         return self.rows.size, self.columns.size
 
-    @property
-    def incidence(self) -> sparse.csr_array:
+    @cached_property
+    def incidence(self) -> "sparse.csr_array":
         """S' of the formula [U, D], sparse."""
+        from scipy import sparse
+
         configurations, features = self.places.shape
         at = (np.repeat(np.arange(configurations), features), self.places.ravel())
         return sparse.csr_array((np.ones(self.places.size), at), shape=(configurations, self.wanted.shape[1]))

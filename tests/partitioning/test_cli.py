@@ -86,6 +86,8 @@ def test_make_holds_clients_out_for_validation(call, source, tmp_path):
     assert call("make", source, "--out", tmp_path / "p", "--scheme=iid", "--clients=10", *options)[0] == 0
     made = Population.open(tmp_path / "p")
     assert [len(made.train_clients), len(made.validation_clients), len(made.test_clients)] == [5, 3, 2]
+
+
 @pytest.mark.parametrize("name", WRITE)
 def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
     WRITE[name](tmp_path / name)
@@ -117,7 +119,7 @@ def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
         (["--clients", "x"], "'x' is not a valid integer"),
         (["--clients", "201"], "need 201 samples and there are 200"),
         (["--clients", "0"], "clients is 0"),
-        (["--scheme", "dirichlet"], "did you mean 'dirichlet-qp'"),
+        (["--scheme", "dirichlet-pq"], "did you mean 'dirichlet-qp'"),
         (["--label-alpha", "-1"], "label_alpha is -1.0"),
         (["--label-alpha", "nan"], "label_alpha is nan"),
         (["--label", "lable"], "did you mean 'label'"),

@@ -7,6 +7,7 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population, arranging, writing
+from partitioning.schemes import parameters
 from partitioning.splits import Splits
 from tests.partitioning.conftest import LABELS
 
@@ -52,7 +53,9 @@ def test_the_manifest_says_where_it_came_from(tmp_path, table):
     population = partitioning.make(table, tmp_path / "p", dataset="zoo", test_clients=0.3, **OPTIONS)
     manifest = population.manifest
     assert (manifest.dataset, manifest.label, manifest.classes) == ("zoo", "label", ["ant", "bee", "cat"])
-    assert manifest.parameters == {"size_alpha": 1.0, "label_alpha": 0.3, "min_size": 1}
+    assert manifest.parameters.keys() == parameters("dirichlet-qp").keys()
+    assert [manifest.parameters[name] for name in ("size_alpha", "label_alpha", "solver")] == [1.0, 0.3, "auto"]
+    assert manifest.report["solver"] == "clarabel"
     assert (manifest.scheme, manifest.seed, manifest.splits) == ("dirichlet-qp", 4, Splits(2, 0, 0, False))
     shapes = {column.name: column.shape for column in manifest.columns}
     assert shapes == {"image": (3, 4), "tensor": (2, 3), "encoded": (), "kind": (), "label": (), "row": ()}

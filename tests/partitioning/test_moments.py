@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import partitioning
 from partitioning import InputError, Population, moments
-from partitioning.moments import Moment, numeric_columns
+from partitioning.moments import Moment
+from partitioning.numeric import numeric_columns
 from tests.partitioning.conftest import rich_table
 
 COLUMNS = {"image": 12, "tensor": 6, "row": 1, "flag": 1}

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import partitioning
-from partitioning import InputError, Population, making, rewrite
-from partitioning.features import Feature
-from partitioning.splits import SPLITS, Splits
+from partitioning import InputError, Population, rewrite
+from partitioning.sources import TableSource
+from partitioning.splits import SPLITS
 from tests.partitioning.conftest import rich_table
 
 OPTIONS = {"scheme": "dirichlet-qp", "clients": 11, "label_alpha": 0.3, "min_size": 0, "seed": 4}
@@ -179,15 +179,11 @@ def test_an_index_has_rows_and_no_samples(tmp_path, table):
     assert partitioning.verify(index.path) == []
 
 
-def test_rows_that_a_scheme_leaves_out_are_counted(tmp_path, table, monkeypatch):
-    def few(labels, *, clients, seed=0):
-        return [np.array([5, 3]), np.array([], np.int64), np.array([150])]
-
-    monkeypatch.setattr("partitioning.schemes.SCHEMES", {"few": few})
-    made = partitioning.make(table, tmp_path / "p", scheme="few", clients=3)
+def test_rows_that_a_scheme_leaves_out_are_counted(tmp_path, table):
+    made = partitioning.make(table, tmp_path / "p", scheme="counts", table=[[1, 1, 0], [0, 0, 0], [0, 0, 1]])
     assert (made.manifest.counts.samples, made.manifest.counts.source_rows) == (3, 200)
-    assert [sorted(made.rows(client).tolist()) for client in range(3)] == [[3, 5], [], [150]]
-    assert made.class_counts.sum() == 3
+    assert made.sizes.tolist() == [2, 0, 1]
+    assert made.class_counts.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
     assert partitioning.verify(tmp_path / "p") == []
 
 
@@ -204,15 +200,13 @@ def test_clients_may_have_names_and_domains(folded, tmp_path):
     assert partitioning.verify(tmp_path / "q") == []
 
 
-def test_what_a_scheme_knows_of_its_clients_is_theirs():
-    deal = making.Deal(np.array([5, 3, 1]), np.array([2, 0, 1]), names=["ann", "bo", "cy"], domains=["x", "x", "y"])
-    codes = np.array([0, 1, 0, 1, 0, 0])
-    feature = Feature("odd", [False, True], None)
-    owners = making._own(deal, Splits.of(3), codes, 2, [(feature, np.arange(6) % 2)], 0.5, seed=0)
-    assert (owners.names.to_pylist(), owners.domains.to_pylist()) == (["ann", "bo", "cy"], ["x", "x", "y"])
-    assert owners.class_counts.tolist() == [[1, 1], [0, 0], [0, 1]]
-    assert owners.feature_counts.tolist() == [[0, 2], [0, 0], [0, 1]]
-    assert owners.n_test.tolist() == [1, 0, 0]
+def test_what_a_scheme_knows_of_its_clients_is_theirs(table, tmp_path):
+    made = partitioning.make(table, tmp_path / "p", scheme="natural", column="kind")
+    assert made.names.to_pylist() == ["ant", "bee", "cat"]
+    sources = [TableSource(table.slice(0, 120), "photo.arrow"), TableSource(table.slice(120), "clip art")]
+    made = partitioning.make(sources, tmp_path / "q", scheme="domains", clients_per_domain=2)
+    assert made.domains.to_pylist() == ["clip art"] * 2 + ["photo"] * 2
+    assert [set(made.rows(client) >= 120) for client in range(4)] == [{True}, {True}, {False}, {False}]
 
 
 def test_a_rewritten_population_has_all_that_the_first_had(folded, tmp_path):

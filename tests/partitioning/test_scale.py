@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partitioning
-from partitioning import InputError, Population, making, population, verification, writing
+from partitioning import InputError, Parts, Population, dealing, population, verification, writing
 from partitioning.clients import ClientTable, Places
 from partitioning.files import StoredFile
 from partitioning.reading import Reader
@@ -132,9 +132,10 @@ def test_all_clients_at_once_are_the_clients_one_by_one(sizes, unused, seed):
     rows, ranks = random.permutation(samples)[: sum(sizes)], random.permutation(samples)
     codes = random.integers(0, 3, samples)
     parts = np.split(rows, np.cumsum(sizes)[:-1])
-    shuffled = making._shuffled(rows, np.array(sizes), ranks)
+    shuffled = dealing._shuffled(Parts(parts), ranks)
     assert shuffled.tolist() == [row for part in parts for row in part[np.argsort(ranks[part])]]
-    counts = making._count(codes[shuffled], np.array(sizes), 3)
+    deal = dealing.Deal(shuffled, Parts(parts), {}, [0, 1, 2], codes[shuffled], samples, (), [])
+    counts = deal.count(deal.codes, 3)
     assert counts.tolist() == [np.bincount(codes[part], minlength=3).tolist() for part in parts]
 
 

@@ -82,7 +82,7 @@ def test_json_has_all_of_it(call, folder):
     assert status == 0
     assert dataclasses.asdict(statistics.summarise(counts)).items() <= facts.items()
     assert dataclasses.asdict(statistics.measure_skew(counts)).items() <= facts.items()
-    assert facts["parameters"] == {"size_alpha": 1.0, "label_alpha": 0.1, "min_size": 1}
+    assert facts["parameters"] == Population.open(folder).manifest.parameters
     assert facts["label_alpha"] == 0.1
     assert (facts["dataset"], facts["feature_c_scores"]) == ("zoo", {})
 
