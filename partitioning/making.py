@@ -103,8 +103,9 @@ def make(
     tests = check_tests(test, source.schema, label, source.name)
     measures = _check_numeric(source, label) if standardise else {}
     deal = asked.deal(source, [table.column(label) for table in tests.values()])
-    if index_only and deal.parts.shift is not None:
-        raise InputError(f"scheme {scheme!r} changes the samples, which an index cannot say: leave index_only out")
+    if deal.parts.shift is not None and (index_only or features):
+        option = "index_only" if index_only else "features"
+        raise InputError(f"scheme {scheme!r} changes the samples, of which {option} would not know: leave it out")
     splits = split(len(deal.parts))
     owners = _own(deal, splits, local_test, asked.seed)
     with appearing(folder) as draft:

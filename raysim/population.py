@@ -44,6 +44,8 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         folds=partition.folds,
         stratify=partition.stratify,
         local_test=partition.local_test,
+        features=partition.features,
+        buckets=partition.buckets,
         dataset=source.name,
         **partition.beyond(Partition),
     )

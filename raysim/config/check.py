@@ -33,16 +33,21 @@ def table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[T])
     return table
 
 
+def table_with(name: str, keys: Mapping[str, tuple[Any, Any]], base: type[T]) -> type[T]:
+    """A table with these keys, a type and a default each (`inspect.Parameter.empty`: none), beside those of `base`."""
+    fields: dict[str, Any] = {
+        key: (kind, ... if default is inspect.Parameter.empty else default) for key, (kind, default) in keys.items()
+    }
+    return create_model(name, __base__=base, **fields)
+
+
 @cache
 def _table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[Any]) -> Any:
     subject = function.__init__ if inspect.isclass(function) else function
     hints = get_type_hints(subject)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name not in skip:
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            fields[name] = (hints[name], default)
-    return create_model(getattr(function, "__name__", "table"), __base__=base, **fields)
+    given = {name: each for name, each in inspect.signature(function).parameters.items() if name not in skip}
+    keys = {name: (hints[name], each.default) for name, each in given.items()}
+    return table_with(getattr(function, "__name__", "table"), keys, base)
 
 
 def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collection[str] = (), of: str = "") -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,12 +13,16 @@ from pydantic import AfterValidator, Field
 import partitioning
 from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
-from raysim.config.check import Table, checked, known, table_of
+from partitioning.schemes import parameters, takes
+from raysim.config.check import Table, checked, known, table_of, table_with
 from raysim.errors import InputError, one_input_error
 from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
 Target = Literal["test", "held_out", "validation", "local"]
+
+CLIENTS = 10
+"""How many clients a partition has where the file does not say and the data do not decide."""
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,13 +46,15 @@ class Partition(Table):
     """`[partition]`: how the samples become clients, and which `fold` is tested; the scheme's own keys stand beside."""
 
     scheme: str = "iid"
-    clients: Annotated[int, Field(ge=1)] = 10
+    clients: Annotated[int, Field(ge=1)] | None = None
     test_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
     validation_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
     folds: Annotated[int, Field(ge=0)] = 0
     fold: Annotated[int, Field(ge=0)] | None = None
     stratify: bool = False
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
+    features: tuple[str, ...] = ()
+    buckets: Annotated[int, Field(ge=2)] = 4
 
 
 class Model(Table):
@@ -181,10 +188,24 @@ class Experiment(_Top):
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
 
 
+@cache  # experiments are equal where their tables are, and those of two classes never are
+def _partition_table(scheme: str) -> type[Partition]:
+    keys = {parameter.name: (parameter.file_type, parameter.default) for parameter in parameters(scheme).values()}
+    return table_with(scheme, keys, Partition)
+
+
 def _partition(raw: dict[str, Any]) -> Partition:
-    scheme = known("partition.scheme", raw.get("scheme", "iid"), partitioning.SCHEMES)
-    table = table_of(scheme, ("labels", "clients", "seed"), Partition)
-    partition = checked(table, raw, "partition", of=f"scheme {raw.get('scheme', 'iid')}")
+    scheme = raw.get("scheme", "iid")
+    known("partition.scheme", scheme, partitioning.SCHEMES)
+    partition = checked(_partition_table(scheme), raw, "partition", of=f"scheme {scheme}")
+    if not takes(scheme, "clients"):
+        if partition.clients is not None:
+            raise InputError(
+                f"partition.clients = {partition.clients}: must be left out, for scheme {scheme} finds the clients in "
+                "the data; remove it"
+            )
+    elif partition.clients is None:
+        partition = partition.model_copy(update={"clients": CLIENTS})
     if partition.fold is not None and partition.fold >= partition.folds:
         raise InputError(
             f"partition.fold = {partition.fold}: must be below partition.folds = {partition.folds}; "

@@ -18,7 +18,10 @@ BASE: dict[str, Any] = {
 def test_defaults_are_written_out_and_read_back() -> None:
     experiment = Experiment.of(BASE)
     resolved = experiment.to_toml()
-    assert resolved["partition"] == {
+    partition = dict(resolved["partition"])
+    assert (partition.pop("solver"), partition.pop("randomise"), partition.pop("step")) == ("auto", "none", 0.002)
+    assert [partition.pop(key) for key in ("burn_in", "search", "burn_in_ratio")] == [100_000, 500_000, 1.1]
+    assert partition == {
         "scheme": "dirichlet-qp",
         "clients": 5,
         "test_clients": 0.0,
@@ -26,6 +29,8 @@ def test_defaults_are_written_out_and_read_back() -> None:
         "folds": 0,
         "stratify": False,
         "local_test": 0.0,
+        "features": [],
+        "buckets": 4,
         "size_alpha": 1.0,
         "label_alpha": 0.1,
         "min_size": 1,
@@ -77,7 +82,14 @@ def test_the_fold_is_of_the_partition_or_of_the_made_population() -> None:
     assert Experiment.of(elsewhere).fold == 3
 
 
+def test_the_number_of_clients_is_the_file_s_or_the_data_s() -> None:
+    assert Experiment.of({**BASE, "partition": {"scheme": "shards"}}).partition.clients == 10
+    assert Experiment.of({**BASE, "partition": {"scheme": "natural", "column": "user"}}).partition.clients is None
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"partition": {"scheme": "natural", "column": "u", "clients": 3}}, r"partition.clients = 3: must be left out"),
+    ({"partition": {"scheme": "natural"}}, r"partition.column"),
     ({"partition": {"folds": 3, "fold": 3}}, r"partition.fold = 3: must be below partition.folds = 3"),
     ({"partition": {"fold": 0}}, r"partition.fold = 0: must be below partition.folds = 0"),
     ({"partition": {"validation_clients": 1.5}}, r"partition.validation_clients = 1.5"),
@@ -86,7 +98,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"local": {"epoch": 3}}, r"unknown key 'local.epoch'.* did you mean 'epochs'"),
     ({"partition": {"scheme": "dirichlet-qp", "lable_alpha": 1}}, r"did you mean 'label_alpha'"),
     ({"partition": {"scheme": "iid", "label_alpha": 1}}, r"unknown key 'partition.label_alpha'"),
-    ({"partition": {"scheme": "dirichlet"}}, r"unknown partition.scheme = 'dirichlet'.* 'dirichlet-qp'"),
+    ({"partition": {"scheme": "dirichlet-pq"}}, r"unknown partition.scheme = 'dirichlet-pq'.* 'dirichlet-qp'"),
     ({"model": {"name": "mpl"}}, r"unknown model.name = 'mpl'.* did you mean 'mlp'"),
     ({"model": {"name": "logistic", "hiden": 3}}, r"unknown key 'model.hiden'"),
     ({"algorithm": {"name": "fedavgg"}}, r"unknown algorithm.name = 'fedavgg'.* did you mean 'fedavg'"),
