@@ -112,11 +112,11 @@ def test_another_seed_gives_another_partition(scheme, given_):
     assert same == (scheme == "natural" or given_ == {"domain": "one"})
 
 
-@cases
+@pytest.mark.parametrize(
+    ("scheme", "given_"), [case for case in CASES if takes(case[0], "clients") and case[0] not in MAY_REFUSE]
+)
 @pytest.mark.parametrize("labels", [[7], [7, 7, 7], ["b", "a", "b"], [True, False, True]])
 def test_clients_may_be_one_or_as_many_as_samples(scheme, given_, labels):
-    if not takes(scheme, "clients") or scheme in ("labels-per-client", "concept"):
-        pytest.skip("the clients follow from the data, or there are too few samples of a class")
     for clients in (1, len(labels)):
         parts = call(scheme, given_, np.array(labels), clients, 0)
         assert sorted(np.concatenate(parts)) == list(range(len(labels)))
