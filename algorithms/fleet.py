@@ -48,8 +48,8 @@ class ClientData(Protocol):
         """A part of a client's samples."""
         ...
 
-    def test_slice(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A fixed slice of the global test set."""
+    def test_slice(self, number: int, domain: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """A fixed slice of the global test set, or of a domain's."""
         ...
 
 

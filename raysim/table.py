@@ -19,6 +19,7 @@ HEADINGS = {
     "held_out_accuracy": "test accuracy, held-out clients",
     "validation_accuracy": "validation accuracy",
     "local_accuracy": "test accuracy, clients' own",
+    "domains_accuracy": "test accuracy, mean of domains",
 }
 
 

@@ -19,7 +19,7 @@ from raysim.errors import InputError, one_input_error
 from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
-Target = Literal["test", "held_out", "validation", "local"]
+Target = Literal["test", "held_out", "validation", "local", "domains"]
 
 CLIENTS = 10
 """How many clients a partition has where the file does not say and the data do not decide."""

@@ -75,9 +75,9 @@ class Shards:
         rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
         return x[rows], y[rows]
 
-    def test_slice(self, number: int) -> Tensors:
-        """A fixed slice of the global test set."""
-        x, y = self._decode(self._population.test_batch(number))
+    def test_slice(self, number: int, domain: str | None = None) -> Tensors:
+        """A fixed slice of the global test set, or of a domain's."""
+        x, y = self._decode(self._population.test_batch(number, domain))
         return x.to(self._device), y.to(self._device)
 
     def _place(self, client: int) -> Tensors:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -22,7 +23,10 @@ CHUNK = 1024
 """Samples of one forward pass: fixed, for the sums' order follows it."""
 
 BLOCK = 16
-"""Clients of one block of an evaluation; a slice of the global test set, which is long, is a block of its own."""
+"""Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
+
+Models = Mapping[Location | None, int]
+"""Where the kept entries of clients' models stand, and how many clients have each; None: those of nobody."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +34,21 @@ class Target:
     """Something to evaluate on.
 
     Args:
-        name: "test" (the global test set), "held_out" and "validation" (clients that never train) or "local" (own
-            test parts).
+        name: "test" (the global test set), "held_out" and "validation" (clients that never train), "local" (own test
+            parts), or "domain_NAME" (a domain's test set).
         owners: client ids, or the numbers of the test set's slices.
         sizes: how many samples each has.
-        part: of each client's samples; None for the global test set.
+        part: of each client's samples; None for test sets.
+        domain: whose test set it is; None for the global one.
+        clients: whose models are measured on the domain's test set: its training clients.
     """
 
     name: str
     owners: tuple[int, ...]
     sizes: tuple[int, ...]
     part: Part | None
+    domain: str | None = None
+    clients: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,30 +71,34 @@ class Targets:
             for clients in (population.test_clients, population.validation_clients)
         )
         local = [int(c) for c in population.train_clients if population.test_sizes[c] > 0]
+        domains = [_domain(population, name) for name in population.tests if name is not None]
         found = {
             "test": Target("test", tuple(range(len(slices))), slices, None),
             "held_out": Target("held_out", tuple(held_out), _sizes(population.sizes, held_out), "all"),
             "validation": Target("validation", tuple(validation), _sizes(population.sizes, validation), "all"),
             "local": Target("local", tuple(local), _sizes(population.test_sizes, local), "test"),
         }
-        there = {name: target for name, target in found.items() if target.owners}
+        there: dict[str, tuple[Target, ...]] = {name: (target,) for name, target in found.items() if target.owners}
+        if domains:
+            there["domains"] = tuple(domains)
         for name in wanted or ():
             if name not in there:
                 raise InputError(
                     f"evaluate.on = {name!r}: must be what the population has ({', '.join(there) or 'nothing'}); "
                     "set data.test, partition.test_clients, .validation_clients, .folds or .local_test"
                 )
-        return cls(tuple(there[name] for name in wanted or there), tuple(metrics))
+        return cls(tuple(target for name in wanted or there for target in there[name]), tuple(metrics))
 
     @property
     def columns(self) -> list[str]:
         """The names of the metrics' columns; `mean` is over clients, without it the samples are pooled."""
-        return [
-            f"{prefix}_{metric}"
+        prefixes = [
+            prefix
             for target in self.targets
             for prefix in ([target.name] if target.part is None else [target.name, f"{target.name}_mean"])
-            for metric in self.metrics
         ]
+        domains = ["domains"] if any(target.domain is not None for target in self.targets) else []
+        return [f"{prefix}_{metric}" for prefix in (*prefixes, *domains) for metric in self.metrics]
 
 
 class Evaluation:
@@ -103,26 +115,42 @@ class Evaluation:
 
     def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
         self._targets = targets
+        self._models = [_models(state, target) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
         if targets.targets:
             model = fleet.put((current(state, algorithm, fleet), state.average))
-            for target in targets.targets:
-                function = Evaluate(target.part, "auc" in targets.metrics)
-                self._maps.append(fleet.map(function, _blocks(state, target), [model]))
+            for target, models in zip(targets.targets, self._models, strict=True):
+                function = Evaluate(target.part, "auc" in targets.metrics, target.domain)
+                self._maps.append(fleet.map(function, _blocks(state, target, models), [model]))
 
     def values(self) -> dict[str, float]:
         """A value for each of the targets' columns that is defined; not a number where the model diverged."""
         values: dict[str, float | None] = {}
-        for target, outcomes in zip(self._targets.targets, self._maps, strict=True):
+        for target, models, outcomes in zip(self._targets.targets, self._models, self._maps, strict=True):
             scores: list[Score] = []
             for outcome in outcomes:
                 scores += outcome.value
-            whole = pooled(scores)
-            for name in self._targets.metrics:
-                values[f"{target.name}_{name}"] = METRICS[name](whole)
-                if target.part is not None:
-                    values[f"{target.name}_mean_{name}"] = _mean(METRICS[name](score) for score in scores)
+            values |= self._on_clients(target, scores) if target.part else self._on_test(target, models, scores)
+        for name in self._targets.metrics:
+            values[f"domains_{name}"] = _mean(values[f"{t.name}_{name}"] for t in self._targets.targets if t.domain)
         return {name: value for name, value in values.items() if value is not None}
+
+    def _on_clients(self, target: Target, scores: Sequence[Score]) -> dict[str, float | None]:
+        values: dict[str, float | None] = {}
+        whole = pooled(scores)
+        for name in self._targets.metrics:
+            values[f"{target.name}_{name}"] = METRICS[name](whole)
+            values[f"{target.name}_mean_{name}"] = _mean(METRICS[name](score) for score in scores)
+        return values
+
+    def _on_test(self, target: Target, models: Models, scores: Sequence[Score]) -> dict[str, float | None]:
+        # Each model has a score a slice; the mean is over the clients, of which several may have one model.
+        slices, clients = len(target.owners), list(models.values())
+        wholes = [pooled(scores[start : start + slices]) for start in range(0, len(scores), slices)]
+        return {
+            f"{target.name}_{name}": _mean([METRICS[name](whole) for whole in wholes], clients)
+            for name in self._targets.metrics
+        }
 
 
 def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
@@ -135,12 +163,14 @@ class Evaluate:
     """Score the global model on each client or slice of a block.
 
     Args:
-        part: of each client's samples; None for slices of the global test set.
+        part: of each client's samples; None for slices of a test set.
         probabilities: whether to return them, which the AUC needs.
+        domain: whose test set the slices are of; None for the global one.
     """
 
     part: Part | None
     probabilities: bool
+    domain: str | None = None
 
     def objects(self, block: Block) -> int:
         return 0
@@ -159,7 +189,7 @@ class Evaluate:
         return Output(scores)
 
     def _samples(self, bench: Bench, owner: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return bench.data.test_slice(owner) if self.part is None else bench.data.samples(owner, self.part)
+        return bench.data.samples(owner, self.part) if self.part else bench.data.test_slice(owner, self.domain)
 
     @torch.no_grad()
     def _score(self, bench: Bench, samples: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Score]:
@@ -182,20 +212,38 @@ class Evaluate:
         return scores
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Over the clients for which a metric is defined; None where there is none."""
-    defined = [value for value in values if value is not None]
-    return float(np.mean(defined)) if defined else None
+def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) -> float | None:
+    """Over those for which a metric is defined, each counting once or as many clients; None where there is none."""
+    every = list(values)
+    pairs = [(v, n) for v, n in zip(every, clients or [1] * len(every), strict=True) if v is not None]
+    return float(np.average([v for v, _ in pairs], weights=[n for _, n in pairs])) if pairs else None
 
 
-def _blocks(state: State, target: Target) -> list[Block]:
+def _models(state: State, target: Target) -> Models:
+    """How many clients have each model that is measured on a test set: one that is nobody's but for domains."""
+    return Counter(state.kept.latest(client, state.round) for client in target.clients) or {None: 1}
+
+
+def _blocks(state: State, target: Target, models: Models) -> list[Block]:
+    if target.part is None:
+        places = [(kept, place) for kept in models for place in range(len(target.owners))]
+        return [
+            Block(number, (target.owners[place],), target.sizes[place], (kept,))
+            for number, (kept, place) in enumerate(places)
+        ]
     blocks: list[Block] = []
-    length = 1 if target.part is None else BLOCK
-    for start in range(0, len(target.owners), length):
-        owners, sizes = target.owners[start : start + length], target.sizes[start : start + length]
-        kept = (None if target.part is None else state.kept.latest(owner, state.round) for owner in owners)
-        blocks.append(Block(len(blocks), owners, sum(sizes), tuple(kept)))
+    for start in range(0, len(target.owners), BLOCK):
+        owners, sizes = target.owners[start : start + BLOCK], target.sizes[start : start + BLOCK]
+        rows = tuple(state.kept.latest(owner, state.round) for owner in owners)
+        blocks.append(Block(len(blocks), owners, sum(sizes), rows))
     return blocks
+
+
+def _domain(population: Population, name: str) -> Target:
+    slices = population.slices_of(name)
+    domains = [] if population.domains is None else population.domains.to_pylist()
+    clients = tuple(int(c) for c in population.train_clients if domains and domains[c] == name)
+    return Target(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
 
 
 def _sizes(sizes: np.ndarray, clients: Sequence[int]) -> tuple[int, ...]:

@@ -79,6 +79,11 @@ TARGETS = {
         "own test, mean",
         "the mean over the training clients, each on its own test samples",
     ),
+    "domains": Target(
+        "Test sets of domains, mean",
+        "domains, mean",
+        "the mean over domains, each the mean over its clients on the domain's test set",
+    ),
 }
 
 METRICS = {

@@ -24,7 +24,7 @@ class Memory:
     def samples(self, client: int, part: str) -> Samples:
         return self.clients[client]
 
-    def test_slice(self, number: int) -> Samples:
+    def test_slice(self, number: int, domain: str | None = None) -> Samples:
         raise IndexError(number)
 
 

@@ -13,6 +13,7 @@ import partitioning
 from algorithms import Algorithm, Local, Sample, State, begin, current, fedavg, fedbn, radfed, step
 from algorithms.named import ALGORITHMS
 from partitioning import Population
+from partitioning.sources import TableSource
 from raysim.data import load
 from raysim.data.shards import Shards
 from raysim.fleet import BenchPlan, Inline, InlineFleet, ModelPlan
@@ -142,3 +143,37 @@ def test_a_client_that_keeps_entries_is_evaluated_with_its_own(fleets: Fleets, p
         client = int(population.train_clients[0])
         own, average = (module_of(state, algorithm, fleet, who) for who in (client, None))
         assert not torch.equal(own.norm1.running_mean, average.norm1.running_mean)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedbn"])
+def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Path) -> None:
+    table = load("digits").train
+    sources = [TableSource(table.slice(start, 300), title) for start, title in ((0, "paper"), (300, "glass"))]
+    tests = {"paper": table.slice(600, 100), "glass": table.slice(700, 1050)}
+    population = partitioning.make(
+        sources, tmp_path / "population", scheme="domains", clients_per_domain=3, test=tests, seed=2
+    )
+    targets = Targets.of(population, None, ["accuracy", "loss"])
+    assert [(target.name, target.clients) for target in targets.targets] == [
+        ("domain_paper", (3, 4, 5)),
+        ("domain_glass", (0, 1, 2)),
+    ]
+    algorithm = ALGORITHMS[name](Sample(cohort=4), LOCAL)
+    plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / "kept").resolved()
+    with Inline() as place, closing(place.fleet(plan)) as fleet:
+        state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet
+        found = evaluate(state, algorithm, fleet, targets)
+        shards, means = Shards(population.path), []
+        for target in targets.targets:
+            every = []
+            for client in target.clients:
+                module = module_of(state, algorithm, fleet, client)
+                rows = [by_hand(module, shards.test_slice(number, target.domain)) for number in target.owners]
+                correct, loss, samples = (sum(column) for column in zip(*rows, strict=True))
+                every.append((correct / samples, loss / samples))
+            assert (len(set(every)) > 1) == (name == "fedbn")
+            means.append(np.mean(every, axis=0))
+            assert found[f"{target.name}_accuracy"] == pytest.approx(means[-1][0])
+            assert found[f"{target.name}_loss"] == pytest.approx(means[-1][1], rel=1e-5)
+        assert found["domains_accuracy"] == pytest.approx(np.mean(means, axis=0)[0])
+        assert set(found) == set(targets.columns)
