@@ -43,7 +43,7 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
     if label not in names:
         raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
     kind = _value_type(schema.field(label).type)
-    if not _is_label(kind):
+    if not is_label(kind):
         raise InputError(
             f"the label column {label!r} of {name} is of type {kind}: "
             "cast it to whole numbers or strings, or name another column"
@@ -86,17 +86,19 @@ def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) ->
     return np.asarray(codes.to_numpy(), dtype=np.int64)
 
 
+def is_label(kind: pa.DataType) -> bool:
+    """Return whether values of a type may be labels: whole numbers, booleans, strings, or a dictionary of them."""
+    kind = _value_type(kind)
+    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind) for test in tests)
+
+
 def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     return column.cast(_value_type(column.type))
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_label(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
-    return any(test(kind) for test in tests)
 
 
 def _shape(kind: pa.DataType) -> tuple[int, ...] | None:

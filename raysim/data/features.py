@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from partitioning.columns import is_label
 from raysim.errors import InputError, unknown
 
 
@@ -61,7 +62,7 @@ def features(schema: pa.Schema, label: str) -> Features:
 
 
 def check_label(schema: pa.Schema, label: str, where: str) -> None:
-    """Check that the label column exists and holds integers.
+    """Check that the label column exists and holds whole numbers, booleans or strings.
 
     Args:
         schema: the table's columns.
@@ -74,9 +75,9 @@ def check_label(schema: pa.Schema, label: str, where: str) -> None:
     if label not in schema.names:
         raise unknown(f"label column data.label = {label!r} of {where}", label, schema.names)
     kind = schema.field(label).type
-    if not pa.types.is_integer(kind):
+    if not is_label(kind):
         raise InputError(
-            f"label column {label!r} is {_short(kind)}, but must hold integers: number the classes 0, 1, 2"
+            f"label column {label!r} is {_short(kind)}, but must hold whole numbers or strings: name the classes"
         )
 
 

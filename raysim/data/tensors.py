@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from partitioning.columns import Label
+from partitioning.columns import Label, class_codes
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, Images, check_label, features
 from raysim.errors import InputError
@@ -25,7 +25,7 @@ class Decoder:
         classes: the labels that exist, in any order; class i is the i-th smallest.
 
     Raises:
-        InputError: the columns cannot be features, or are encoded images, or there are no integer labels.
+        InputError: the columns cannot be features, or are encoded images, or the labels no whole numbers or strings.
     """
 
     def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label]) -> None:
@@ -35,7 +35,7 @@ class Decoder:
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
         self._form = form
         self._label = label
-        self._labels = np.unique(np.asarray(classes, dtype=np.int64))
+        self._labels = sorted(set(classes))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,16 +73,15 @@ class Decoder:
             x[...] = values
 
     def _read_labels(self, batch: pa.RecordBatch, y: npt.NDArray[np.int64]) -> None:
-        labels = batch.column(self._label).to_numpy(zero_copy_only=False)
-        y[...] = np.searchsorted(self._labels, labels)
-        known = self._labels[np.minimum(y, len(self._labels) - 1)] == labels
-        if not known.all():
+        labels = batch.column(self._label)
+        y[...] = class_codes(labels, self._labels)
+        if (y < 0).any():
             raise InputError(
-                f"label {labels[~known][0]} is not one of the classes {_few(self._labels)}: "
+                f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self._labels)}: "
                 "name it among them, or drop its rows"
             )
 
 
-def _few(labels: npt.NDArray[np.int64]) -> str:
+def _few(labels: Sequence[Label]) -> str:
     listed = [str(label) for label in labels]
     return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "...", *listed[-3:]])

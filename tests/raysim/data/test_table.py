@@ -32,8 +32,14 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     "no rows": (pa.table({"x": pa.array([], pa.float32()), "label": pa.array([], pa.int64())}), "no rows"),
     "no label": (pa.table({"x": [1.0], "labels": [0]}), "'labels'"),
     "only a label": (pa.table({"label": [0]}), "no column but the label"),
-    "float labels": (pa.table({"x": [1.0], "label": [0.0]}), "'label' is double, but must hold integers"),
-    "text labels": (pa.table({"x": [1.0], "label": ["cat"]}), "'label' is string, but must hold integers"),
+    "float labels": (
+        pa.table({"x": [1.0], "label": [0.0]}),
+        "'label' is double, but must hold whole numbers or strings",
+    ),
+    "byte labels": (
+        pa.table({"x": [1.0], "label": [b"cat"]}),
+        "'label' is binary, but must hold whole numbers or strings",
+    ),
     "null labels": (pa.table({"x": [1.0, 2.0], "label": [0, None]}), "'label' has nulls (1 rows)"),
     "null numbers": (pa.table({"x": [1.0, None], "label": [0, 1]}), "'x' has nulls"),
     "nan": (

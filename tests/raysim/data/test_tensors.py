@@ -105,11 +105,18 @@ def test_label_outside_the_classes(label: int) -> None:
         Decoder(batch.schema, "label", [5, 3])(batch)
 
 
+@pytest.mark.parametrize("encode", [False, True])
+def test_labels_may_be_words(encode: bool) -> None:
+    words = pa.array(["dog", "ant", "dog", "cat"])
+    batch = _batch({"x": [1.0, 2.0, 3.0, 4.0], "label": words.dictionary_encode() if encode else words})
+    assert Decoder(batch.schema, "label", ["cat", "ant", "dog"])(batch)[1].tolist() == [2, 0, 2, 1]
+
+
 def test_schemas_that_cannot_be_decoded() -> None:
     with pytest.raises(InputError, match="'label'"):
         Decoder(pa.schema({"x": pa.float32(), "label": pa.int64()}), "lable", [0])
-    with pytest.raises(InputError, match="'label' is string, but must hold integers"):
-        Decoder(pa.schema({"x": pa.float32(), "label": pa.string()}), "label", [0])
+    with pytest.raises(InputError, match="'label' is double, but must hold whole numbers or strings"):
+        Decoder(pa.schema({"x": pa.float32(), "label": pa.float64()}), "label", [0])
     with pytest.raises(InputError, match="encoded images"):
         Decoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
 
