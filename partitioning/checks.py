@@ -13,7 +13,19 @@ Floats = npt.NDArray[np.float64]
 
 
 def whole(name: str, value: object, *, least: int) -> int:
-    """Return `value` as an int that is at least `least`."""
+    """Return `value` as an int that is at least `least` and fits into 64 bits."""
+    number = _whole(name, value, least)
+    if number >= 2**63:
+        raise InputError(f"{name} is {value!r}: give a whole number below 2**63")
+    return number
+
+
+def read_seed(value: object) -> int:
+    """Return a seed, a whole number that is not negative, of any size."""
+    return _whole("seed", value, 0)
+
+
+def _whole(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InputError(f"{name} is {value!r}: give a whole number, {least} or more")
     return int(value)

@@ -1,5 +1,6 @@
 """The command line: `partitioning make | inspect | plot | verify`."""
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +15,13 @@ from partitioning.showing import inspect, plot
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong input; a failure is one line on stderr."""
+    signal.signal(signal.SIGTERM, _interrupt)
     run_command(_group, "partitioning", arguments)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    # A job that is ended from outside cleans up as after Ctrl-C: the default would leave its draft behind.
+    raise KeyboardInterrupt
 
 
 @click.group(name="partitioning", invoke_without_command=True, no_args_is_help=False)

@@ -23,7 +23,8 @@ class Column:
 
 
 def describe(schema: pa.Schema) -> tuple[Column, ...]:
-    """Describe every column of a schema, in order."""
+    """Describe every column of a schema, in order, as an Arrow file has it, which drops some names of inner fields."""
+    schema = pa.ipc.read_schema(schema.serialize())
     return tuple(Column(field.name, str(field.type), _shape(field.type)) for field in schema)
 
 
@@ -43,6 +44,8 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
     if label not in names:
         raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
     kind = _value_type(schema.field(label).type)
+    if pa.types.is_null(kind):
+        raise InputError(f"{name} has no rows, or no label in any: give at least one sample")
     if not is_label(kind):
         raise InputError(
             f"the label column {label!r} of {name} is of type {kind}: "
@@ -81,7 +84,10 @@ def distinct(columns: Iterable[pa.ChunkedArray]) -> list[Label]:
 def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) -> Integers:
     """Return the class number of each label [N]; -1 for a label that is no class."""
     decoded = _decoded(column)
-    known = pa.array(list(classes), type=decoded.type)
+    try:
+        known = pa.array(list(classes), type=decoded.type)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise InputError(f"the classes are not of the label's type, {decoded.type} ({error}): mend them") from error
     codes = pc.fill_null(pc.index_in(decoded, value_set=known), -1)
     return np.asarray(codes.to_numpy(), dtype=np.int64)
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.checks import Integers
-from partitioning.columns import Label, check_rows, check_values, class_codes, distinct
+from partitioning.columns import Label, check_rows, check_values, class_codes, distinct, is_label
 from partitioning.errors import InputError, listing, suggestion
 from partitioning.features import Feature, describe_features
 from partitioning.schemes import SCHEMES, Parts, parameters, read_counts, resolve, takes
@@ -26,9 +26,11 @@ class Deal:
         rows: of the source, all clients' one client after the other, each client's in random order.
         parts: what the scheme gave: each client's rows, a report, names, domains, and a change of the samples.
         parameters: all that the scheme takes, as a manifest has them.
-        classes: the label of each class [C].
+        dividing: columns that say which client or domain a row is of.
+        labels: that the source has, sorted.
+        source_codes: which of `labels` each row of the source has [N].
+        classes: the label of each class [C], those of test sets included.
         codes: the class of each of `rows`, as it is stored.
-        source_rows: how many rows the source has.
         features: columns that are counted on every client.
         counted: for each of them, the category of each of `rows`.
     """
@@ -36,9 +38,11 @@ class Deal:
     rows: Integers
     parts: Parts
     parameters: dict[str, Any]
+    dividing: list[str]
+    labels: list[Label]
+    source_codes: Integers
     classes: list[Label]
     codes: Integers
-    source_rows: int
     features: tuple[Feature, ...]
     counted: list[Integers]
 
@@ -114,11 +118,13 @@ class Asked:
         table = read_columns(source, list(columns))
         check_rows(table, name=source.name)
         check_values(table, name=source.name)
+        # The scheme sees the classes that the samples have; a test set may add others.
+        own = distinct([table.column(self.label)])
         classes = distinct([table.column(self.label), *test_labels])
-        codes = class_codes(table.column(self.label), classes)
+        codes = class_codes(table.column(self.label), own)
         features, counted = describe_features(_by_name(table), self.features, self.buckets)
         if isinstance(resolved.get("table"), str):
-            resolved["table"] = read_counts(Path(resolved["table"]), classes)
+            resolved["table"] = read_counts(Path(resolved["table"]), own)
         given: dict[str, Any] = {**resolved, **{name: _values(source, table, column) for name, column in named.items()}}
         if takes(self.scheme, "clients"):
             given["clients"] = self.clients
@@ -129,7 +135,10 @@ class Asked:
         stored = codes[rows]
         if parts.shift is not None:
             stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
-        return Deal(rows, parts, resolved, classes, stored, codes.size, features, [each[rows] for each in counted])
+        stored = np.array([classes.index(label) for label in own])[stored]
+        dividing = [name for name in named.values() if name is not None]
+        counted = [each[rows] for each in counted]
+        return Deal(rows, parts, resolved, dividing, own, codes, classes, stored, features, counted)
 
 
 def _by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -141,6 +150,10 @@ def _values(source: Source, table: pa.Table, column: str | None) -> npt.ArrayLik
     if column is None and isinstance(source, JoinedSource):
         return source.domains
     values = table.column(column)
+    if not is_label(values.type):
+        raise InputError(
+            f"column {column!r} of {source.name} is of type {values.type}: name one of whole numbers or strings"
+        )
     return np.asarray(values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values)
 
 

@@ -1,5 +1,6 @@
 """Features: columns whose values are counted on every client, as categories or in buckets between quantiles."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from partitioning.errors import InputError, listing, suggestion
 
 MOST_CATEGORIES = 20
 """Whole numbers of more distinct values than these are bucketed."""
+
+MOST_BUCKETS = 10_000
+"""Of a feature of numbers."""
 
 MOST_WORDS = 1000
 """Strings of more distinct values than these are no feature."""
@@ -33,6 +37,17 @@ class Feature:
     def size(self) -> int:
         """How many categories or buckets there are: d."""
         return len(self.categories) if self.categories is not None else len(self.edges or ()) + 1
+
+    @property
+    def titles(self) -> list[str]:
+        """What each category or bucket is called [d]."""
+        if self.categories is not None:
+            return [str(category) for category in self.categories]
+        edges = [f"{edge:.4g}" for edge in self.edges or ()]
+        if not edges:
+            return ["all"]
+        between = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
+        return [f"below {edges[0]}", *between, f"from {edges[-1]}"]
 
     def codes(self, column: pa.ChunkedArray | pa.Array) -> Integers:
         """Return the category or bucket of each value [N]; -1 for a value that is no category."""
@@ -59,6 +74,8 @@ def describe_features(
     that is neither numbers nor strings, NaN or infinity, and strings of more than `MOST_WORDS` distinct values.
     """
     buckets = whole("buckets", buckets, least=2)
+    if buckets > MOST_BUCKETS:
+        raise InputError(f"buckets is {buckets}: give {MOST_BUCKETS} or fewer")
     for name in names:
         if name not in columns:
             raise InputError(

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,28 @@ from partitioning.schemes import SCHEMES, Parameter, parameters
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     # One option a parameter, however many schemes take it, in the order of the schemes.
-    takers: dict[str, list[tuple[str, Parameter]]] = {}
+    takers: dict[str, dict[str, Parameter]] = {}
     for scheme in SCHEMES:
         for name, parameter in parameters(scheme).items():
-            takers.setdefault(name, []).append((scheme, parameter))
+            takers.setdefault(name, {})[scheme] = parameter
     for name, schemes in reversed(takers.items()):
-        parameter = schemes[0][1]
-        text = parameter.text[0].upper() + parameter.text[1:].rstrip(".")
-        default = "" if parameter.default in (None, inspect.Parameter.empty) else f"  [{_said(parameter.default)}]"
-        click.option(
-            f"--{name.replace('_', '-')}",
-            name,
-            type=_type(parameter),
-            help=f"{text}.  ({', '.join(scheme for scheme, _ in schemes)}){default}",
-        )(command)
+        # The most general type: a scheme that takes less says so itself.
+        kinds = {str(parameter.file_type): parameter for parameter in schemes.values()}
+        kind = _type(next(iter(schemes.values()))) if len(kinds) == 1 else _Json(name)
+        click.option(f"--{name.replace('_', '-')}", name, type=kind, help=_help(schemes))(command)
     return command
+
+
+def _help(schemes: Mapping[str, Parameter]) -> str:
+    # What it means to each scheme that takes it; those to which it means the same stand together.
+    meanings: dict[tuple[str, str], list[str]] = {}
+    for scheme, parameter in schemes.items():
+        default = "" if parameter.default in (None, inspect.Parameter.empty) else f"  [{_said(parameter.default)}]"
+        meanings.setdefault((parameter.text, default), []).append(scheme)
+    return "  ".join(
+        f"{text[0].upper()}{text[1:].rstrip('.')}.  ({', '.join(names)}){default}"
+        for (text, default), names in meanings.items()
+    )
 
 
 def _said(value: Any) -> str:
@@ -135,6 +142,8 @@ def _name_tests(given: Sequence[str]) -> dict[str | None, Path]:
         name, separator, path = text.partition("=")
         named = bool(separator) and not Path(text).exists()
         key = name if named else None
+        if named and not (name and path):
+            raise InputError(f"--test is {text!r}: give SOURCE for the global test set, or NAME=SOURCE for a domain's")
         if key in tests:
             title = "the global test set" if key is None else f"the test set {key!r}"
             raise InputError(f"--test gives {title} twice: give each one once, as NAME=SOURCE for a domain")

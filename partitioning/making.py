@@ -4,23 +4,25 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from partitioning.arranging import MEMORY, arranged, gathered
-from partitioning.checks import floor_share, share, whole
+from partitioning.checks import floor_share, read_seed, share, whole
 from partitioning.clients import ClientTable
 from partitioning.columns import check_columns, describe
 from partitioning.dealing import Asked, Deal
-from partitioning.errors import InputError
+from partitioning.errors import InputError, listing, suggestion
 from partitioning.files import TableFile
 from partitioning.manifest import Counts, Manifest, TestSet
 from partitioning.moments import measured
 from partitioning.numeric import numeric_columns
 from partitioning.population import MANIFEST, Population
-from partitioning.sources import JoinedSource, Source, TableSource
+from partitioning.schemes import Parts
+from partitioning.sources import JoinedSource, Source, TableSource, open_source
+from partitioning.sources.sound import SameSource, SoundSource
 from partitioning.splits import Splits
 from partitioning.testsets import Tests, check_tests
 from partitioning.writing import (
@@ -36,9 +38,11 @@ from partitioning.writing import (
     write_test,
 )
 
+Samples: TypeAlias = pa.Table | Source | str | Path
+
 
 def make(
-    source: pa.Table | Source | Sequence[Source],
+    source: Samples | Sequence[Samples],
     out: str | Path,
     *,
     scheme: str,
@@ -66,8 +70,8 @@ def make(
     a source other than a table in memory is never held whole.
 
     Args:
-        source: the samples [N], without missing values: a table, a source that `open_source` gave, or several with the
-            same columns, of which each is a domain. Columns are stored unchanged in name, order and type.
+        source: the samples [N], without missing values: a table, a path, a source that `open_source` gave, or several
+            with the same columns, of which each is a domain. Columns are stored unchanged in name, order and type.
         out: the folder to make; it must not exist, or be empty.
         scheme: a name in `SCHEMES`; `parameters` are what it takes besides, columns by name.
         clients: number of clients K; left out where the scheme finds the clients in the data.
@@ -93,7 +97,7 @@ def make(
     Returns the population, opened; a client's rows are in random order. Raises InputError for wrong input,
     with nothing left behind.
     """
-    asked = Asked(scheme, clients, whole("seed", seed, least=0), label, tuple(features), buckets, parameters)
+    asked = Asked(scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters)
     memory, local_test = whole("memory", memory, least=1), share("local_test", local_test)
     split = partial(
         Splits.of, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
@@ -106,9 +110,13 @@ def make(
     if deal.parts.shift is not None and (index_only or features):
         option = "index_only" if index_only else "features"
         raise InputError(f"scheme {scheme!r} changes the samples, of which {option} would not know: leave it out")
+    _check_domains(deal.parts, tests)
     splits = split(len(deal.parts))
     owners = _own(deal, splits, local_test, asked.seed)
     with appearing(folder) as draft:
+        source = (
+            source if isinstance(source, TableSource) else SameSource(source, label, deal.labels, deal.source_codes)
+        )
         batches = arranged(source, deal.rows, deal.sizes, scratch=draft / "scratch", memory=memory, progress=progress)
         batches = _changed(batches, deal, source, label)
         manifest = Manifest(
@@ -118,12 +126,13 @@ def make(
             columns=describe(source.schema),
             scheme=scheme,
             parameters=deal.parameters,
+            dividing=deal.dividing,
             report=deal.parts.report,
             seed=asked.seed,
             splits=splits,
             local_test=local_test,
             features=deal.features,
-            counts=Counts(len(owners), deal.rows.size, deal.source_rows, tests[None].num_rows if None in tests else 0),
+            counts=_counted(deal, tests),
             **_write_samples(draft, source.schema, batches, owners, measures, index_only),
             rows=write_rows(draft, deal.rows),
             tests=tuple(_write_test(draft, name, table) for name, table in tests.items()),
@@ -132,13 +141,23 @@ def make(
     return Population.open(folder)
 
 
-def _one_source(source: pa.Table | Source | Sequence[Source], dataset: str | None) -> Source:
+def _counted(deal: Deal, tests: Mapping[str | None, pa.Table]) -> Counts:
+    test_rows = tests[None].num_rows if None in tests else 0
+    return Counts(len(deal.parts), deal.rows.size, deal.source_codes.size, test_rows)
+
+
+def _one_source(source: Samples | Sequence[Samples], dataset: str | None) -> Source:
     if isinstance(source, pa.Table):
         return TableSource(source, dataset or "table")
+    if isinstance(source, str | Path):
+        return open_source(source)
     if isinstance(source, Sequence):
         if not source:
             raise InputError("there is no source: give one or more")
-        return source[0] if len(source) == 1 else JoinedSource(tuple(source))
+        sources = [_one_source(each, None) for each in source]
+        return sources[0] if len(sources) == 1 else JoinedSource(tuple(sources))
+    if not hasattr(source, "schema"):
+        raise InputError(f"source is {type(source).__name__}: give a pyarrow table, a path, or what open_source gave")
     return source
 
 
@@ -150,10 +169,20 @@ def _check(asked: Asked, split: partial[Splits], source: Source) -> None:
         split(whole("clients", asked.clients, least=1))
 
 
+def _check_domains(parts: Parts, tests: Mapping[str | None, pa.Table]) -> None:
+    known = sorted(set(parts.domains or ()))
+    for name in tests:
+        if known and name is not None and name not in known:
+            raise InputError(
+                f"test names the domain {name!r}, which no client has: choose {listing(known)}"
+                + suggestion(name, known)
+            )
+
+
 def _changed(batches: Iterator[pa.RecordBatch], deal: Deal, source: Source, label: str) -> Iterator[pa.RecordBatch]:
     if deal.parts.shift is None:
         return batches
-    change = deal.parts.shift.fit(source.batches(), label, deal.classes)
+    change = deal.parts.shift.fit(SoundSource(source).batches(), label, deal.labels)
     return (change(client, batch) for client, batch in enumerate(batches))
 
 

@@ -52,6 +52,7 @@ class Manifest:
     columns: tuple[Column, ...]
     scheme: str
     parameters: dict[str, Any]
+    dividing: list[str]
     report: dict[str, Any]
     seed: int
     splits: Splits
@@ -113,14 +114,18 @@ def _read_manifest(record: Mapping[str, Any]) -> Manifest:
     classes = _get(record, "classes", list)
     if not classes or not all(isinstance(label, get_args(Label)) for label in classes):
         raise ValueError("classes are not labels")
+    columns = tuple(_column(column) for column in _get(record, "columns", list))
+    if len({type(label) for label in classes}) > 1 or record["label"] not in [column.name for column in columns]:
+        raise ValueError("the classes are of several types, or the label is no column")
     moments = record["moments"]
     return Manifest(
         dataset=_get(record, "dataset", str),
         label=_get(record, "label", str),
         classes=classes,
-        columns=tuple(_column(column) for column in _get(record, "columns", list)),
+        columns=columns,
         scheme=_get(record, "scheme", str),
         parameters=_get(record, "parameters", dict),
+        dividing=[_get({"column": name}, "column", str) for name in _get(record, "dividing", list)],
         report=_get(record, "report", dict),
         seed=_get(record, "seed", int),
         splits=_flat(Splits, record["splits"]),
@@ -182,7 +187,11 @@ def _column(record: Mapping[str, Any]) -> Column:
 def _flat(kind: type[T], record: Mapping[str, Any]) -> T:
     # Fields of these dataclasses are int, bool or str.
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    return kind(**{field.name: _get(record, field.name, field.type) for field in fields})  # type: ignore[arg-type]
+    values = {field.name: _get(record, field.name, field.type) for field in fields}  # type: ignore[arg-type]
+    for name, value in values.items():
+        if isinstance(value, int) and not 0 <= value < 2**63:
+            raise ValueError(f"{name!r} is {value}")
+    return kind(**values)
 
 
 def _get(record: Mapping[str, Any], key: str, kind: type[T]) -> T:

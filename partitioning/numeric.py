@@ -1,7 +1,7 @@
 """Numeric columns as flat arrays: scalars, lists of a fixed size, nested ones, and tensors."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from partitioning.checks import Floats
 from partitioning.errors import InputError
+
+_ROWS = 4096  # that are measured at once
 
 
 def numeric_columns(schema: pa.Schema, label: str) -> dict[str, int]:
@@ -52,7 +54,7 @@ def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float
     Raises InputError where no column is numeric.
     """
     totals: dict[str, tuple[int, float, float]] = {}  # how many, their mean, the sum of squares around it
-    for batch in batches:
+    for batch in _in_blocks(batches):
         for name in numeric_columns(batch.schema, label):
             numbers = flat(batch.column(name)).astype(np.float64)
             if numbers.size:
@@ -60,6 +62,19 @@ def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float
     if not totals:
         raise InputError("no column is numeric, so none can have noise: decode images first, or add numbers")
     return {name: math.sqrt(squares / count) for name, (count, _, squares) in totals.items()}
+
+
+def _in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    # Blocks of `_ROWS` rows however the source is cut, because the order of sums decides the last bits.
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        while sum(each.num_rows for each in waiting) >= _ROWS:
+            whole = pa.concat_batches(waiting)
+            yield whole.slice(0, _ROWS)
+            waiting = [whole.slice(_ROWS)]
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _pooled(total: tuple[int, float, float], numbers: Floats) -> tuple[int, float, float]:

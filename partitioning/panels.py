@@ -115,6 +115,7 @@ def _feature(views: Sequence[View], name: str) -> Panel:
     from matplotlib.colors import Normalize
 
     categories = max(view.features[name].shape[1] for view in views if name in view.features)
+    titles = next((view.categories[name] for view in views if len(view.categories.get(name, ())) == categories), None)
 
     def draw(row: Row, key: "Axes") -> None:
         for axes, view in zip(row, views, strict=True):
@@ -127,7 +128,7 @@ def _feature(views: Sequence[View], name: str) -> Panel:
             _title(axes, f"{name}: category shares, C-score {c_score(counts):.2f}")
             axes.set_ylim(categories - 0.5, -0.5)
             _name_clients(axes, columns, "category")
-            name_rows(axes, range(categories))
+            name_rows(axes, titles or range(categories))
         _colour_bar(key, image, "share")
 
     return Panel(_map_height(categories), draw)

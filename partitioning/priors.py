@@ -29,7 +29,9 @@ def draw_shares(
 
     Raises InputError for a prior of another shape, or numbers that are not above 0.
     """
-    if isinstance(prior, str) or not isinstance(prior, Sequence | np.ndarray):
+    if isinstance(prior, str):
+        raise InputError(f"{name} is {prior!r}: give a number above 0, or numbers in brackets, [0.1, 1.0, ...]")
+    if not isinstance(prior, Sequence | np.ndarray):
         return random.dirichlet(np.full(parts, np.clip(positive(name, prior), *_BOUNDS)), size=clients)
     numbers = _numbers(prior, clients, parts, name)
     rows = np.broadcast_to(numbers if numbers.ndim == 2 else numbers[:, None], (clients, parts))
@@ -44,7 +46,8 @@ def _numbers(prior: Prior, clients: int, parts: int, name: str) -> Floats:
     if numbers.shape not in ((clients,), (clients, parts)):
         raise InputError(
             f"{name} has the shape {list(np.shape(numbers)) if numbers.size else 'of no table'}: give one number, "
-            f"{clients} numbers (one a client), or {clients} lists of {parts} numbers (one a client and category)"
+            f"{clients} numbers [0.1, ...] (one a client), or {clients} lists of {parts} numbers (one a client and "
+            "category)"
         )
     if not (np.isfinite(numbers).all() and (numbers > 0).all()):
         raise InputError(f"{name} holds {numbers[~(np.isfinite(numbers) & (numbers > 0))][0]}: give numbers above 0")

@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from partitioning.columns import describe
 from partitioning.population import MANIFEST, Population
-from partitioning.writing import Progress, appearing, write_clients, write_test
+from partitioning.writing import Progress, appearing, check_out, write_clients, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
 """From a batch and the name of its owner, "client 3", to a batch with the same rows in the same order."""
 
 
-def rewrite(population: Population, out: Path, convert: Convert, *, progress: Progress | None = None) -> Population:
+def rewrite(
+    population: Population, out: str | Path, convert: Convert, *, progress: Progress | None = None
+) -> Population:
     """Write a population whose batches are converted; all that is known of the clients, and the rows' order, stay.
 
     Moments stay those of the columns as they were made.
@@ -26,9 +28,10 @@ def rewrite(population: Population, out: Path, convert: Convert, *, progress: Pr
         convert: may change, add and drop columns, the label's apart.
         progress: called with the clients written so far and their number.
     """
+    folder = check_out(out)
     first = convert(population.batch(0).slice(0, 0), "client 0")
     manifest = population.manifest
-    with appearing(out) as draft:
+    with appearing(folder) as draft:
         batches = _clients(population, convert, progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
         for kept in (manifest.rows, manifest.moments):
@@ -44,7 +47,7 @@ def rewrite(population: Population, out: Path, convert: Convert, *, progress: Pr
             ),
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
-    return Population.open(out)
+    return Population.open(folder)
 
 
 def _clients(population: Population, convert: Convert, progress: Progress | None) -> Iterator[pa.RecordBatch]:

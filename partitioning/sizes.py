@@ -33,10 +33,12 @@ def raise_to(sizes: Integers, least: int) -> Integers:
     return least + (apportion(surplus, spare) if spare else np.zeros_like(sizes))
 
 
-def draw_sizes(random: np.random.Generator, *, samples: int, clients: int, alpha: float, least: int) -> Integers:
-    """Draw client sizes [K], n ~ Dir(alpha 1_K), with sum n = samples and n_t >= least.
+def draw_sizes(
+    random: np.random.Generator, *, samples: int, clients: int, alpha: float, least: int
+) -> tuple[Integers, Floats]:
+    """Draw client sizes [K], n ~ Dir(alpha 1_K), with sum n = samples and n_t >= least; and what was drawn [K].
 
     RADFed, section IV-A. Deviation: `least`, which the paper does not print, is met by `raise_to`.
     """
     shares = draw_shares(random, alpha, clients=1, parts=clients, name="size_alpha")[0]
-    return raise_to(apportion(shares, samples), least)
+    return raise_to(apportion(shares, samples), least), shares * samples

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from partitioning.checks import Integers
+from partitioning.checks import Integers, floor_share
 from partitioning.columns import class_codes
 from partitioning.errors import InputError
 from partitioning.features import Feature
 from partitioning.files import sha256
 from partitioning.population import MANIFEST, Population
+from partitioning.schemes import is_complete
 from partitioning.splits import SPLITS, TEST, VALIDATION, split_of_fold
 
 _ROWS = 2**16
@@ -61,7 +62,9 @@ def _check_folder(population: Population) -> Iterator[str]:
 
 
 def _check_splits(population: Population) -> Iterator[str]:
-    asked, table = population.manifest.splits, population.table
+    asked, table, local_test = population.manifest.splits, population.table, population.manifest.local_test
+    if not 0 <= local_test < 1 or not np.array_equal(table.n_test, floor_share(local_test, table.n)):
+        yield f"{population.path}: the clients' own test parts are not the share {local_test} of their rows"
     if not asked.folds:
         if (table.fold != -1).any():
             yield f"{population.path}: clients are in folds where {MANIFEST} has none"
@@ -85,6 +88,9 @@ def _check_rows(population: Population) -> Iterator[str]:
         yield str(error)
         return
     total = population.manifest.counts.source_rows
+    if total != rows.size and is_complete(population.manifest.scheme):
+        yield f"{population.path}: {total - rows.size} of the source's {total} rows are on no client"
+        return
     outside = np.flatnonzero((rows < 0) | (rows >= total))
     if outside.size:
         yield f"{population.path}: row {rows[outside[0]]} is not of the source, which has {total}"

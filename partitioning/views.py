@@ -28,18 +28,21 @@ class View:
         class_counts: samples a client and class [K, C].
         classes: the label of each class [C].
         features: of each feature, the samples a client and category [K, d].
+        categories: of each feature, the names of its categories [d]; numbers where they are not given.
     """
 
     name: str
     class_counts: Integers
     classes: Sequence[Label]
     features: Mapping[str, Integers] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, population: "Population", name: str) -> "View":
         """View a population on disk."""
-        features = population.feature_counts
-        return cls(name, population.class_counts, population.manifest.classes, features)
+        manifest = population.manifest
+        categories = {feature.name: feature.titles for feature in manifest.features}
+        return cls(name, population.class_counts, manifest.classes, population.feature_counts, categories)
 
     @cached_property
     def sizes(self) -> Integers:

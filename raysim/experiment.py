@@ -19,7 +19,7 @@ from partitioning import Population
 from raysim import report
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
-from raysim.data import Decoder, decode_population
+from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
@@ -187,7 +187,7 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
 
 def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
     population = Population.open(decoded)
-    decoder = Decoder(population.schema, population.manifest.label, population.manifest.classes)
+    decoder = decoder_of(population)
     return ModelPlan(
         experiment.model.name,
         experiment.model.beyond(Model),

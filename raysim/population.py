@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
+from partitioning.schemes import parameters
 from raysim.config import Experiment
 from raysim.config.experiment import Data, Partition
 from raysim.data import Source, load
@@ -29,8 +31,9 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     data, partition = experiment.data, experiment.partition
     if partition is None:
         return Population.open(Path(str(data.population)).expanduser(), data.fold)
-    source = load(str(data.dataset), root=data.root, label=data.label)
-    train, test = _with_test(source, data, experiment.seed)
+    dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
+    source = load(str(data.dataset), root=data.root, label=data.label, dividing=dividing)
+    train, test = _with_test(source, data, dividing, experiment.seed)
     population = partitioning.make(
         train,
         folder,
@@ -52,7 +55,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     return population if partition.fold is None else population.fold(partition.fold)
 
 
-def _with_test(source: Source, data: Data, seed: int) -> tuple[pa.Table, pa.Table | None]:
+def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
     """The training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
         return source.train, source.test
@@ -61,7 +64,7 @@ def _with_test(source: Source, data: Data, seed: int) -> tuple[pa.Table, pa.Tabl
             f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
         )
     if isinstance(data.test, str):
-        return source.train, load(data.test, label=source.label).train
+        return source.train, load(data.test, label=source.label, dividing=dividing).train
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
     cut = max(1, int(data.test * len(rows)))
     return source.train.take(np.sort(rows[cut:])), source.train.take(np.sort(rows[:cut]))

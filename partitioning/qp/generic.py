@@ -33,7 +33,9 @@ def solve(problem: Problem, solver: str) -> Floats:
     """
     cp: Any = importlib.import_module("cvxpy")  # takes a second; its atoms have no types
 
-    installed = [name.lower() for name in cp.installed_solvers()]
+    # Of these SciPy's takes no quadratic objective, and HiGHS' gives up on ours.
+    installed = [name.lower() for name in cp.installed_solvers() if name not in ("SCIPY", "HIGHS", "SCIP", "GLOP")]
+    solver = solver.lower()
     if solver not in installed:
         raise InputError(
             f"solver is {solver!r}: give 'auto', 'structured' or one that cvxpy has installed "
@@ -51,7 +53,7 @@ def solve(problem: Problem, solver: str) -> Floats:
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")
             programme.solve(solver=solver.upper(), **_TOLERANCES.get(solver, {}))
     except cp.error.SolverError as error:
-        raise RuntimeError(f"{problem}: the solver {solver} failed: {error}") from error
+        raise RuntimeError(f"{problem}: the solver {solver} failed; take 'structured' or another one") from error
     if programme.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or table.value is None:
         raise RuntimeError(f"{problem}: the solver {solver} ended {programme.status!r}, not optimal")
     nearest: Floats = np.asarray(table.value, dtype=np.float64) * scale

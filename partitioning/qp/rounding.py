@@ -19,7 +19,8 @@ def round_table(table: Floats, rows: Integers, columns: Integers) -> Integers:
     costs least.
 
     Args:
-        table: the table A [K, C], non-negative, its sums right up to a solver's noise.
+        table: the table A [K, C], non-negative, its sums right up to a solver's noise: of up to 1e12 samples, for with
+            more that noise is whole samples.
         rows: exact row sums [K].
         columns: exact column sums [C].
 

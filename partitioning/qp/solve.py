@@ -6,9 +6,13 @@ from partitioning.checks import Floats
 from partitioning.qp import accelerated, generic
 from partitioning.qp.problem import Problem
 from partitioning.qp.transport import project
+from partitioning.threads import one_thread
 
 GENERIC_ENTRIES = 20_000
-"""The largest table, clients x configurations, that "auto" gives to cvxpy."""
+"""The largest table, clients x classes, that "auto" gives to cvxpy."""
+
+FEATURE_ENTRIES = 100_000
+"""The largest table of problem (2), clients x configurations, that "auto" gives to cvxpy."""
 
 
 @dataclass(frozen=True)
@@ -21,21 +25,23 @@ class Solution:
     residual: float
 
 
+@one_thread
 def solve(problem: Problem, solver: str = "auto") -> Solution:
     """Solve problem (1) or (2).
 
     Args:
         problem: what to solve.
         solver: a solver of cvxpy ("clarabel", "osqp", "scs", ...), "structured", or "auto": Clarabel up to
-            `GENERIC_ENTRIES` entries and "structured" above. "structured" projects onto the transportation polytope
-            (`transport.project`), once for problem (1), whose optimum is one, and after each gradient step for
-            problem (2) (`accelerated.solve`).
+            `GENERIC_ENTRIES` entries, or `FEATURE_ENTRIES` with features, and "structured" above. "structured" projects
+            onto the transportation polytope (`transport.project`), once for problem (1), whose optimum is one, and
+            after each gradient step for problem (2) (`accelerated.solve`).
 
     Whatever the solver, the result is projected onto the tables whose sums are exact. Raises InputError for an unknown
     solver, RuntimeError where it fails.
     """
     if solver == "auto":
-        solver = "clarabel" if problem.rows.size * problem.columns.size <= GENERIC_ENTRIES else "structured"
+        most = FEATURE_ENTRIES if problem.has_features else GENERIC_ENTRIES
+        solver = "clarabel" if problem.rows.size * problem.columns.size <= most else "structured"
     if solver != "structured":
         table = project(generic.solve(problem, solver), problem.rows, problem.columns)
     elif problem.has_features:

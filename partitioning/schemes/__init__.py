@@ -5,7 +5,7 @@ from partitioning.schemes.dirichlet_qp import dirichlet_qp
 from partitioning.schemes.even import iid, quantity
 from partitioning.schemes.natural import domains, natural
 from partitioning.schemes.parts import Change, ClassTable, Column, Parts, Shift
-from partitioning.schemes.registry import SCHEMES, Parameter, Scheme, parameters, partition, resolve, takes
+from partitioning.schemes.registry import SCHEMES, Parameter, Scheme, is_complete, parameters, partition, resolve, takes
 from partitioning.schemes.shards import shards, shards_unbalanced
 from partitioning.schemes.shifts import concept, feature_noise
 from partitioning.schemes.tables import counts, labels_per_client, read_counts
@@ -27,6 +27,7 @@ __all__ = [
     "domains",
     "feature_noise",
     "iid",
+    "is_complete",
     "labels_per_client",
     "natural",
     "parameters",

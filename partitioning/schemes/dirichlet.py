@@ -3,12 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Floats, Integers, encode, positive, whole
+from partitioning.checks import Floats, Integers, encode, positive, read_seed, whole
 from partitioning.priors import draw_shares
 from partitioning.qp import project, round_table
-from partitioning.schemes.parts import Parts, deal_by_table, even, require
+from partitioning.schemes.parts import Parts, deal_by_table, even, report_of, require
 from partitioning.sizes import apportion, raise_to
+from partitioning.statistics import fit
 from partitioning.streams import Purpose, generator
+from partitioning.threads import one_thread
 
 
 def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, seed: int = 0) -> Parts:
@@ -26,35 +28,43 @@ def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, 
 
     Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
     Hsu et al. 2019, section 3; FixBN, section 4.1. Not the scheme that most libraries call so: `dirichlet_per_class`.
-    Deviations: sizes that differ by 1 where K does not divide N; a mix whose every remaining class has a share that
-    underflows draws from what remains.
+    Deviation: sizes that differ by 1 where K does not divide N.
     """
     codes, columns = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
     alpha = positive("label_alpha", label_alpha)
     require(codes.size, clients, 1)
     random = generator(seed, Purpose.MIXES)
-    prior = np.clip(alpha * columns / codes.size, 1e-12, 1e18)
-    mixes = random.dirichlet(prior, size=clients)
+    mixes = _draw_log_mixes(random, np.clip(alpha * columns / codes.size, 1e-300, 1e18), clients)
     left = columns.copy()
-    table = np.stack(
-        [_fill(size, mix, left, random) for size, mix in zip(even(codes.size, clients), mixes, strict=True)]
-    )
-    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)))
+    sizes = even(codes.size, clients)
+    table = np.stack([_fill(size, mix, left, random) for size, mix in zip(sizes, mixes, strict=True)])
+    asked = np.exp(mixes - mixes.max(axis=1, keepdims=True))
+    report = report_of(fit(table, asked / asked.sum(axis=1, keepdims=True)))
+    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)), report=report)
 
 
-def _fill(size: int, mix: Floats, left: Integers, random: np.random.Generator) -> Integers:
+def _draw_log_mixes(random: np.random.Generator, prior: Floats, clients: int) -> Floats:
+    # log q up to a constant a client: once a class has run out, the order of shares that are 0 as numbers decides who
+    # gets what. A gamma variate of shape a is one of shape a + 1 times a uniform one to the power 1 / a.
+    shape = (clients, prior.size)
+    mixes: Floats = np.log(random.gamma(prior + 1, size=shape)) - random.exponential(size=shape) / prior
+    return mixes
+
+
+def _fill(size: int, log_mix: Floats, left: Integers, random: np.random.Generator) -> Integers:
     # One client's samples a class, taken out of `left`. Each pass fills the client or exhausts a class.
     taken = np.zeros_like(left)
     while (missing := int(size - taken.sum())) > 0:
-        weights = np.where(left > 0, mix, 0.0)
-        weights = weights if weights.sum() > 1e-200 else left.astype(np.float64)
+        remaining = np.where(left > 0, log_mix, -np.inf)
+        weights = np.exp(remaining - remaining.max())
         drawn = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
         taken += drawn
         left -= drawn
     return taken
 
 
+@one_thread
 def dirichlet_per_class(
     labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, min_size: int = 1, seed: int = 0
 ) -> Parts:
@@ -76,7 +86,7 @@ def dirichlet_per_class(
     Yurochkin et al. 2019 and Li et al. 2022 (NIID-Bench); most libraries' "Dirichlet" partition. Deviation: `min_size`.
     """
     codes, columns = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
     alpha, least = positive("label_alpha", label_alpha), whole("min_size", min_size, least=0)
     require(codes.size, clients, least)
     shares = draw_shares(generator(seed, Purpose.MIXES), alpha, clients=columns.size, parts=clients)
@@ -84,4 +94,5 @@ def dirichlet_per_class(
     sizes = raise_to(table.sum(axis=1), least)
     if not np.array_equal(sizes, table.sum(axis=1)):
         table = round_table(project(table.astype(np.float64), sizes, columns), sizes, columns)
-    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)))
+    report = report_of(fit(table.T, shares))  # how a class is shared among the clients
+    return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)), report=report)

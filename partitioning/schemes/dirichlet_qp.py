@@ -1,7 +1,7 @@
 """RADFed's scheme: sizes, classes and features drawn separately, and the partition that exists nearest to all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -9,16 +9,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning import qp
-from partitioning.checks import Floats, Integers, encode, positive, whole
+from partitioning.checks import Floats, Integers, encode, positive, read_seed, whole
 from partitioning.errors import InputError, listing
 from partitioning.features import describe_features
 from partitioning.priors import Prior, draw_shares
-from partitioning.schemes.parts import Column, Parts, deal_by_table, require
+from partitioning.schemes.parts import Column, Parts, deal_by_table, digits, report_of, require
 from partitioning.sizes import draw_sizes
-from partitioning.statistics import fit
+from partitioning.statistics import fit, fit_sizes
 from partitioning.streams import Purpose, generator
+from partitioning.threads import one_thread
 
 
+@one_thread
 def dirichlet_qp(
     labels: npt.ArrayLike,
     *,
@@ -50,7 +52,8 @@ def dirichlet_qp(
         labels: one label a sample [N], whole numbers or strings.
         clients: number of clients K.
         size_alpha: Dirichlet prior of client sizes: small is uneven.
-        label_alpha: Dirichlet prior of class mixes: small is uneven; a list gives each client its own.
+        label_alpha: Dirichlet prior of class mixes: small is uneven; [0.1, 1, ...] gives each client
+            its own, as do lists of a number a class.
         min_size: the least samples a client gets; clients x min_size must not exceed N.
         features: categorical features by name [N]; numbers of many values are cut into buckets by quantiles.
         feature_alpha: Dirichlet prior of feature mixes; a table gives each feature its own. Without it features are
@@ -71,26 +74,26 @@ def dirichlet_qp(
     `sizes.raise_to`); the rounding (see `qp.round_table`); and see `qp.Walk`.
     """
     codes, classes = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
     size_alpha, min_size = positive("size_alpha", size_alpha), whole("min_size", min_size, least=0)
     walk = _walk(randomise, qp.Walk(burn_in, search, step, burn_in_ratio))
     require(codes.size, clients, min_size)
-    sizes = draw_sizes(
+    sizes, sizes_asked = draw_sizes(
         generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=size_alpha, least=min_size
     )
-    mixes = [draw_shares(generator(seed, Purpose.MIXES), label_alpha, clients=clients, parts=classes.size)]
+    mixes = {"classes": draw_shares(generator(seed, Purpose.MIXES), label_alpha, clients=clients, parts=classes.size)}
     kinds = [codes]
     if feature_alpha is not None:
         coded = _code(features or {}, buckets, codes.size)
-        mixes += _draw_features(generator(seed, Purpose.FEATURES), feature_alpha, coded, clients)
+        mixes |= _draw_features(generator(seed, Purpose.FEATURES), feature_alpha, coded, clients)
         kinds += coded.values()
     observed = _observe(kinds)
-    problem = qp.Problem(np.hstack(mixes) * sizes[:, None], sizes, observed.counts, observed.places)
+    problem = qp.Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, observed.counts, observed.places)
     solution = qp.solve(problem, solver)
     walked = qp.randomise(problem, solution.table, walk, generator(seed, Purpose.RANDOMISE)) if walk else None
     table = qp.round_table(walked.table if walked else solution.table, sizes, observed.counts)
     parts = deal_by_table(observed.codes, table, generator(seed, Purpose.DEAL))
-    return Parts(parts, report=_report(problem, solution, walked, table, mixes[0]))
+    return Parts(parts, report=_report(problem, solution, walked, table, mixes, sizes_asked))
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,10 @@ def _observe(kinds: Sequence[Integers]) -> _Observed:
 def _code(features: Mapping[str, Any], buckets: int, samples: int) -> dict[str, Integers]:
     if not features:
         raise InputError("feature_alpha is given without features: name the columns to sample, or leave it out")
+    if not isinstance(features, Mapping):
+        raise InputError(
+            f"features is {type(features).__name__}: give a mapping from names to values, a value a sample"
+        )
     columns = {
         name: values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(np.asarray(values))])
         for name, values in features.items()
@@ -128,17 +135,19 @@ def _code(features: Mapping[str, Any], buckets: int, samples: int) -> dict[str, 
 
 def _draw_features(
     random: np.random.Generator, prior: Prior | Mapping[str, Prior], coded: Mapping[str, Integers], clients: int
-) -> list[Floats]:
+) -> dict[str, Floats]:
     priors = prior if isinstance(prior, Mapping) else dict.fromkeys(coded, prior)
     if priors.keys() != coded.keys():
         raise InputError(
             f"feature_alpha is for {listing(priors)} and the features are {listing(coded)}: give each its own, or one "
             "number for all"
         )
-    return [
-        draw_shares(random, priors[name], clients=clients, parts=int(codes.max()) + 1, name=f"feature_alpha.{name}")
+    return {
+        f"feature {name}": draw_shares(
+            random, priors[name], clients=clients, parts=int(codes.max()) + 1, name=f"feature_alpha.{name}"
+        )
         for name, codes in coded.items()
-    ]
+    }
 
 
 def _walk(randomise: str, walk: qp.Walk) -> qp.Walk | None:
@@ -148,24 +157,28 @@ def _walk(randomise: str, walk: qp.Walk) -> qp.Walk | None:
 
 
 def _report(
-    problem: qp.Problem, solution: qp.Solution, walked: qp.Walked | None, table: Integers, mixes: Floats
+    problem: qp.Problem,
+    solution: qp.Solution,
+    walked: qp.Walked | None,
+    table: Integers,
+    mixes: Mapping[str, Floats],
+    sizes_asked: Floats,
 ) -> dict[str, Any]:
-    # In digits that do not depend on the machine's rounding errors.
-    counts = np.zeros(mixes.shape, np.int64)
-    np.add.at(counts.T, problem.places[:, 0], table.T)
+    fits, start = {}, 0
+    for (name, mix), place in zip(mixes.items(), problem.places.T, strict=True):
+        counts = np.zeros((problem.rows.size, mix.shape[1]), np.int64)
+        np.add.at(counts.T, place - start, table.T)
+        fits[name], start = fit(counts, mix), start + mix.shape[1]
     report: dict[str, Any] = {
         "problem": 2 if problem.has_features else 1,
         "solver": solution.solver,
         "configurations": problem.columns.size,
-        "objective": _digits(solution.loss, 8),
-        "residual": _digits(solution.residual, 1),
-        "objective_rounded": _digits(problem.loss(table), 8),
-        "total_variation_to_asked": {name: _digits(value, 8) for name, value in asdict(fit(counts, mixes)).items()},
+        "objective": digits(solution.loss),
+        "objective_rounded": digits(problem.loss(table)),
+        "residual": digits(solution.residual),
+        "sizes_to_asked": digits(fit_sizes(problem.rows, sizes_asked).max),
+        **report_of(fits.pop("classes"), **fits),
     }
     if walked:
-        report["algorithm_3"] = {"burned_in": walked.burned_in, "objective": _digits(walked.loss, 8)}
+        report["algorithm_3"] = {"burned_in": walked.burned_in, "objective": digits(walked.loss)}
     return report
-
-
-def _digits(number: float, digits: int) -> float:
-    return float(f"{number:.{digits}g}")

@@ -1,11 +1,11 @@
 """Schemes without label skew: equal sizes, or sizes alone."""
 
-import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import encode, positive, whole
-from partitioning.schemes.parts import Parts, deal_by_size, even, require
+from partitioning.checks import encode, positive, read_seed, whole
+from partitioning.schemes.parts import Parts, deal_by_size, digits, even, require
 from partitioning.sizes import draw_sizes
+from partitioning.statistics import fit_sizes
 from partitioning.streams import Purpose, generator
 
 
@@ -23,7 +23,7 @@ def iid(labels: npt.ArrayLike, *, clients: int, seed: int = 0) -> Parts:
     McMahan et al. 2017 (FedAvg), section 3, where N is a multiple of K.
     """
     codes, _ = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
     require(codes.size, clients, 1)
     return Parts(deal_by_size(even(codes.size, clients), codes.size, generator(seed, Purpose.DEAL)))
 
@@ -46,8 +46,11 @@ def quantity(
     FedBS, section III-A ("unbalancedness"); RADFed, section IV-A, for how sizes are drawn.
     """
     codes, _ = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
     alpha, least = positive("size_alpha", size_alpha), whole("min_size", min_size, least=0)
     require(codes.size, clients, least)
-    sizes = draw_sizes(generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=alpha, least=least)
-    return Parts(deal_by_size(np.asarray(sizes), codes.size, generator(seed, Purpose.DEAL)))
+    sizes, asked = draw_sizes(
+        generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=alpha, least=least
+    )
+    report = {"sizes_to_asked": digits(fit_sizes(sizes, asked).max)}
+    return Parts(deal_by_size(sizes, codes.size, generator(seed, Purpose.DEAL)), report=report)

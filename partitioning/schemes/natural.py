@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Integers, encode, floor_share, positive, whole
+from partitioning.checks import Integers, encode, floor_share, positive, read_seed, whole
 from partitioning.errors import InputError
 from partitioning.schemes.parts import Column, Parts, even, group
 from partitioning.streams import Purpose, generator
@@ -64,7 +64,7 @@ def domains(
     100 % on one).
     """
     codes, _ = encode(labels)
-    each, seed = whole("clients_per_domain", clients_per_domain, least=1), whole("seed", seed, least=0)
+    each, seed = whole("clients_per_domain", clients_per_domain, least=1), read_seed(seed)
     kinds, sizes = _per_sample("domain", domain, codes.size)
     names = [str(name) for name in np.unique(np.asarray(domain))]
     bases = np.full_like(sizes, sizes.min()) if equal_sizes else sizes

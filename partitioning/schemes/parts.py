@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from partitioning.checks import Integers
 from partitioning.errors import InputError
+from partitioning.statistics import Fit
 
 Column = Annotated[npt.ArrayLike, "column"]
 """A parameter with a value a sample [N]; on the command line and in files it is the name of a column."""
@@ -58,12 +60,27 @@ class Parts(list[Integers]):
         self.shift = shift
 
 
+def report_of(shares: Fit, **others: Fit) -> dict[str, Any]:
+    """Say how far the realised shares are from those that were drawn: of classes, and of others by name."""
+    every = {"classes": shares, **others}
+    return {"total_variation_to_asked": {name: _in_digits(each) for name, each in every.items()}}
+
+
+def _in_digits(fit: Fit) -> dict[str, float]:
+    return {name: digits(value) for name, value in asdict(fit).items()}
+
+
+def digits(number: float) -> float:
+    """Round to six digits: more than anyone reads."""
+    return float(f"{number:.6g}")
+
+
 def require(samples: int, clients: int, least: int) -> None:
     """Raise InputError where there are too few samples for all clients to have `least`."""
     if clients * least > samples:
         raise InputError(
             f"{clients} clients of at least {least} need {clients * least} samples and there are {samples}: "
-            "ask for fewer clients or a smaller min_size"
+            f"ask for at most {samples // least} clients" + (" or a smaller min_size" if least > 1 else "")
         )
 
 

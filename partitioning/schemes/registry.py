@@ -42,6 +42,8 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
 )
 """Every scheme by its name on the command line and in files."""
 
+_LEAVES_OUT = ("counts", "natural", "domains")  # samples that no client asks for
+
 _GIVEN = ("labels", "clients", "seed", "features", "buckets")  # what `make` has by itself, for all schemes
 
 
@@ -89,6 +91,11 @@ def parameters(scheme: str) -> Mapping[str, Parameter]:
 def takes(scheme: str, name: str) -> bool:
     """Return whether a scheme's function has a parameter, `clients` and `features` included."""
     return name in inspect.signature(_known(scheme)).parameters
+
+
+def is_complete(scheme: str) -> bool:
+    """Return whether a scheme deals every sample; False for one that is not known here."""
+    return scheme in SCHEMES and scheme not in _LEAVES_OUT
 
 
 def resolve(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:

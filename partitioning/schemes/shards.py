@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Integers, encode, whole
+from partitioning.checks import Integers, encode, read_seed, whole
 from partitioning.errors import InputError
 from partitioning.schemes.parts import Parts, even, group
 from partitioning.streams import Purpose, generator
@@ -26,7 +26,7 @@ def shards(labels: npt.ArrayLike, *, clients: int, shards_per_client: int = 2, s
     """
     codes, _ = encode(labels)
     clients, each = whole("clients", clients, least=1), whole("shards_per_client", shards_per_client, least=1)
-    return _hand_out(codes, np.full(clients, each), whole("seed", seed, least=0))
+    return _hand_out(codes, np.full(clients, each), read_seed(seed))
 
 
 def shards_unbalanced(
@@ -55,9 +55,10 @@ def shards_unbalanced(
     numbers are drawn.
     """
     codes, _ = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
     shards, least = whole("shards", shards, least=1), whole("least_shards", least_shards, least=0)
     most = whole("most_shards", most_shards, least=least)
+    _check_number(shards, codes.size)
     if not clients * least <= shards <= clients * most:
         raise InputError(
             f"shards is {shards}, and {clients} clients with {least} to {most} each hold {clients * least} to "
@@ -66,22 +67,28 @@ def shards_unbalanced(
     return _hand_out(codes, _draw_numbers(clients, shards, least, most, generator(seed, Purpose.SIZES)), seed)
 
 
+def _check_number(shards: int, samples: int) -> None:
+    if shards > samples:
+        raise InputError(
+            f"{shards} shards of at least 1 sample need {shards} samples and there are {samples}: ask for fewer"
+        )
+
+
 def _draw_numbers(clients: int, total: int, least: int, most: int, random: np.random.Generator) -> Integers:
     numbers = random.integers(least, most, size=clients, endpoint=True)
     while missing := total - int(numbers.sum()):
-        step = 1 if missing > 0 else -1
-        free = np.flatnonzero((numbers < most) if step > 0 else (numbers > least))
-        numbers[random.permutation(free)[: abs(missing)]] += step
+        # As many to each as all that have room can share, or one to some of them.
+        free = np.flatnonzero((numbers < most) if missing > 0 else (numbers > least))
+        chosen = random.permutation(free)[: abs(missing)]
+        step = max(abs(missing) // free.size, 1) * (1 if missing > 0 else -1)
+        numbers[chosen] = np.clip(numbers[chosen] + step, least, most)
     return numbers
 
 
 def _hand_out(codes: Integers, numbers: Integers, seed: int) -> Parts:
     # numbers: shards of each client [K]
     shards = int(numbers.sum())
-    if shards > codes.size:
-        raise InputError(
-            f"{shards} shards of at least 1 sample need {shards} samples and there are {codes.size}: ask for fewer"
-        )
+    _check_number(shards, codes.size)
     random = generator(seed, Purpose.SHARDS)
     shuffled = random.permutation(codes.size)
     by_label = shuffled[np.argsort(codes[shuffled], kind="stable")]

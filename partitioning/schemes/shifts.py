@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.checks import Floats, Integers, encode, positive, whole
+from partitioning.checks import Floats, Integers, encode, positive, read_seed
 from partitioning.columns import class_codes
 from partitioning.errors import InputError
 from partitioning.numeric import deviations, flat, shaped
@@ -36,7 +36,7 @@ def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5,
     strength = positive("strength", strength)
     parts = iid(labels, clients=clients, seed=seed)
     levels = strength * np.arange(len(parts)) / max(len(parts) - 1, 1)
-    return Parts(parts, shift=Noise(levels, seed))
+    return Parts(parts, shift=Noise(levels, seed), report={"deviations_on_the_last_client": strength})
 
 
 def concept(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
@@ -61,12 +61,12 @@ def concept(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed:
         raise InputError("there is one class, which cannot be renamed: give labels of two classes or more")
     parts = iid(codes, clients=clients, seed=seed)
     renamed = max(2, int(strength * columns.size + 0.5))
-    random = generator(whole("seed", seed, least=0), Purpose.RELABEL)
+    random = generator(read_seed(seed), Purpose.RELABEL)
     names = np.tile(np.arange(columns.size), (len(parts), 1))
     for name in names:
         cycle = random.permutation(columns.size)[:renamed]
         name[cycle] = np.roll(cycle, 1)
-    return Parts(parts, shift=Relabelling(names))
+    return Parts(parts, shift=Relabelling(names), report={"classes_renamed_on_each_client": renamed})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Integers, encode, share_or_count, whole
+from partitioning.checks import Integers, encode, floor_share, read_seed, whole
 from partitioning.errors import InputError, listing
 from partitioning.schemes.parts import ClassTable, Parts, deal_by_table, even
 from partitioning.streams import Purpose, generator
@@ -34,25 +34,31 @@ def labels_per_client(
     Deviation: where C does not divide K L, the classes with more samples have one part more.
     """
     codes, columns = encode(labels)
-    clients, seed = whole("clients", clients, least=1), whole("seed", seed, least=0)
-    each = share_or_count("classes_per_client", classes_per_client, total=columns.size)
-    if not 1 <= each <= columns.size or clients * each < columns.size:
+    clients, seed = whole("clients", clients, least=1), read_seed(seed)
+    each, fewest = _classes(classes_per_client, columns.size), -(-columns.size // clients)
+    if not fewest <= each <= columns.size:
         raise InputError(
             f"classes_per_client is {classes_per_client!r}, which makes {each} of {columns.size} classes on each of "
-            f"{clients} clients: give {-(-columns.size // clients)}, for every class to have one, to {columns.size}"
+            f"{clients} clients: give a number from {fewest}, so that every class has a client, to {columns.size}"
         )
     parts = np.empty_like(columns)
     parts[np.argsort(-columns, kind="stable")] = even(clients * each, columns.size)
     if (short := np.flatnonzero(columns < parts)).size:
         raise InputError(
-            f"class number {short[0]} has {columns[short[0]]} samples, too few for {parts[short[0]]} parts: ask for "
-            "fewer clients or a smaller classes_per_client"
+            f"class number {short[0]}, in sorted order from 0, has {columns[short[0]]} samples, too few for "
+            f"{parts[short[0]]} parts: ask for fewer clients or a smaller classes_per_client"
         )
     owners = _choose(parts, clients, each, generator(seed, Purpose.LABELS))
     table = np.zeros((clients, columns.size), np.int64)
     for column in range(columns.size):
         table[owners[column], column] = even(int(columns[column]), int(parts[column]))
     return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)))
+
+
+def _classes(value: object, classes: int) -> int:
+    # A share of the classes makes one at least.
+    share = value if isinstance(value, float) and 0 < value < 1 else None
+    return whole("classes_per_client", value, least=1) if share is None else max(1, int(floor_share(share, classes)))
 
 
 def _choose(parts: Integers, clients: int, each: int, random: np.random.Generator) -> list[list[int]]:
@@ -85,12 +91,14 @@ def counts(labels: npt.ArrayLike, *, table: ClassTable, seed: int = 0) -> Parts:
     """
     codes, columns = encode(labels)
     numbers = _read_table(table, columns.size)
+    if numbers.max(initial=0) > codes.size:
+        raise InputError(f"table has the number {numbers.max()} and there are {codes.size} samples: lower it")
     if (short := np.flatnonzero(numbers.sum(axis=0) > columns)).size:
         raise InputError(
-            f"table gives away {numbers.sum(axis=0)[short[0]]} samples of class number {short[0]}, which has "
-            f"{columns[short[0]]}: lower that column"
+            f"table gives away {numbers.sum(axis=0)[short[0]]} samples of class number {short[0]}, in sorted order "
+            f"from 0, which has {columns[short[0]]}: lower that column"
         )
-    return Parts(deal_by_table(codes, numbers, generator(whole("seed", seed, least=0), Purpose.DEAL)))
+    return Parts(deal_by_table(codes, numbers, generator(read_seed(seed), Purpose.DEAL)))
 
 
 def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
@@ -108,15 +116,22 @@ def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
     if unknown := next((name for row in rows for name in row if name not in names), None):
         raise InputError(f"{path} has a column {unknown!r}, which is no label: the labels are {listing(names)}")
     table = [[row.get(name, 0) for name in names] for row in rows]
-    if wrong := next((n for row in table for n in row if isinstance(n, bool) or not isinstance(n, int) or n < 0), None):
-        raise InputError(f"{path} has the value {wrong!r}: give whole numbers, 0 or more")
+    wrong = [n for row in table for n in row if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 2**63]
+    if wrong:
+        raise InputError(f"{path} has the value {wrong[0]!r}: give whole numbers, 0 or more, in every cell")
+    if not table:
+        raise InputError(f"{path} has no rows: give one a client")
     return table
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
     from partitioning.sources import open_source, read_columns
 
-    rows: list[dict[str, Any]] = read_columns(open_source(path)).to_pylist()
+    source = open_source(path)
+    names = source.schema.names
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"{path} has several columns named {repeated!r}: give each label one")
+    rows: list[dict[str, Any]] = read_columns(source).to_pylist()
     return rows
 
 

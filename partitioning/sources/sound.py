@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from partitioning.columns import check_values
+from partitioning.checks import Integers
+from partitioning.columns import Label, check_values, class_codes
 from partitioning.errors import InputError
 from partitioning.sources.source import Source
 
@@ -28,6 +30,30 @@ class SoundSource:
         for batch in self._source.batches(columns):
             check_values(batch, name=self.name)
             yield _with_dictionaries(batch, self._dictionaries)
+
+
+class SameSource:
+    """A source that is read once more, and must have the rows and labels that it had."""
+
+    def __init__(self, source: Source, label: str, labels: Sequence[Label], codes: Integers) -> None:
+        """Remember which of the `labels` each row had: `codes` [N]."""
+        self._source = source
+        self._label, self._labels, self._codes = label, labels, codes
+        self.name = source.name
+        self.schema = source.schema
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Give the source's batches; raises InputError where it is not what it was."""
+        seen = 0
+        for batch in self._source.batches(columns):
+            known = self._codes[seen : seen + batch.num_rows]
+            seen += batch.num_rows
+            is_same = known.size == batch.num_rows
+            if is_same and self._label in batch.schema.names:
+                is_same = np.array_equal(class_codes(batch.column(self._label), self._labels), known)
+            if not is_same:
+                raise InputError(f"{self.name} has other rows than at first: leave it unchanged while it is read")
+            yield batch
 
 
 def unified(table: pa.Table) -> pa.Table:

@@ -62,7 +62,9 @@ def reading(path: Path, form: str) -> Iterator[None]:
         raise InputError(
             f"{path} asks for more memory than there is ({error}): export it again, in smaller batches"
         ) from error
-    except (pa.ArrowException, OSError) as error:
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as {form} ({error}): export it again") from error
 
 

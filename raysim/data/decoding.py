@@ -36,7 +36,7 @@ def decode_population(population: Population, cache: Path | None = None, *, prog
         InputError: an image cannot be decoded, or differs from the first in size or colour; its client and
             row are named. Nothing is left behind.
     """
-    form = features(population.schema, population.manifest.label)
+    form = features(population.schema, population.manifest.label, population.manifest.dividing)
     if not isinstance(form, Images):
         return population.path
     folder = (cache or default_cache() / "decoded") / f"{population.digest}-{VERSION}"

@@ -1,6 +1,7 @@
 """What the features of a table are: columns of numbers, one column of arrays, or one of encoded images."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,17 +39,18 @@ Features: TypeAlias = Numbers | Arrays | Images
 NUMBERS = "columns of numbers, one column of fixed-size arrays, or one column of encoded images"
 
 
-def features(schema: pa.Schema, label: str) -> Features:
-    """Return what the columns other than the label are.
+def features(schema: pa.Schema, label: str, dividing: Collection[str] = ()) -> Features:
+    """Return what the columns that a model sees are.
 
     Args:
         schema: the table's columns.
         label: the column that is not a feature.
+        dividing: columns that say whose a row is, which are none either.
 
     Raises:
         InputError: there are no features, a column's type cannot be one, or the columns do not go together.
     """
-    columns = [field for field in schema if field.name != label]
+    columns = [field for field in schema if field.name != label and field.name not in dividing]
     if not columns:
         raise InputError(f"the table has no column but the label {label!r}: add {NUMBERS}")
     forms = [_form(field) for field in columns]

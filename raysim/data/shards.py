@@ -11,7 +11,7 @@ import torch
 
 from algorithms.fleet import Part
 from partitioning import Population
-from raysim.data.tensors import Decoder
+from raysim.data.tensors import decoder_of
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
 
@@ -60,8 +60,7 @@ class Shards:
 
     def __init__(self, path: Path, device: str = "cpu", share: float = 1.0) -> None:
         self._population = Population.open(path)
-        manifest = self._population.manifest
-        self._decode = Decoder(self._population.schema, manifest.label, manifest.classes)
+        self._decode = decoder_of(self._population)
         self._device = device
         self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
         whole = int(self._population.sizes.sum()) * (4 * prod(self._decode.shape) + 8)

@@ -1,6 +1,6 @@
 """The data sets by name."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -67,7 +67,7 @@ DATASETS: Mapping[str, DataSet] = {
 }
 
 
-def load(dataset: str, *, root: str | None = None, label: str | None = None) -> Source:
+def load(dataset: str, *, root: str | None = None, label: str | None = None, dividing: Collection[str] = ()) -> Source:
     """Load a data set by name, or a user's own table.
 
     Args:
@@ -75,6 +75,7 @@ def load(dataset: str, *, root: str | None = None, label: str | None = None) -> 
         root: folder of the data set's files, where a relative PATH starts too; by default raysim's cache, and
             for a PATH the working directory.
         label: name of the label column, by default "label".
+        dividing: columns of a user's table that say whose a row is, and are no features.
 
     Raises:
         InputError: an unknown name, files that are missing or damaged, or a table that cannot be trained on.
@@ -82,7 +83,7 @@ def load(dataset: str, *, root: str | None = None, label: str | None = None) -> 
     label = "label" if label is None else label
     if dataset.startswith(FILE):
         path = Path(root or "").expanduser() / Path(dataset.removeprefix(FILE)).expanduser()
-        return Source(dataset, read_table(path, label), None, label)
+        return Source(dataset, read_table(path, label, dividing), None, label)
     if dataset not in DATASETS:
         raise unknown(f"data set {dataset!r}", dataset, [*DATASETS, "file:PATH.parquet"])
     train, test = DATASETS[dataset].read(Path(root).expanduser() if root else cache() / "data")

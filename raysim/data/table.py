@@ -1,6 +1,7 @@
 """A user's own table: a Parquet file of numbers, fixed-size arrays or encoded images, and a label."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,12 +15,13 @@ from raysim.errors import InputError
 _INDEX = re.compile(r"__index_level_\d+__")
 
 
-def read_table(path: Path, label: str) -> pa.Table:
+def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Table:
     """Read a Parquet file and check that its rows can be trained on; the columns are returned as they are.
 
     Args:
         path: the file.
-        label: its column of integer classes; all other columns are features.
+        label: its column of classes; all other columns are features.
+        dividing: apart from these, which say whose a row is.
 
     Raises:
         InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
@@ -29,7 +31,7 @@ def read_table(path: Path, label: str) -> pa.Table:
         raise InputError(f"{path} has no rows: give a table with at least one")
     _check_names(table.schema.names, path)
     check_label(table.schema, label, str(path))
-    form = features(table.schema, label)
+    form = features(table.schema, label, dividing)
     for name in table.schema.names:
         _check_values(table[name], name, form)
     return table

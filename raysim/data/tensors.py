@@ -1,12 +1,13 @@
 """A client's record batch as tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from partitioning import Population
 from partitioning.columns import Label, class_codes
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, Images, check_label, features
@@ -23,14 +24,15 @@ class Decoder:
         schema: the population's columns.
         label: name of the label column.
         classes: the labels that exist, in any order; class i is the i-th smallest.
+        dividing: columns that say whose a row is, and are no features.
 
     Raises:
         InputError: the columns cannot be features, or are encoded images, or the labels no whole numbers or strings.
     """
 
-    def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label]) -> None:
+    def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label], dividing: Collection[str] = ()) -> None:
         check_label(schema, label, "the population")
-        form = features(schema, label)
+        form = features(schema, label, dividing)
         if isinstance(form, Images):
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
         self._form = form
@@ -80,6 +82,12 @@ class Decoder:
                 f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self._labels)}: "
                 "name it among them, or drop its rows"
             )
+
+
+def decoder_of(population: Population) -> Decoder:
+    """The decoder of a population's batches."""
+    manifest = population.manifest
+    return Decoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
 
 
 def _few(labels: Sequence[Label]) -> str:

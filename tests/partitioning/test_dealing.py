@@ -177,7 +177,10 @@ def test_several_sources_are_one_for_the_other_schemes(tmp_path):
     [
         ({"scheme": "natural"}, "scheme 'natural' needs column: give the column that names"),
         ({"scheme": "natural", "column": "knd"}, "has no column 'knd'.*did you mean 'kind'"),
-        ({"scheme": "natural", "column": "height"}, "column: the type is float64"),
+        (
+            {"scheme": "natural", "column": "height"},
+            "column 'height' of table is of type double: name one of whole numbers",
+        ),
         ({"scheme": "natural", "column": "kind", "clients": 3}, "finds the clients in the data: leave clients out"),
         ({"scheme": "domains"}, "scheme 'domains' needs domain"),
         ({"scheme": "iid"}, "scheme 'iid' needs clients: give the number of clients"),
@@ -199,3 +202,90 @@ def test_sources_with_other_columns_are_refused(tmp_path):
         partitioning.make(sources, tmp_path / "p", scheme="domains")
     with pytest.raises(InputError, match="two sources are named 'a'"):
         partitioning.make(sources[:1] * 2, tmp_path / "p", scheme="domains")
+
+
+@pytest.mark.parametrize("scheme", ["concept", "counts"])
+def test_a_test_set_may_have_classes_that_the_samples_lack(tmp_path, scheme):
+    samples = pa.table({"label": ["a", "c", "d"] * 20, "x": np.arange(60.0)})
+    options = {"clients": 5} if scheme == "concept" else {"table": [[1, 2, 3], [4, 5, 6]]}
+    test = pa.table({"label": ["a", "b", "c", "d"], "x": np.arange(4.0)})
+    made = partitioning.make(samples, tmp_path / "p", scheme=scheme, test=test, **options)
+    assert made.manifest.classes == ["a", "b", "c", "d"]
+    assert made.class_counts[:, 1].sum() == 0
+    assert partitioning.verify(made.path) == []
+
+
+def test_columns_of_maps_are_read_back(tmp_path):
+    import pyarrow.parquet as pq
+
+    maps = pa.array([[("a", 1)]] * 40, pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"label": [0, 1] * 20, "m": maps}), tmp_path / "t.parquet")
+    made = partitioning.make(tmp_path / "t.parquet", tmp_path / "p", scheme="iid", clients=3)
+    assert partitioning.verify(made.path) == []
+
+
+def test_noise_does_not_depend_on_how_the_source_is_cut(tmp_path):
+    numbers = pa.table({"label": np.arange(20_000) % 3, "x": np.random.default_rng(0).normal(5e4, 1e3, 20_000)})
+    cut = pa.Table.from_batches(numbers.to_batches(max_chunksize=777))
+    first, second = (
+        partitioning.make(each, tmp_path / str(number), scheme="feature-noise", clients=4)
+        for number, each in enumerate((numbers, cut))
+    )
+    assert (first.path / "manifest.json").read_bytes() == (second.path / "manifest.json").read_bytes()
+
+
+def test_noise_on_missing_values_is_refused(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"label": [0, 1, 0], "x": [1.0, None, 2.0]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="missing values in column 'x'"):
+        partitioning.make(tmp_path / "t.parquet", tmp_path / "p", scheme="feature-noise", clients=2)
+
+
+class Changing:
+    """A source that has other rows when it is read again."""
+
+    name = "changing"
+
+    def __init__(self, *tables):
+        self.tables = list(tables)
+        self.schema = tables[0].schema
+
+    def batches(self, columns=None):
+        table = self.tables.pop(0) if len(self.tables) > 1 else self.tables[0]
+        return iter(table.select(columns or self.schema.names).to_batches())
+
+
+@pytest.mark.parametrize("rows", [[0, 1] * 30, [0, 1] * 20 + [1], [1, 0] * 20, [0, 1] * 15])
+def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, rows):
+    first, then = (pa.table({"label": labels}) for labels in ([0, 1] * 20, rows))
+    with pytest.raises(InputError, match=r"changing has (other|fewer) rows than at first"):
+        partitioning.make(Changing(first, then), tmp_path / "p", scheme="iid", clients=4)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("ant,ant\n1,2\n", "several columns named 'ant'"),
+        ("ant,bee\n", "has no rows"),
+        ("ant,bee\n1,\n2,3\n", "has the value None"),
+        ("ant\n9223372036854775807\n9223372036854775807\n", "table has the number 9223372036854775807"),
+    ],
+)
+def test_odd_tables_of_counts_are_refused(tmp_path, content, message):
+    (tmp_path / "table.csv").write_text(content)
+    with pytest.raises(InputError, match=message):
+        partitioning.make(table(), tmp_path / "p", scheme="counts", table=str(tmp_path / "table.csv"))
+
+
+def test_test_sets_are_of_domains_that_there_are(tmp_path):
+    with pytest.raises(InputError, match=r"test names the domain 'antt', which no client has.*did you mean 'ant'"):
+        partitioning.make(table(), tmp_path / "p", scheme="domains", domain="kind", test={"antt": table()})
+
+
+def test_a_path_is_a_source_and_other_things_are_none(tmp_path):
+    (tmp_path / "t.csv").write_text("label,x\n" + "a,1\nb,2\n" * 10)
+    assert len(partitioning.make(str(tmp_path / "t.csv"), tmp_path / "p", scheme="iid", clients=3)) == 3
+    with pytest.raises(InputError, match="source is dict: give a pyarrow table"):
+        partitioning.make({"label": [1]}, tmp_path / "q", scheme="iid", clients=1)

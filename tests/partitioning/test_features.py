@@ -77,3 +77,9 @@ def test_counts_are_split_by_feature():
 def test_wrong_features_are_refused(column, names, buckets, message):
     with pytest.raises(InputError, match=message):
         describe_features({"x": pa.chunked_array([pa.array(column)])}, names, buckets)
+
+
+def test_categories_and_buckets_have_titles():
+    assert Feature("kind", [False, True], None).titles == ["False", "True"]
+    assert Feature("height", None, [1.5, 2.0]).titles == ["below 1.5", "1.5 to 2", "from 2"]
+    assert Feature("one", None, []).titles == ["all"]

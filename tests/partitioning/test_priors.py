@@ -31,8 +31,8 @@ def test_each_client_has_its_own_prior():
     ("prior", "message"),
     [
         (0.0, "label_alpha is 0.0: give a finite number above 0"),
-        ("wide", "label_alpha is 'wide': give a finite number above 0"),
-        ([1.0, 1.0], r"label_alpha has the shape \[2\]: give one number, 3 numbers .*, or 3 lists of 2 numbers"),
+        ("0.1,1", r"label_alpha is '0.1,1': give a number above 0, or numbers in brackets"),
+        ([1.0, 1.0], r"label_alpha has the shape \[2\]: give one number, 3 numbers .* or 3 lists of 2 numbers"),
         ([[1.0, 2.0], [1.0]], "label_alpha has the shape of no table"),
         ([1.0, -1.0, 1.0], "label_alpha holds -1.0: give numbers above 0"),
         ([1.0, float("nan"), 1.0], "label_alpha holds nan"),

@@ -21,7 +21,7 @@ def test_raise_to_follows_its_formula():
 @pytest.mark.parametrize("clients", [1, 2, 40])
 def test_sizes_are_whole_exact_and_large_enough(alpha, clients):
     random = np.random.default_rng(0)
-    sizes = draw_sizes(random, samples=40, clients=clients, alpha=alpha, least=1)
+    sizes, _ = draw_sizes(random, samples=40, clients=clients, alpha=alpha, least=1)
     assert sizes.dtype == np.int64
     assert sizes.sum() == 40
     assert sizes.min() >= 1

@@ -1,9 +1,13 @@
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from partitioning import Population
 from raysim.config import Experiment
-from raysim.data import load
+from raysim.data import decoder_of, load
+from raysim.data.shards import Shards
 from raysim.errors import InputError
 from raysim.population import population_of
 
@@ -54,3 +58,20 @@ def test_a_made_population_is_opened_where_it_is(tmp_path) -> None:
     assert isinstance(again, Population) and again.path == made.path
     with pytest.raises(InputError):
         population_of(Experiment.of({"data": {"population": str(tmp_path / "nosuch")}}), tmp_path / "unused")
+
+
+@pytest.mark.parametrize("hospital", [[1, 2, 3], ["a", "b", "c"]])
+def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: list[int] | list[str]) -> None:
+    table = pa.table({"age": [1.0, 2.0, 3.0] * 8, "hospital": hospital * 8, "label": [0, 1, 1] * 8})
+    pq.write_table(table, tmp_path / "t.parquet")
+    experiment = Experiment.of(
+        {
+            "data": {"dataset": f"file:{tmp_path / 't.parquet'}"},
+            "partition": {"scheme": "natural", "column": "hospital"},
+            "algorithm": {"name": "fedavg"},
+        }
+    )
+    population = population_of(experiment, tmp_path / "population")
+    assert len(population) == 3
+    assert decoder_of(population).shape == (1,)
+    assert Shards(population.path).samples(1, "all")[0].tolist() == [[2.0]] * 8

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from partitioning import InputError
+from partitioning import InputError, dirichlet_qp
 from partitioning.qp import GENERIC_ENTRIES, Problem, solve
 from tests.partitioning.qp.problems import drawn, with_features
 
@@ -81,3 +81,20 @@ def test_problem_2_is_solved_alike_by_both(clients):
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-5, abs=1e-9 * float(problem.rows.sum()) ** 2)
     assert ours.residual <= 1e-9 * problem.rows.sum()
     assert ours.table.min() >= 0
+
+
+@pytest.mark.parametrize(("samples", "clients", "classes"), [(60_000, 2500, 10), (29_530, 2953, 13), (1000, 500, 7)])
+@pytest.mark.parametrize("label_alpha", [1e-12, 1e-6, 1e-3])
+@pytest.mark.parametrize("size_alpha", [1e-3, 1.0])
+def test_the_structured_solver_ends_where_one_client_has_nearly_all(samples, clients, classes, label_alpha, size_alpha):
+    labels = np.arange(samples) % classes
+    for seed in range(3):
+        parts = dirichlet_qp(
+            labels,
+            clients=clients,
+            label_alpha=label_alpha,
+            size_alpha=size_alpha,
+            solver="structured",
+            seed=seed,
+        )
+        assert sum(part.size for part in parts) == samples
