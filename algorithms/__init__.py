@@ -4,7 +4,8 @@ from algorithms.algorithm import Algorithm
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.fedavg import fedavg
-from algorithms.fedbn import fedbn
+from algorithms.fedbn import fedbn, singleset
+from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
 from algorithms.kept import KeptLedger, KeptStore, Location
@@ -13,16 +14,20 @@ from algorithms.layout import Entry, Kind, Layout, Packed
 from algorithms.local import Local
 from algorithms.merge import Sum
 from algorithms.place import Place, Placement
-from algorithms.radfed import radfed
+from algorithms.radfed import radfed, radfeda, radfedm, radfedp
 from algorithms.resident import Resident
 from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Mix, Server
+from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, Yogi
+from algorithms.silobn import silobn
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.visit import Start, Task, Visits
 from algorithms.weigh import Equal, Samples, Weigh
 
 __all__ = [
+    "Adagrad",
+    "Adam",
+    "Adaptive",
     "Algorithm",
     "Assign",
     "Bench",
@@ -41,6 +46,7 @@ __all__ = [
     "Layout",
     "Local",
     "Location",
+    "Memory",
     "Mix",
     "Outcome",
     "Output",
@@ -63,15 +69,24 @@ __all__ = [
     "Visits",
     "Weigh",
     "Work",
+    "Yogi",
     "begin",
     "choose",
     "current",
+    "fedadagrad",
+    "fedadam",
     "fedavg",
     "fedbn",
     "fedprox",
+    "fedyogi",
     "generator",
     "lanes_of",
     "radfed",
+    "radfeda",
+    "radfedm",
+    "radfedp",
+    "silobn",
+    "singleset",
     "step",
     "torch_seed",
     "trainer",

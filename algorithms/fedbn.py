@@ -3,6 +3,7 @@
 from typing import Literal
 
 from algorithms.algorithm import Algorithm
+from algorithms.errors import require
 from algorithms.local import Local
 from algorithms.place import Place
 from algorithms.schedule import Rounds, Sample
@@ -39,3 +40,27 @@ def fedbn(
     """
     place = Place(affine="kept", statistics="kept", newcomer=newcomer)
     return Algorithm(Rounds(sample), local, place, Equal() if weigh == "equal" else Samples(), server)
+
+
+def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+    """Every client alone: the whole model stays with the client, and nothing travels.
+
+        w_k <- ClientUpdate(k, w_k)
+
+    Args:
+        sample: how a round's cohort is drawn; the paper visits all clients.
+        local: what a visit does.
+        server: nothing arrives there, so it has to be `Assign`.
+
+    Raises:
+        InputError: another rule is given.
+
+    Paper: section 5.1, the baseline "SingleSet".
+
+    Deviations: data of no client is evaluated with the average of the last cohort's models, which the paper does not
+    define.
+    """
+    holds = isinstance(server, Assign)
+    require(holds, "server.rule", server, "'assign' where nothing travels", "remove the table [server]")
+    place = Place(weights="kept", affine="kept", statistics="kept")
+    return Algorithm(Rounds(sample), local, place, Equal(), server)

@@ -4,16 +4,32 @@ from collections.abc import Callable, Mapping
 
 from algorithms.algorithm import Algorithm
 from algorithms.fedavg import fedavg
-from algorithms.fedbn import fedbn
+from algorithms.fedbn import fedbn, singleset
+from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
-from algorithms.radfed import radfed
-from algorithms.server import Assign, Mix, Server
+from algorithms.radfed import radfed, radfeda, radfedm, radfedp
+from algorithms.server import Adagrad, Adam, Assign, Mix, Server, Yogi
+from algorithms.silobn import silobn
 
 ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
     "fedprox": fedprox,
+    "fedadam": fedadam,
+    "fedyogi": fedyogi,
+    "fedadagrad": fedadagrad,
     "fedbn": fedbn,
+    "silobn": silobn,
+    "singleset": singleset,
     "radfed": radfed,
+    "radfedp": radfedp,
+    "radfedm": radfedm,
+    "radfeda": radfeda,
 }
 
-SERVERS: Mapping[str, Callable[..., Server]] = {"assign": Assign, "mix": Mix}
+SERVERS: Mapping[str, type[Server]] = {
+    "assign": Assign,
+    "mix": Mix,
+    "adam": Adam,
+    "yogi": Yogi,
+    "adagrad": Adagrad,
+}

@@ -35,17 +35,19 @@ class Place:
     that keeps nothing yet, is always evaluated with the average, and no protocol bytes are counted for it.
 
     Args:
+        weights: place of all entries that are not batch norm's.
         affine: place of the learned scale and shift of batch-norm layers.
         statistics: place of the running mean, variance and counter of batch-norm layers.
         newcomer: what a client without kept entries starts from, "initial" or "average".
     """
 
+    weights: Where = "shared"
     affine: Where = "shared"
     statistics: Where = "shared"
     newcomer: Literal["initial", "average"] = "initial"
 
     def __post_init__(self) -> None:
-        for name in ("affine", "statistics"):
+        for name in ("weights", "affine", "statistics"):
             value = getattr(self, name)
             require(value in ("shared", "kept"), f"place.{name}", value, '"shared" or "kept"', "use one")
         allowed = '"initial" or "average"'
@@ -67,4 +69,4 @@ class Place:
 
     def _keeps(self, entry: Entry) -> bool:
         where = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}
-        return where.get(entry.kind, "shared") == "kept"
+        return where.get(entry.kind, self.weights) == "kept"

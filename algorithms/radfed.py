@@ -1,10 +1,12 @@
 """RADFed: Xue, Klabjan, Luo, "Aggregation Delayed Federated Learning"."""
 
+from dataclasses import replace
+
 from algorithms.algorithm import Algorithm
 from algorithms.local import Local
 from algorithms.place import Place
 from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
+from algorithms.server import Adam, Assign, Mix, Server
 from algorithms.weigh import Equal
 
 
@@ -26,3 +28,52 @@ def radfed(sample: Sample, local: Local, server: Server = Assign(), *, merge_eve
     one merges even when it is not an S-th. Which model goes to which client of U is a permutation of its own.
     """
     return Algorithm(Rounds(sample, merge_every), local, Place(), Equal(), server)
+
+
+def radfedp(
+    sample: Sample, local: Local, server: Server = Assign(), *, merge_every: int = 15, proximal: float = 0.01
+) -> Algorithm:
+    """RADFed whose clients are held near the model that they received.
+
+        min_w F_k(w) + proximal / 2 ||w - w'||^2,  started from the w' that was redistributed
+
+    Args:
+        sample: how each round's cohort is drawn.
+        local: what a visit does.
+        server: how the mean becomes the next model; another rule makes a combination, such as RADFedp with Adam.
+        merge_every: the paper's S, >= 1.
+        proximal: the paper's rho, >= 0; with 0 it is RADFed.
+
+    Paper: section III-C, Algorithm 2 without its lines 11 and 14 to 17. Deviations: as `radfed`.
+    """
+    return radfed(sample, replace(local, proximal=proximal), server, merge_every=merge_every)
+
+
+def radfedm(sample: Sample, local: Local, server: Server = Mix(0.6), *, merge_every: int = 15) -> Algorithm:
+    """RADFed whose global model goes only part of the way: w <- (1 - alpha) w + alpha mean.
+
+    Args:
+        sample: how each round's cohort is drawn.
+        local: what a visit does.
+        server: the rule `mix` with its alpha; alpha = 1 is RADFed.
+        merge_every: the paper's S, >= 1.
+
+    Paper: section III-C ("RADFed+Momentum"), Algorithm 2, line 14; alpha is FedAsync's, of 0.3, 0.6 and 0.9.
+    Deviations: as `radfed`.
+    """
+    return radfed(sample, local, server, merge_every=merge_every)
+
+
+def radfeda(sample: Sample, local: Local, server: Server = Adam(), *, merge_every: int = 15) -> Algorithm:
+    """RADFed whose server takes an adaptive step: delta = mean - w, w <- w + eta m / (sqrt(v) + tau).
+
+    Args:
+        sample: how each round's cohort is drawn.
+        local: what a visit does.
+        server: the rule `adam`, `yogi` or `adagrad` with its parameters.
+        merge_every: the paper's S, >= 1.
+
+    Paper: section III-C, Algorithm 2, lines 15 to 17. Deviations: as `radfed`; line 17 prints v without the square root
+    that [21], which it cites, takes.
+    """
+    return radfed(sample, local, server, merge_every=merge_every)

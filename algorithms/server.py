@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.errors import require
-from algorithms.layout import Packed
+from algorithms.layout import Layout, Packed
+
+Memory = Mapping[str, NDArray[np.float64]]
+"""What a rule remembers from merge to merge, by name; empty before the first."""
 
 
 class Server(Protocol):
-    """A rule on every shared floating entry; a counter is always the largest one."""
+    """A rule for the shared floating entries; a counter is always the largest one."""
 
-    def __call__(self, model: Packed, mean: Packed, total: float) -> Packed:
-        """The next global model.
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        """The next global model, and what the rule remembers.
 
         Args:
             model: the present one.
             mean: the weighted mean of the merged models.
             total: the sum of their unnormalised weights, > 0.
+            memory: what it remembers; not to be changed.
+            layout: what the entries are.
         """
         ...
 
@@ -30,8 +39,10 @@ class Server(Protocol):
 class Assign:
     """The mean itself: w <- mean."""
 
-    def __call__(self, model: Packed, mean: Packed, total: float) -> Packed:
-        return mean
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        return mean, memory
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,110 @@ class Mix:
         holds = isfinite(self.alpha) and 0 < self.alpha <= 1
         require(holds, "server.alpha", self.alpha, "in (0, 1]", "set server.alpha = 1.0")
 
-    def __call__(self, model: Packed, mean: Packed, total: float) -> Packed:
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
         mixed = (1 - self.alpha) * model.floats.astype(np.float64) + self.alpha * mean.floats
-        return Packed(mixed.astype(mean.floats.dtype), mean.integers)
+        return Packed(mixed.astype(mean.floats.dtype), mean.integers), memory
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """An adaptive step along the pseudo-gradient, on parameters; all other entries take the mean.
+
+        delta = mean - w,   m <- beta1 m + (1 - beta1) delta,   v <- as the rule says,   w <- w + lr m / (sqrt(v) + tau)
+
+    Running statistics take the mean because such a step could make a variance negative. There is no correction of the
+    first steps' bias.
+
+    Args:
+        lr: eta, > 0.
+        beta1: decay of the first moment, in [0, 1).
+        tau: what keeps the step bounded, > 0.
+        initial: v before the first merge, >= 0; by default tau squared.
+
+    Raises:
+        InputError: out of range.
+
+    Paper: Reddi et al., "Adaptive Federated Optimization", 2021, Algorithm 2; "FedAdapt" in RADFed, whose Algorithm 2
+    prints v without the square root.
+    """
+
+    lr: float = 0.1
+    beta1: float = 0.9
+    tau: float = 1e-3
+    initial: float | None = None
+
+    def __post_init__(self) -> None:
+        require(isfinite(self.lr) and self.lr > 0, "server.lr", self.lr, "a number > 0", "set server.lr = 0.1")
+        require(0 <= self.beta1 < 1, "server.beta1", self.beta1, "in [0, 1)", "set server.beta1 = 0.9")
+        require(isfinite(self.tau) and self.tau > 0, "server.tau", self.tau, "a number > 0", "set server.tau = 0.001")
+        initial = 0.0 if self.initial is None else self.initial
+        holds = isfinite(initial) and initial >= 0
+        require(holds, "server.initial", self.initial, "a number >= 0", "leave it out: it is tau squared then")
+
+    def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The next second moment, from the present one and delta squared."""
+        raise NotImplementedError
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        w = model.floats.astype(np.float64)
+        delta = mean.floats - w
+        initial = self.tau**2 if self.initial is None else self.initial
+        m = self.beta1 * memory.get("m", np.zeros_like(w)) + (1 - self.beta1) * delta
+        v = self.second(memory.get("v", np.full_like(w, initial)), delta**2)
+        floats = mean.floats.copy()
+        for entry, place in layout.places():
+            if entry.is_parameter:
+                floats[place] = w[place] + self.lr * m[place] / (np.sqrt(v[place]) + self.tau)
+        return Packed(floats, mean.integers), {"m": m, "v": v}
+
+
+@dataclass(frozen=True)
+class Adam(Adaptive):
+    """`Adaptive` with v <- beta2 v + (1 - beta2) delta^2.
+
+    Args:
+        beta2: decay of the second moment, in [0, 1).
+    """
+
+    beta2: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_beta2(self.beta2)
+
+    def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.beta2 * v + (1 - self.beta2) * square
+
+
+@dataclass(frozen=True)
+class Yogi(Adaptive):
+    """`Adaptive` with v <- v - (1 - beta2) delta^2 sign(v - delta^2).
+
+    Args:
+        beta2: decay of the second moment, in [0, 1).
+    """
+
+    beta2: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_beta2(self.beta2)
+
+    def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
+        return v - (1 - self.beta2) * square * np.sign(v - square)
+
+
+@dataclass(frozen=True)
+class Adagrad(Adaptive):
+    """`Adaptive` with v <- v + delta^2."""
+
+    def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
+        return v + square
+
+
+def _check_beta2(beta2: float) -> None:
+    require(0 <= beta2 < 1, "server.beta2", beta2, "in [0, 1)", "set server.beta2 = 0.99")

@@ -14,6 +14,7 @@ from algorithms.fleet import Block, Fleet, Outcome, Reference
 from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
 from algorithms.merge import Sum
+from algorithms.server import Memory
 from algorithms.stopwatch import Stopwatch
 from algorithms.tree import Node, join_all
 from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitRow, Visits
@@ -62,6 +63,7 @@ class State:
         initial: the kept entries that the model was made with.
         average: the mean of the kept entries of the last merged cohort; `initial` before the first.
         travellers: the models on their way between two merges; empty after a merge.
+        memory: what the server's rule remembers from merge to merge.
         kept: where every client's kept entries stand.
         report: what the last round did.
     """
@@ -72,6 +74,7 @@ class State:
     initial: Packed
     average: Packed
     travellers: tuple[Traveller, ...] = ()
+    memory: Memory = field(default_factory=dict)
     kept: KeptLedger = field(default_factory=KeptLedger)
     report: RoundReport | None = None
 
@@ -122,8 +125,9 @@ def step(
         travellers = tuple(Traveller(at, row.weight) for at, row in zip(objects, whole.rows, strict=True))
         state = replace(state, round=number, travellers=travellers, report=report)
     else:
-        model, average = _merged(state, algorithm, whole.models), whole.kept.mean() or state.average
-        state = replace(state, round=number, model=model, average=average, travellers=(), report=report)
+        model, memory = _merged(state, algorithm, fleet, whole.models)
+        average = whole.kept.mean() or state.average
+        state = replace(state, round=number, model=model, memory=memory, average=average, travellers=(), report=report)
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
@@ -163,7 +167,7 @@ def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
         blocks.append(Block(number, clients, len(part), tasks, references))
     function = SumOfTravelling()
     parts = ((outcome.node, outcome.value) for outcome in fleet.map(function, blocks))
-    return _merged(state, algorithm, join_all(Node(0, len(blocks)), parts, function.join))
+    return _merged(state, algorithm, fleet, join_all(Node(0, len(blocks)), parts, function.join))[0]
 
 
 def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.int64]) -> list[Block]:
@@ -187,10 +191,11 @@ def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.i
     return blocks
 
 
-def _merged(state: State, algorithm: Algorithm, models: Sum) -> Packed:
+def _merged(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tuple[Packed, Memory]:
     mean = models.mean()
-    # Where no visit had a sample to train on, the model stays.
-    return state.model if mean is None else algorithm.server(state.model, mean, models.total)
+    if mean is None:  # no visit had a sample to train on: the model stays
+        return state.model, state.memory
+    return algorithm.server(state.model, mean, models.total, state.memory, fleet.placement.travelling)
 
 
 def _report(

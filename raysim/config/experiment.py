@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -229,11 +230,12 @@ def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
 
 
 def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any]) -> AlgorithmTable:
+    function = known("algorithm.name", raw.get("name", "fedavg"), ALGORITHMS)
+    default = signature(function).parameters["server"].default
     parts = {
         "local": _local(local, _table({"local": raw.pop("local", {})}, "local")),
-        "server": _server(server, _table({"server": raw.pop("server", {})}, "server")),
+        "server": _server(server, _table({"server": raw.pop("server", {})}, "server"), default),
     }
-    function = known("algorithm.name", raw.get("name", "fedavg"), ALGORITHMS)
     model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
     own = checked(model, raw, "algorithm", of=f"algorithm {raw.get('name', 'fedavg')}")
     table = own.model_copy(update=parts)
@@ -251,11 +253,14 @@ def _local(common: dict[str, Any], own: dict[str, Any]) -> Table:
     return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")
 
 
-def _server(common: dict[str, Any], own: dict[str, Any]) -> Server:
-    # What the common rule takes means nothing to an algorithm's own rule.
+def _server(common: dict[str, Any], own: dict[str, Any], default: Any) -> Server:
+    # What the common rule takes means nothing to an algorithm's own rule. Where none is named, it is the algorithm's.
     merged = own if "rule" in own else {**common, **own}
-    rule = known("server.rule", merged.get("rule", "assign"), SERVERS)
-    return checked(table_of(rule, (), Server), merged, "server")
+    usual = next(name for name, rule in SERVERS.items() if rule is type(default))
+    name = merged.get("rule", usual)
+    rule = known("server.rule", name, SERVERS)
+    given = {**asdict(default), **merged} if name == usual else merged
+    return checked(table_of(rule, (), Server), {**given, "rule": name}, "server", of=f"rule {name}")
 
 
 def _table(raw: Mapping[str, Any], name: str) -> dict[str, Any]:

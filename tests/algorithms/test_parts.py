@@ -96,9 +96,10 @@ def one(*values: float) -> Packed:
 
 
 def test_server_rules() -> None:
-    assert Assign()(one(1), one(3), 1) == one(3) or Assign()(one(1), one(3), 1).floats[0] == 3
-    assert Mix(0.25)(one(1), one(3), 1).floats[0] == 1.5
-    assert Mix(1.0)(one(1), one(1 / 3), 1).floats.tobytes() == one(1 / 3).floats.tobytes()
+    layout = Layout(())
+    assert Assign()(one(1), one(3), 1, {}, layout)[0].floats[0] == 3
+    assert Mix(0.25)(one(1), one(3), 1, {}, layout)[0].floats[0] == 1.5
+    assert Mix(1.0)(one(1), one(1 / 3), 1, {}, layout)[0].floats.tobytes() == one(1 / 3).floats.tobytes()
     for alpha in (0, -1, 2, math.nan):
         with pytest.raises(InputError):
             Mix(alpha)
@@ -117,7 +118,11 @@ def test_weighing_by_samples_is_refused_where_models_are_redistributed() -> None
 
 def test_an_algorithm_describes_itself() -> None:
     text = repr(fedbn(Sample(cohort=2), Local(lr=0.5)))
-    assert "Place(affine='kept', statistics='kept'" in text and "lr=0.5" in text and "<function" not in text
+    assert (
+        "Place(weights='shared', affine='kept', statistics='kept'" in text
+        and "lr=0.5" in text
+        and "<function" not in text
+    )
 
 
 def test_place_divides_by_layer_type() -> None:

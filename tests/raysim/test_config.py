@@ -87,7 +87,22 @@ def test_the_number_of_clients_is_the_file_s_or_the_data_s() -> None:
     assert Experiment.of({**BASE, "partition": {"scheme": "natural", "column": "user"}}).partition.clients is None
 
 
+def test_an_algorithm_s_own_server_is_the_default() -> None:
+    def server(**change: Any) -> dict[str, Any]:
+        return Experiment.of({**BASE, **change}).to_toml()["algorithm"][0]["server"]
+
+    assert server() == {"rule": "assign"}
+    assert server(algorithm={"name": "radfedm"}) == {"rule": "mix", "alpha": 0.6}
+    assert server(algorithm={"name": "radfedm", "server": {"alpha": 0.3}}) == {"rule": "mix", "alpha": 0.3}
+    adam = {"rule": "adam", "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 0.001}
+    assert server(algorithm={"name": "fedadam"}) == adam
+    assert server(algorithm={"name": "fedadam"}, server={"lr": 0.5}) == {**adam, "lr": 0.5}
+    assert server(algorithm={"name": "radfed"}, server={"rule": "adam", "tau": 0.01}) == {**adam, "tau": 0.01}
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"algorithm": {"name": "fedadam"}, "server": {"rule": "yogi"}}, r"server.rule = Yogi.*must be 'adam' for fedadam"),
+    ({"server": {"lr": 0.1}}, r"unknown key 'server.lr' of rule assign"),
     ({"partition": {"scheme": "natural", "column": "u", "clients": 3}}, r"partition.clients = 3: must be left out"),
     ({"partition": {"scheme": "natural"}}, r"partition.column"),
     ({"partition": {"folds": 3, "fold": 3}}, r"partition.fold = 3: must be below partition.folds = 3"),
@@ -122,7 +137,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"local": {"batch_size": "half"}}, r"local.batch_size = 'half'"),
     ({"local": {"epochs": 1, "steps": 1}}, r"local.epochs, local.steps"),
     ({"local": 3}, r"local = 3: must be a table"),
-    ({"server": {"rule": "adam"}}, r"unknown server.rule = 'adam'"),
+    ({"server": {"rule": "adamw"}}, r"unknown server.rule = 'adamw'"),
     ({"server": {"rule": "mix"}}, r"server.alpha is missing"),
     ({"server": {"rule": "mix", "alpha": 2}}, r"server.alpha = 2"),
     ({"rounds": -1}, r"rounds = -1.*greater than or equal to 0"),

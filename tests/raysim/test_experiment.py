@@ -15,7 +15,11 @@ from algorithms.named import ALGORITHMS
 from partitioning import Population
 from raysim.errors import InputError
 
-OWN: dict[str, dict[str, Any]] = {"fedprox": {"proximal": 0.1}, "radfed": {"merge_every": 3}}
+OWN: dict[str, dict[str, Any]] = {
+    "fedprox": {"proximal": 0.1},
+    **{name: {"merge_every": 3} for name in ("radfed", "radfedm", "radfeda")},
+    "radfedp": {"merge_every": 3, "proximal": 0.5},
+}
 """What an algorithm is given besides its name: enough to be different from the others in five rounds."""
 
 EXPERIMENT: dict[str, Any] = {

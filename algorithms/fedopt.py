@@ -1,0 +1,61 @@
+"""FedAdam, FedYogi, FedAdagrad: Reddi et al., "Adaptive Federated Optimization", 2021; "FedAdapt" in RADFed."""
+
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+from algorithms.algorithm import Algorithm
+from algorithms.errors import require
+from algorithms.fedavg import fedavg
+from algorithms.local import Local
+from algorithms.schedule import Sample
+from algorithms.server import Adagrad, Adam, Adaptive, Server, Yogi
+from algorithms.weigh import Equal, Samples
+
+Weighing = Literal["equal", "samples"]
+
+
+def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weigh: Weighing = "equal") -> Algorithm:
+    """FedAvg whose server takes an Adam step along the mean of the clients' changes.
+
+        delta = mean_k (w_k - w),   m <- beta1 m + (1 - beta1) delta,   v <- beta2 v + (1 - beta2) delta^2
+        w     <- w + eta m / (sqrt(v) + tau)
+
+    Args:
+        sample: how a round's cohort is drawn.
+        local: what a visit does.
+        server: the rule `adam` with its parameters.
+        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+
+    Raises:
+        InputError: the server's rule is another.
+
+    Paper: Algorithm 2, FedAdam. RADFed, section IV-E: beta1 0.9, beta2 0.99; eta, tau and v_-1 are tuned.
+
+    Deviations: entries that are no parameters take the mean; see `Adaptive`.
+    """
+    return _adaptive(sample, local, server, weigh, Adam, "fedadam")
+
+
+def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weigh: Weighing = "equal") -> Algorithm:
+    """FedAdam whose second moment moves by the sign of its distance: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
+
+    Args, errors, paper and deviations as for `fedadam`, with the rule `yogi`.
+    """
+    return _adaptive(sample, local, server, weigh, Yogi, "fedyogi")
+
+
+def fedadagrad(sample: Sample, local: Local, server: Server = Adagrad(), *, weigh: Weighing = "equal") -> Algorithm:
+    """FedAdam whose second moment only grows: v <- v + delta^2.
+
+    Args, errors, paper and deviations as for `fedadam`, with the rule `adagrad`.
+    """
+    return _adaptive(sample, local, server, weigh, Adagrad, "fedadagrad")
+
+
+T = TypeVar("T", bound=Adaptive)
+
+
+def _adaptive(sample: Sample, local: Local, server: Server, weigh: Weighing, rule: type[T], name: str) -> Algorithm:
+    own = rule.__name__.lower()
+    require(isinstance(server, rule), "server.rule", server, f"{own!r} for {name}", f'set server.rule = "{own}"')
+    return replace(fedavg(sample, local, server), weigh=Equal() if weigh == "equal" else Samples())
