@@ -1,10 +1,11 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
-from algorithms.algorithm import Algorithm
+from algorithms.algorithm import Algorithm, Switch
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
+from algorithms.fedbs import fedbs
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
@@ -13,6 +14,7 @@ from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Entry, Kind, Layout, Packed
 from algorithms.local import Local
 from algorithms.merge import Sum
+from algorithms.phases import After, Calm, Rule, phases
 from algorithms.place import Place, Placement
 from algorithms.radfed import radfed, radfeda, radfedm, radfedp
 from algorithms.resident import Resident
@@ -22,16 +24,18 @@ from algorithms.silobn import silobn
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.visit import Start, Task, Visits
-from algorithms.weigh import Equal, Samples, Weigh
+from algorithms.weigh import Equal, Loss, Samples, Weigh
 
 __all__ = [
     "Adagrad",
     "Adam",
     "Adaptive",
+    "After",
     "Algorithm",
     "Assign",
     "Bench",
     "Block",
+    "Calm",
     "Census",
     "ClientData",
     "Compute",
@@ -46,6 +50,7 @@ __all__ = [
     "Layout",
     "Local",
     "Location",
+    "Loss",
     "Memory",
     "Mix",
     "Outcome",
@@ -57,12 +62,14 @@ __all__ = [
     "Resident",
     "RoundReport",
     "Rounds",
+    "Rule",
     "Sample",
     "Samples",
     "Server",
     "Start",
     "State",
     "Sum",
+    "Switch",
     "Task",
     "Trainer",
     "Traveller",
@@ -77,10 +84,12 @@ __all__ = [
     "fedadam",
     "fedavg",
     "fedbn",
+    "fedbs",
     "fedprox",
     "fedyogi",
     "generator",
     "lanes_of",
+    "phases",
     "radfed",
     "radfeda",
     "radfedm",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from algorithms.algorithm import Algorithm
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
+from algorithms.fedbs import fedbs
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.radfed import radfed, radfeda, radfedm, radfedp
@@ -20,6 +21,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedbn": fedbn,
     "silobn": silobn,
     "singleset": singleset,
+    "fedbs": fedbs,
     "radfed": radfed,
     "radfedp": radfedp,
     "radfedm": radfedm,

@@ -41,6 +41,7 @@ class RoundReport:
         merged: whether it ended in a merge.
         bytes_up: what a real federation's clients would have sent to its server.
         bytes_down: what they would have received from it.
+        phase: which of the algorithm's phases was on, the first being 0.
         seconds: of its stages, as the driver saw them: sample, send, meanwhile, train (what was left of it to wait
             for), sum, merge.
     """
@@ -49,6 +50,7 @@ class RoundReport:
     merged: bool
     bytes_up: int
     bytes_down: int
+    phase: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -64,6 +66,8 @@ class State:
         average: the mean of the kept entries of the last merged cohort; `initial` before the first.
         travellers: the models on their way between two merges; empty after a merge.
         memory: what the server's rule remembers from merge to merge.
+        phase: which of the algorithm's phases is on, the first being 0.
+        watched: what the rule that ends the phase remembers.
         kept: where every client's kept entries stand.
         report: what the last round did.
     """
@@ -75,6 +79,8 @@ class State:
     average: Packed
     travellers: tuple[Traveller, ...] = ()
     memory: Memory = field(default_factory=dict)
+    phase: int = 0
+    watched: Memory = field(default_factory=dict)
     kept: KeptLedger = field(default_factory=KeptLedger)
     report: RoundReport | None = None
 
@@ -104,6 +110,7 @@ def step(
         meanwhile: the driver's other work, done once the visits are under way.
     """
     watch, number = Stopwatch(), state.round + 1
+    algorithm = algorithm.phase(state.phase)
     merge = last or algorithm.schedule.merges(number)
     cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number)
     blocks = _deal(state, algorithm, fleet, cohort)
@@ -120,7 +127,7 @@ def step(
     for row in whole.rows:
         if row.kept is not None:
             state.kept.add(number, row.client, row.kept)
-    report = _report(algorithm, fleet, blocks, whole.rows, machine, merge)
+    report = _report(algorithm, fleet, blocks, whole.rows, machine, merge, state.phase)
     if whole.models is None:
         travellers = tuple(Traveller(at, row.weight) for at, row in zip(objects, whole.rows, strict=True))
         state = replace(state, round=number, travellers=travellers, report=report)
@@ -128,6 +135,7 @@ def step(
         model, memory = _merged(state, algorithm, fleet, whole.models)
         average = whole.kept.mean() or state.average
         state = replace(state, round=number, model=model, memory=memory, average=average, travellers=(), report=report)
+    state = _switched(state, algorithm, whole.rows)
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
@@ -157,6 +165,7 @@ def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
     """The travelling entries of the global model as a merge would give them now, summed where the models are."""
     if not state.travellers:
         return state.model
+    algorithm = algorithm.phase(state.phase)
     size = fleet.block_size(len(state.travellers))
     blocks: list[Block] = []
     for number, start in enumerate(range(0, len(state.travellers), size)):
@@ -198,6 +207,17 @@ def _merged(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tu
     return algorithm.server(state.model, mean, models.total, state.memory, fleet.placement.travelling)
 
 
+def _switched(state: State, algorithm: Algorithm, rows: Sequence[VisitRow]) -> State:
+    """Ask the phase's rule whether it has ended; the next one begins at a merge, with the server's memory."""
+    if algorithm.switch is None:
+        return state
+    reports = [row.report for row in rows if row.report["steps"]]
+    ended, watched = algorithm.switch.when(state.round, reports, state.watched)
+    if ended and not state.travellers:
+        return replace(state, phase=state.phase + 1, watched={})
+    return replace(state, watched=watched)
+
+
 def _report(
     algorithm: Algorithm,
     fleet: Fleet,
@@ -205,6 +225,7 @@ def _report(
     rows: Sequence[VisitRow],
     machine: Sequence[dict[str, float]],
     merged: bool,
+    phase: int,
 ) -> RoundReport:
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
     owners = (block.number for block in blocks for _ in block.clients)
@@ -214,4 +235,4 @@ def _report(
         newcomers = sum(task.kept is None for block in blocks for task in block.rows)
         up += len(visited) * fleet.placement.kept.nbytes
         down += newcomers * fleet.placement.kept.nbytes
-    return RoundReport(tuple(visited), merged, up, down)
+    return RoundReport(tuple(visited), merged, up, down, phase)

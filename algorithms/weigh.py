@@ -29,3 +29,11 @@ class Equal:
 
     def __call__(self, report: Report) -> float:
         return 1.0
+
+
+@dataclass(frozen=True)
+class Loss:
+    """By how badly the client is fitted: F_k, the mean loss of its samples as they were trained on."""
+
+    def __call__(self, report: Report) -> float:
+        return report["loss"]

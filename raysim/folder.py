@@ -55,6 +55,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
             ("seconds", pa.float64()),
             *((f"seconds_{stage}", pa.float64()) for stage in STAGES),
             ("merged", pa.bool_()),
+            ("phase", pa.int64()),
             ("train_loss", pa.float64()),
             *((name, pa.int64()) for name in (*whole, *measured)),
             *((name, pa.float64()) for name in columns),

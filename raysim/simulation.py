@@ -121,7 +121,7 @@ class Records:
         stages = _stages(state.report, starting)
         self._report = state.report
         self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
-        self._row |= {**_reported(state.report), **_measured(traffic)}
+        self._row |= {"phase": state.report.phase, **_reported(state.report), **_measured(traffic)}
 
     def evaluate(self, state: State) -> None:
         """Begin to evaluate the round that was added last."""

@@ -107,11 +107,13 @@ class BenchPlan:
         Raises:
             InputError: the algorithm does not fit the model, or the population.
         """
-        local = self.algorithm.local
         module = self.module()
         sample = torch.zeros(self.model.shape, dtype=next(module.parameters()).dtype)
-        compute = choose(local, module, sample, self.device, self.block_size(self.cohort))
-        plan = replace(self, algorithm=replace(self.algorithm, local=replace(local, compute=compute)))
+        block = self.block_size(self.cohort)
+        ways = [choose(phase.local, module, sample, self.device, block) for phase in self.algorithm.phases]
+        # One way for all phases: fused visits do less than others, so one that cannot be fused decides.
+        compute = next((way for way in ways if way.execution != "fused"), ways[0])
+        plan = replace(self, algorithm=self.algorithm.computed(compute))
         block = plan.block_size(plan.cohort)
         return replace(plan, lanes=lanes_of(compute, plan.placement.whole, self.device, block))
 

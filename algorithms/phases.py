@@ -1,0 +1,107 @@
+"""Phases: an algorithm that becomes another one at a merge, after so many rounds or when a rule fires."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.algorithm import Algorithm, Switch
+from algorithms.errors import InputError, require
+from algorithms.weigh import Report
+
+Memory = Mapping[str, NDArray[np.float64]]
+"""What a rule remembers from round to round of its phase, by name; empty at first."""
+
+
+class Rule(Protocol):
+    """Says after each round whether the next phase begins; it does at the next merge."""
+
+    def __call__(self, number: int, reports: Sequence[Report], memory: Memory) -> tuple[bool, Memory]:
+        """Whether the rule fires, and what it remembers.
+
+        Args:
+            number: the round, the first being 1.
+            reports: of its visits that trained, in client-id order.
+            memory: what it remembers; not to be changed.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class After:
+    """Fires after a round.
+
+    Args:
+        round: the last one of the phase, >= 1.
+    """
+
+    round: int
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.round, int) and self.round >= 1
+        require(whole, "the round after which a phase ends", self.round, "a whole number >= 1", "give 1 or more")
+
+    def __call__(self, number: int, reports: Sequence[Report], memory: Memory) -> tuple[bool, Memory]:
+        return number >= self.round, memory
+
+
+@dataclass(frozen=True)
+class Calm:
+    """Fires once the clients' losses have been alike for some rounds: std_k F_k <= epsilon, so often in a row.
+
+    Args:
+        epsilon: > 0.
+        patience: rounds in a row, >= 1.
+        deviation: divided by the number of clients ("population") or by one less ("sample").
+    """
+
+    epsilon: float = 0.1
+    patience: int = 5
+    deviation: Literal["population", "sample"] = "population"
+
+    def __post_init__(self) -> None:
+        above = isfinite(self.epsilon) and self.epsilon > 0
+        require(above, "algorithm.epsilon", self.epsilon, "a number > 0", "set algorithm.epsilon = 0.1")
+        whole = isinstance(self.patience, int) and self.patience >= 1
+        require(whole, "algorithm.patience", self.patience, "a whole number >= 1", "set algorithm.patience = 5")
+        known = self.deviation in ("population", "sample")
+        require(known, "algorithm.deviation", self.deviation, '"population" or "sample"', "use one")
+
+    def __call__(self, number: int, reports: Sequence[Report], memory: Memory) -> tuple[bool, Memory]:
+        losses = np.array([report["loss"] for report in reports])
+        freedom = int(self.deviation == "sample")
+        # Fewer losses than a deviation needs are no reason to believe that clients agree.
+        calm = losses.size > freedom and float(losses.std(ddof=freedom)) <= self.epsilon
+        row = float(memory.get("row", np.zeros(1))[0]) + 1 if calm else 0.0
+        return row >= self.patience, {"row": np.array([row])}
+
+
+def phases(first: Algorithm, *following: tuple[int | Rule, Algorithm]) -> Algorithm:
+    """Compose an algorithm of phases: each begins at the first merge at which its rule has fired.
+
+    Args:
+        first: the first phase.
+        following: for each later phase the round after which it begins, or a rule, and its parts.
+
+    Raises:
+        InputError: two phases place the model's entries differently, or compute them differently.
+    """
+    if not following:
+        return first
+    (when, then), *rest = following
+    for name, one, other in (
+        ("place", first.place, then.place),
+        ("local.compute", first.local.compute, then.local.compute),
+    ):
+        if one != other:
+            raise InputError(
+                f"{name} = {other} in a later phase: must be {one} as in the first, for models and kept entries go on; "
+                "give both phases the same"
+            )
+    rule = After(when) if isinstance(when, int) else when
+    return replace(first, switch=Switch(rule, phases(then, *rest)))
