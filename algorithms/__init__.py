@@ -8,6 +8,7 @@ from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
+from algorithms.fixbn import fixbn
 from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
 from algorithms.kept import KeptLedger, KeptStore, Location
 from algorithms.keys import Purpose, generator, torch_seed
@@ -87,6 +88,7 @@ __all__ = [
     "fedbs",
     "fedprox",
     "fedyogi",
+    "fixbn",
     "generator",
     "lanes_of",
     "phases",

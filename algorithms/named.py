@@ -8,6 +8,7 @@ from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
+from algorithms.fixbn import fixbn
 from algorithms.radfed import radfed, radfeda, radfedm, radfedp
 from algorithms.server import Adagrad, Adam, Assign, Mix, Server, Yogi
 from algorithms.silobn import silobn
@@ -22,6 +23,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "silobn": silobn,
     "singleset": singleset,
     "fedbs": fedbs,
+    "fixbn": fixbn,
     "radfed": radfed,
     "radfedp": radfedp,
     "radfedm": radfedm,

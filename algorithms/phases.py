@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import floor, isfinite
 from typing import Literal, Protocol
 
 import numpy as np
@@ -21,11 +21,14 @@ Memory = Mapping[str, NDArray[np.float64]]
 class Rule(Protocol):
     """Says after each round whether the next phase begins; it does at the next merge."""
 
-    def __call__(self, number: int, reports: Sequence[Report], memory: Memory) -> tuple[bool, Memory]:
+    def __call__(
+        self, number: int, rounds: int | None, reports: Sequence[Report], memory: Memory
+    ) -> tuple[bool, Memory]:
         """Whether the rule fires, and what it remembers.
 
         Args:
             number: the round, the first being 1.
+            rounds: how many the run has; None where nobody said.
             reports: of its visits that trained, in client-id order.
             memory: what it remembers; not to be changed.
         """
@@ -37,17 +40,28 @@ class After:
     """Fires after a round.
 
     Args:
-        round: the last one of the phase, >= 1.
+        round: the last one of the phase, >= 1, or a share of the run's rounds, in (0, 1).
     """
 
-    round: int
+    round: int | float
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.round, int) and self.round >= 1
-        require(whole, "the round after which a phase ends", self.round, "a whole number >= 1", "give 1 or more")
+        is_whole = isinstance(self.round, int) and self.round >= 1
+        holds = is_whole or (isinstance(self.round, float) and 0 < self.round < 1)
+        allowed = "a whole number >= 1, or a share of the rounds in (0, 1)"
+        require(holds, "the round after which a phase ends", self.round, allowed, "give 0.5 for half of them")
 
-    def __call__(self, number: int, reports: Sequence[Report], memory: Memory) -> tuple[bool, Memory]:
-        return number >= self.round, memory
+    def __call__(
+        self, number: int, rounds: int | None, reports: Sequence[Report], memory: Memory
+    ) -> tuple[bool, Memory]:
+        if isinstance(self.round, int):
+            return number >= self.round, memory
+        if rounds is None:
+            raise InputError(
+                f"the phase ends after a share of the rounds, {self.round}, and how many there are is not known: "
+                "must be known; give `begin` the rounds, or the phase a number"
+            )
+        return number >= max(1, floor(round(self.round * rounds, 9))), memory
 
 
 @dataclass(frozen=True)
@@ -72,7 +86,9 @@ class Calm:
         known = self.deviation in ("population", "sample")
         require(known, "algorithm.deviation", self.deviation, '"population" or "sample"', "use one")
 
-    def __call__(self, number: int, reports: Sequence[Report], memory: Memory) -> tuple[bool, Memory]:
+    def __call__(
+        self, number: int, rounds: int | None, reports: Sequence[Report], memory: Memory
+    ) -> tuple[bool, Memory]:
         losses = np.array([report["loss"] for report in reports])
         freedom = int(self.deviation == "sample")
         # Fewer losses than a deviation needs are no reason to believe that clients agree.
@@ -81,12 +97,12 @@ class Calm:
         return row >= self.patience, {"row": np.array([row])}
 
 
-def phases(first: Algorithm, *following: tuple[int | Rule, Algorithm]) -> Algorithm:
+def phases(first: Algorithm, *following: tuple[int | float | Rule, Algorithm]) -> Algorithm:
     """Compose an algorithm of phases: each begins at the first merge at which its rule has fired.
 
     Args:
         first: the first phase.
-        following: for each later phase the round after which it begins, or a rule, and its parts.
+        following: for each later phase the round after which it begins (see `After`), or a rule, and its parts.
 
     Raises:
         InputError: two phases place the model's entries differently, or compute them differently.
@@ -103,5 +119,5 @@ def phases(first: Algorithm, *following: tuple[int | Rule, Algorithm]) -> Algori
                 f"{name} = {other} in a later phase: must be {one} as in the first, for models and kept entries go on; "
                 "give both phases the same"
             )
-    rule = After(when) if isinstance(when, int) else when
+    rule = After(when) if isinstance(when, int | float) else when
     return replace(first, switch=Switch(rule, phases(then, *rest)))

@@ -69,6 +69,7 @@ class State:
         phase: which of the algorithm's phases is on, the first being 0.
         watched: what the rule that ends the phase remembers.
         kept: where every client's kept entries stand.
+        rounds: how many the run has, where that is known.
         report: what the last round did.
     """
 
@@ -82,14 +83,15 @@ class State:
     phase: int = 0
     watched: Memory = field(default_factory=dict)
     kept: KeptLedger = field(default_factory=KeptLedger)
+    rounds: int | None = None
     report: RoundReport | None = None
 
 
-def begin(module: torch.nn.Module, fleet: Fleet, seed: int) -> State:
-    """The state before the first round: the module's own entries."""
+def begin(module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None) -> State:
+    """The state before the first round: the module's own entries; `rounds` where phases are shares of them."""
     values = module.state_dict()
     initial = fleet.placement.kept.pack(values)
-    return State(seed, 0, fleet.placement.travelling.pack(values), initial, initial)
+    return State(seed, 0, fleet.placement.travelling.pack(values), initial, initial, rounds=rounds)
 
 
 def step(
@@ -212,7 +214,7 @@ def _switched(state: State, algorithm: Algorithm, rows: Sequence[VisitRow]) -> S
     if algorithm.switch is None:
         return state
     reports = [row.report for row in rows if row.report["steps"]]
-    ended, watched = algorithm.switch.when(state.round, reports, state.watched)
+    ended, watched = algorithm.switch.when(state.round, state.rounds, reports, state.watched)
     if ended and not state.travellers:
         return replace(state, phase=state.phase + 1, watched={})
     return replace(state, watched=watched)

@@ -127,7 +127,7 @@ def _simulate(
         watcher.notice(text)
     files = AlgorithmFolder(folder / name, targets.columns)
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
-        state = begin(plan.module(), fleet, experiment.seed)
+        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds)
         simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
         state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
         files.finish(state, fleet.placement, _summary(result, place.fingerprint))

@@ -39,7 +39,7 @@ def rehearse(plan: BenchPlan) -> None:
     with TemporaryDirectory() as kept:
         own = replace(plan, kept=Path(kept))
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
-            state = begin(own.module(), fleet, seed=0)
+            state = begin(own.module(), fleet, seed=0, rounds=1)
             visits = Visits(own.algorithm.local, own.algorithm.weigh, seed=0, number=1, merge=True)
             list(fleet.map(visits, [largest_block(own)], [Start(state.model, state.initial)]))
             for function, block in _evaluations(Population.open(own.population)):

@@ -24,6 +24,7 @@ from algorithms import (
     fedbn,
     fedbs,
     fedprox,
+    fixbn,
     generator,
     phases,
     radfed,
@@ -84,7 +85,7 @@ def test_three_phases(federation: Federation) -> None:
 def fires(rule: Calm, rounds: list[list[float]]) -> list[bool]:
     memory, found = {}, []
     for number, losses in enumerate(rounds, start=1):
-        fired, memory = rule(number, [{"loss": loss} for loss in losses], memory)
+        fired, memory = rule(number, None, [{"loss": loss} for loss in losses], memory)
         found.append(fired)
     return found
 
@@ -150,6 +151,36 @@ def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation) -> Non
         np.testing.assert_allclose(value, module.state_dict()[entry].numpy(), rtol=1e-9, atol=1e-11, err_msg=entry)
 
 
+def test_fixbn_is_fedavg_and_then_fedavg_with_frozen_statistics(federation: Federation) -> None:
+    data, algorithm = clients(SIZES), fixbn(HALF, LOCAL, fix_after=0.5)
+    first = replace(fedavg(HALF, LOCAL), weigh=Equal())
+    second = replace(first, local=replace(LOCAL, statistics="frozen"))
+    fleet = federation(data, perceptron(True), algorithm.place)
+    state, statistics = begin(perceptron(True), fleet, 0), []
+    for number in range(1, 8):
+        state = step(state, first if number <= 3 else second, fleet)  # 3 = floor(7 / 2)
+        statistics.append(fleet.placement.travelling.unpack(state.model)["1.running_var"].copy())
+    found = run(federation, algorithm, data, rounds=7)
+    assert same(found.model, state.model)
+    assert not np.array_equal(statistics[1], statistics[2])
+    assert all(np.array_equal(each, statistics[2]) for each in statistics[3:])
+
+
+def test_fixbn_that_fixes_nothing_is_fedavg(federation: Federation) -> None:
+    data, plain = clients(SIZES), replace(fedavg(HALF, LOCAL), weigh=Equal())
+    never = run(federation, fixbn(HALF, LOCAL, fix_after=99), data)
+    assert same(never.model, run(federation, plain, data).model)
+    by_samples = run(federation, fixbn(HALF, LOCAL, fix_after=99, weigh="samples"), data)
+    assert same(by_samples.model, run(federation, fedavg(HALF, LOCAL), data).model)
+
+
+def test_a_share_of_rounds_needs_to_know_how_many(federation: Federation) -> None:
+    algorithm = fixbn(HALF, LOCAL)
+    fleet = federation(clients(SIZES), perceptron(True), algorithm.place)
+    with pytest.raises(InputError, match=r"a share of the rounds, 0.5, and how many there are is not known"):
+        step(begin(perceptron(True), fleet, 0), algorithm, fleet)
+
+
 def test_weighing_by_loss() -> None:
     assert Loss()({"loss": 2.5, "samples": 7.0}) == 2.5
 
@@ -163,6 +194,8 @@ def test_weighing_by_loss() -> None:
             "local.compute = .* in a later phase",
         ),
         (lambda: After(0), "must be a whole number >= 1"),
+        (lambda: After(1.5), "must be a whole number >= 1, or a share"),
+        (lambda: fixbn(HALF, LOCAL, fix_after=-1), "must be a whole number >= 1"),
         (lambda: Calm(epsilon=0.0), "algorithm.epsilon = 0.0: must be a number > 0"),
         (lambda: Calm(patience=0), "algorithm.patience = 0"),
         (lambda: Calm(deviation="both"), "algorithm.deviation = 'both'"),  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ TABLE = {name: function(HALF, LOCAL) for name, function in ALGORITHMS.items()} |
 
 
 def simulate(algorithm: Algorithm, fleet: InlineFleet, module: torch.nn.Module, rounds: int, seed: int = 0) -> State:
-    state = begin(module, fleet, seed)
+    state = begin(module, fleet, seed, rounds)
     for number in range(1, rounds + 1):
         state = step(state, algorithm, fleet, last=number == rounds)
     return state
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_bytes(name: str, federation: Federation) -
 def test_a_step_leaves_its_input_usable(name: str, federation: Federation) -> None:
     algorithm = TABLE[name]
     fleet = federation(clients(SIZES), perceptron(True), algorithm.place)
-    states = [begin(perceptron(True), fleet, 0)]
+    states = [begin(perceptron(True), fleet, 0, rounds=4)]
     for _ in range(4):
         states.append(step(states[-1], algorithm, fleet))
     for before, after in pairwise(states):
@@ -104,7 +104,7 @@ def test_global_randomness_is_neither_used_nor_changed(name: str, federation: Fe
 def test_every_round_reports_its_visits_in_client_order(name: str, federation: Federation) -> None:
     algorithm = TABLE[name]
     fleet = federation(clients(SIZES), perceptron(True), algorithm.place)
-    state = begin(perceptron(True), fleet, 0)
+    state = begin(perceptron(True), fleet, 0, rounds=4)
     for _ in range(4):
         state = step(state, algorithm, fleet)
         assert state.report is not None

@@ -51,7 +51,7 @@ def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
 
 
 def simulate(algorithm: Algorithm, fleet: InlineFleet, rounds: int) -> State:
-    state = begin(MODEL.build(), fleet, 0)
+    state = begin(MODEL.build(), fleet, 0, rounds)
     for _ in range(rounds):
         state = step(state, algorithm, fleet)
     return state

@@ -96,7 +96,7 @@ def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compu
         return made.double() if compute.precision == "fp64" else made
 
     fleet = federation(clients(SIZES), module(), algorithm.place, 5, compute, lanes)
-    state = begin(module(), fleet, seed=4)
+    state = begin(module(), fleet, seed=4, rounds=rounds)
     for number in range(1, rounds + 1):
         state = step(state, algorithm, fleet, last=number == rounds)
     return state
