@@ -24,7 +24,7 @@ class Local:
         g <- g min(1, clip / |g|)
         g <- g + weight_decay w + proximal (w - w_r)
         u <- momentum u + g          (u = 0 at the start of each visit)
-        w <- w - lr lr_decay^(round - 1) u
+        w <- w - lr lr_decay^(round - 1) u          (with Nesterov's: g + momentum u)
 
     Args:
         lr: the learning rate, > 0.
@@ -32,6 +32,7 @@ class Local:
         steps: number of batches instead, over as many passes as it takes.
         batch_size: samples a batch, or "full" for all of them; the last of a pass may be smaller.
         momentum: in [0, 1).
+        nesterov: whether a step looks ahead along the momentum, which then is above 0.
         weight_decay: >= 0, added to the gradient of every parameter.
         proximal: FedProx's mu, >= 0.
         lr_decay: factor on the learning rate after each round, in (0, 1].
@@ -49,6 +50,7 @@ class Local:
     steps: int | None = None
     batch_size: int | Literal["full"] = 10
     momentum: float = 0.0
+    nesterov: bool = False
     weight_decay: float = 0.0
     proximal: float = 0.0
     lr_decay: float = 1.0
@@ -74,11 +76,18 @@ class Local:
             holds = isfinite(value) and value >= 0
             require(holds, f"local.{name}", value, "a finite number >= 0", f"set local.{name} = 0")
         require(0 <= self.momentum < 1, "local.momentum", self.momentum, "in [0, 1)", "set local.momentum = 0")
+        ahead = not self.nesterov or self.momentum > 0
+        require(ahead, "local.nesterov", self.nesterov, "false without momentum", "set local.momentum = 0.9")
         clips = self.clip is None or _within(self.clip, above=0)
         require(clips, "local.clip", self.clip, "a finite number > 0", "set local.clip = 1.0, or leave it out")
         known = self.statistics in ("batch", "frozen")
         require(known, "local.statistics", self.statistics, '"batch" or "frozen"', 'set local.statistics = "batch"')
         require(0 < self.lr_decay <= 1, "local.lr_decay", self.lr_decay, "in (0, 1]", "set local.lr_decay = 1")
+
+    @property
+    def looks_at_gradients(self) -> bool:
+        """Whether a step needs the gradient itself, not only its sum with the parameters or the velocity."""
+        return self.clip is not None or self.nesterov
 
     def rate(self, number: int) -> float:
         """The learning rate of a round, the first being 1."""
@@ -130,7 +139,7 @@ class Update:
         if local.momentum:
             torch._foreach_mul_(velocity, local.momentum)
             torch._foreach_add_(velocity, g)
-            g = velocity
+            g = list(torch._foreach_add(g, velocity, alpha=local.momentum)) if local.nesterov else velocity
         torch._foreach_add_(w, g, alpha=-self._lr)
 
     def _of(self, lanes: slice) -> tuple[list[torch.Tensor], ...]:

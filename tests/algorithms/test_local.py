@@ -9,12 +9,15 @@ from algorithms.local import Update
 from tests.algorithms.conftest import perceptron
 
 
-@pytest.mark.parametrize(("momentum", "decay"), [(0, 0), (0.9, 0), (0, 0.01), (0.9, 0.01)])
-def test_update_is_torchs_sgd(momentum: float, decay: float) -> None:
+@pytest.mark.parametrize(
+    ("momentum", "decay", "nesterov"),
+    [(0, 0, False), (0.9, 0, False), (0, 0.01, False), (0.9, 0.01, False), (0.9, 0, True), (0.5, 0.01, True)],
+)
+def test_update_is_torchs_sgd(momentum: float, decay: float, nesterov: bool) -> None:
     ours, theirs = perceptron(), perceptron()
-    local = Local(lr=0.05, momentum=momentum, weight_decay=decay)
+    local = Local(lr=0.05, momentum=momentum, nesterov=nesterov, weight_decay=decay)
     update = Update(local, [p.detach().unsqueeze(0) for p in ours.parameters()], local.rate(1))
-    optimiser = torch.optim.SGD(theirs.parameters(), 0.05, momentum=momentum, weight_decay=decay)
+    optimiser = torch.optim.SGD(theirs.parameters(), 0.05, momentum, weight_decay=decay, nesterov=nesterov)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(5):
         gradients = torch.autograd.grad(ours(x).square().sum(), list(ours.parameters()))
@@ -78,6 +81,7 @@ def test_lr_decays_a_round() -> None:
         {"batch_size": 0},
         {"batch_size": "half"},
         {"momentum": 1.0},
+        {"nesterov": True},
         {"momentum": math.nan},
         {"weight_decay": -1},
         {"proximal": math.inf},

@@ -47,6 +47,7 @@ LOCALS = {
     "steps": replace(LOCAL, epochs=None, steps=4),
     "full batch": replace(LOCAL, batch_size="full"),
     "clipped": replace(LOCAL, clip=0.1),
+    "nesterov": replace(LOCAL, momentum=0.9, nesterov=True),
     "frozen statistics": replace(LOCAL, statistics="frozen"),
 }
 
@@ -111,7 +112,7 @@ def differ(a: Packed, b: Packed) -> float:
 @pytest.mark.parametrize("local", LOCALS)
 @pytest.mark.parametrize("execution", STACKED)
 def test_stacked_visits_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
-    if execution == "fused" and (model not in FUSED or local == "clipped"):
+    if execution == "fused" and (model not in FUSED or LOCALS[local].looks_at_gradients):
         pytest.skip("no such visits")
     algorithm = fedavg(Sample(), LOCALS[local])
     # float32 is compared on a single visit each: rounding grows from round to round.
@@ -244,6 +245,7 @@ CHOICES: list[tuple[str, dict[str, Any], str, int, str]] = [
     ("linear", {}, "cpu", 1, "fused"),
     ("linear", {}, "cuda", 50, "fused"),
     ("linear", {"clip": 1.0}, "cpu", 1, "sequential"),
+    ("linear", {"momentum": 0.9, "nesterov": True}, "cpu", 1, "sequential"),
     ("linear", {"compute": Compute(precision="bf16")}, "cpu", 20, "sequential"),
     ("linear", {"compute": Compute(compile=True)}, "cpu", 20, "sequential"),
     ("batch_norm", {}, "cpu", 7, "sequential"),
