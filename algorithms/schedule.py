@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,12 @@ from algorithms.keys import Purpose, generator
 
 @dataclass(frozen=True)
 class Sample:
-    """A cohort drawn uniformly without replacement: m = max(1, floor(fraction K)), or a number.
+    """A cohort drawn without replacement: m = max(1, floor(fraction K)), or a number.
 
     Args:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
+        by: what the chance to be drawn next grows with: nothing ("uniform"), or the number of samples ("size").
 
     Raises:
         InputError: out of range, or both given.
@@ -26,11 +28,14 @@ class Sample:
 
     fraction: float | None = None
     cohort: int | None = None
+    by: Literal["uniform", "size"] = "uniform"
 
     def __post_init__(self) -> None:
         one = self.fraction is None or self.cohort is None
         both = (self.cohort, self.fraction)
         require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
+        known = self.by in ("uniform", "size")
+        require(known, "algorithm.sampling", self.by, '"uniform" or "size"', 'set algorithm.sampling = "uniform"')
         if self.cohort is not None:
             whole = isinstance(self.cohort, int) and self.cohort >= 1
             require(whole, "algorithm.cohort", self.cohort, "a whole number >= 1", "set algorithm.cohort = 1")
@@ -55,13 +60,52 @@ class Sample:
             )
         return self.cohort
 
-    def draw(self, clients: NDArray[np.int64], seed: int, number: int) -> NDArray[np.int64]:
-        """The cohort of a round, in client-id order."""
+    def draw(
+        self, clients: NDArray[np.int64], seed: int, number: int, samples: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """The cohort of a round, in client-id order.
+
+        Args:
+            clients: all that may be drawn [K].
+            seed: the run's.
+            number: the round, the first being 1.
+            samples: of each client [K]; only `by = "size"` looks at them.
+
+        Raises:
+            InputError: fewer clients have samples than are to be drawn by size.
+        """
         size = self.size(len(clients))
         if size == len(clients):
             return np.sort(clients)
         rng = generator(seed, Purpose.COHORT, number)
-        return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
+        if self.by == "uniform" or samples is None:
+            return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
+        return np.sort(clients[draw_weighted(samples.astype(np.float64), size, rng)])
+
+
+def draw_weighted(weights: NDArray[np.float64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw places one after the other without replacement, each with a chance in proportion to its weight.
+
+    The `size` largest of log(u_k) / w_k, with u_k uniform in (0, 1]: O(K) a draw (Efraimidis and Spirakis 2006).
+
+    Args:
+        weights: >= 0 [K]; a place of weight 0 is never drawn.
+        size: how many, at most K.
+        rng: draws.
+
+    Raises:
+        InputError: fewer places have a weight above 0.
+    """
+    positive = int(np.count_nonzero(weights > 0))
+    if positive < size:
+        raise InputError(
+            f"the cohort has {size} clients and {positive} have a chance to be drawn: must be at most as many; "
+            'ask for a smaller cohort, or algorithm.sampling = "uniform"'
+        )
+    with np.errstate(divide="ignore"):  # a weight of 0: minus infinity, which is last
+        keys = -rng.standard_exponential(len(weights)) / weights
+    drawn: NDArray[np.int64] = np.argpartition(keys, len(weights) - size)[len(weights) - size :]
+    return drawn
 
 
 @dataclass(frozen=True)

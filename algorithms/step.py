@@ -114,7 +114,7 @@ def step(
     watch, number = Stopwatch(), state.round + 1
     algorithm = algorithm.phase(state.phase)
     merge = last or algorithm.schedule.merges(number)
-    cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number)
+    cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number, fleet.census.samples)
     blocks = _deal(state, algorithm, fleet, cohort)
     watch.lap("sample")
     newcomer = state.average if algorithm.place.newcomer == "average" else state.initial

@@ -76,6 +76,7 @@ class AlgorithmTable(Table):
     name: str = "fedavg"
     cohort: int | None = None
     fraction: float | None = None
+    sampling: Literal["uniform", "size"] = "uniform"
     local: Table = Table()
     server: Server = Server()
 
@@ -87,7 +88,7 @@ class AlgorithmTable(Table):
         """
         with one_input_error():
             return ALGORITHMS[self.name](
-                Sample(self.fraction, self.cohort),
+                Sample(self.fraction, self.cohort, self.sampling),
                 _local_of(self.local.beyond(Table)),
                 SERVERS[self.server.rule](**self.server.beyond(Server)),
                 **self.beyond(AlgorithmTable),

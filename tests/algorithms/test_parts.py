@@ -85,6 +85,27 @@ def test_rounds_merge_every_s_th() -> None:
         Rounds(merge_every=0)
 
 
+def test_cohorts_by_size_are_drawn_in_proportion_without_replacement() -> None:
+    clients, samples = np.arange(4), np.array([1, 2, 3, 0])
+    sample = Sample(cohort=2, by="size")
+    pairs = [tuple(sample.draw(clients, 0, number, samples).tolist()) for number in range(20_000)]
+    # the first in proportion to its size, the second to its size among the rest
+    chance = {
+        (i, j): samples[i] / 6 * samples[j] / (6 - samples[i]) + samples[j] / 6 * samples[i] / (6 - samples[j])
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    }
+    assert set(pairs) == set(chance)
+    for pair, expected in chance.items():
+        assert pairs.count(pair) / len(pairs) == pytest.approx(expected, abs=0.015)
+
+
+def test_a_cohort_by_size_needs_clients_with_samples() -> None:
+    with pytest.raises(InputError, match="the cohort has 3 clients and 2 have a chance to be drawn"):
+        Sample(cohort=3, by="size").draw(np.arange(4), 0, 1, np.array([1, 0, 5, 0]))
+    with pytest.raises(InputError, match=r"algorithm\.sampling = 'loss'"):
+        Sample(by="loss")  # type: ignore[arg-type]
+
+
 def test_a_deal_is_a_permutation_of_its_round() -> None:
     deal = Rounds(merge_every=3).deal(20, seed=0, number=2)
     assert sorted(deal) == list(range(20))

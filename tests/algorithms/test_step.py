@@ -40,6 +40,7 @@ TABLE = {name: function(HALF, LOCAL) for name, function in ALGORITHMS.items()} |
     "fedavg mixed": fedavg(HALF, LOCAL, Mix(0.5)),
     "fedbn by samples, average": fedbn(HALF, LOCAL, weigh="samples", newcomer="average"),
     "radfed that merges": radfed(HALF, LOCAL, merge_every=3),
+    "by size": fedavg(replace(HALF, by="size"), LOCAL),
     "momentum": fedavg(HALF, replace(LOCAL, momentum=0.9, weight_decay=0.01, lr_decay=0.9)),
 }
 
