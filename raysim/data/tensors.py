@@ -76,12 +76,18 @@ class Decoder:
 
     def _read_labels(self, batch: pa.RecordBatch, y: npt.NDArray[np.int64]) -> None:
         labels = batch.column(self._label)
-        y[...] = class_codes(labels, self._labels)
+        y[...] = self._numbers(labels) if pa.types.is_integer(labels.type) else class_codes(labels, self._labels)
         if (y < 0).any():
             raise InputError(
                 f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self._labels)}: "
                 "name it among them, or drop its rows"
             )
+
+    def _numbers(self, labels: pa.Array) -> npt.NDArray[np.int64]:
+        # As `class_codes`, which takes ten times as long: a first visit of a small client is no longer than that.
+        known, values = np.asarray(self._labels), labels.to_numpy(zero_copy_only=False)
+        places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+        return np.where(known[places] == values, places, -1)
 
 
 def decoder_of(population: Population) -> Decoder:
