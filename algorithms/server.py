@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -67,7 +68,7 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(ABC):
     """An adaptive step along the pseudo-gradient, on parameters; all other entries take the mean.
 
         delta = mean - w,   m <- beta1 m + (1 - beta1) delta,   v <- as the rule says,   w <- w + lr m / (sqrt(v) + tau)
@@ -101,9 +102,9 @@ class Adaptive:
         holds = isfinite(initial) and initial >= 0
         require(holds, "server.initial", self.initial, "a number >= 0", "leave it out: it is tau squared then")
 
+    @abstractmethod
     def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
         """The next second moment, from the present one and delta squared."""
-        raise NotImplementedError
 
     def __call__(
         self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
@@ -121,8 +122,8 @@ class Adaptive:
 
 
 @dataclass(frozen=True)
-class Adam(Adaptive):
-    """`Adaptive` with v <- beta2 v + (1 - beta2) delta^2.
+class Forgetting(Adaptive):
+    """An adaptive rule whose second moment forgets.
 
     Args:
         beta2: decay of the second moment, in [0, 1).
@@ -132,25 +133,20 @@ class Adam(Adaptive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_beta2(self.beta2)
+        require(0 <= self.beta2 < 1, "server.beta2", self.beta2, "in [0, 1)", "set server.beta2 = 0.99")
+
+
+@dataclass(frozen=True)
+class Adam(Forgetting):
+    """`Adaptive` with v <- beta2 v + (1 - beta2) delta^2."""
 
     def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.beta2 * v + (1 - self.beta2) * square
 
 
 @dataclass(frozen=True)
-class Yogi(Adaptive):
-    """`Adaptive` with v <- v - (1 - beta2) delta^2 sign(v - delta^2).
-
-    Args:
-        beta2: decay of the second moment, in [0, 1).
-    """
-
-    beta2: float = 0.99
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_beta2(self.beta2)
+class Yogi(Forgetting):
+    """`Adaptive` with v <- v - (1 - beta2) delta^2 sign(v - delta^2)."""
 
     def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
         return v - (1 - self.beta2) * square * np.sign(v - square)
@@ -162,7 +158,3 @@ class Adagrad(Adaptive):
 
     def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
         return v + square
-
-
-def _check_beta2(beta2: float) -> None:
-    require(0 <= beta2 < 1, "server.beta2", beta2, "in [0, 1)", "set server.beta2 = 0.99")

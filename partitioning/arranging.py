@@ -106,10 +106,6 @@ class _Run:
         self.bytes += record_bytes(picked) if picked.num_rows else 0
         return picked
 
-    def exceeds(self, rows: int) -> bool:
-        # whether it asks for more than so many rows of the source
-        return bool(self._wanted[-1] >= rows)
-
 
 def _runs(rows: Integers, sizes: Integers, most: int, scratch: Path) -> Iterator[_Run]:
     # Each has a row at least and, unless a client alone has more, `most` rows at most.
@@ -133,8 +129,6 @@ def _distribute(source: Source, runs: Sequence[_Run]) -> None:
                 if picked.num_rows:
                     writer.write_batch(picked)
             seen += batch.num_rows
-    if any(run.exceeds(seen) for run in runs):
-        raise InputError(f"{source.name} has fewer rows than at first: leave it unchanged while it is read")
 
 
 @contextmanager

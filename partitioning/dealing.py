@@ -13,7 +13,7 @@ from partitioning.checks import Integers
 from partitioning.columns import Label, check_rows, check_values, class_codes, distinct, is_label
 from partitioning.errors import InputError, listing, suggestion
 from partitioning.features import Feature, describe_features
-from partitioning.schemes import SCHEMES, Parts, parameters, read_counts, resolve, takes
+from partitioning.schemes import SCHEMES, Parts, check_clients, parameters, read_counts, resolve, takes
 from partitioning.sources import JoinedSource, Source, read_columns
 from partitioning.streams import Purpose, generator
 
@@ -87,12 +87,7 @@ class Asked:
         if isinstance(source, JoinedSource) and takes(self.scheme, "domain"):
             given.setdefault("domain", None)  # each source is one
         resolved = resolve(self.scheme, given)
-        if takes(self.scheme, "clients") != (self.clients is not None):
-            raise InputError(
-                f"scheme {self.scheme!r} needs clients: give the number of clients"
-                if self.clients is None
-                else f"scheme {self.scheme!r} finds the clients in the data: leave clients out"
-            )
+        check_clients(self.scheme, self.clients)
         columns = [name for name in self._columns(resolved).values() if name is not None]
         for name in (*columns, *self.features):
             if name not in source.schema.names:

@@ -67,12 +67,15 @@ def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float
 def _in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     # Blocks of `_ROWS` rows however the source is cut, because the order of sums decides the last bits.
     waiting: list[pa.RecordBatch] = []
+    missing = _ROWS
     for batch in batches:
-        waiting.append(batch)
-        while sum(each.num_rows for each in waiting) >= _ROWS:
-            whole = pa.concat_batches(waiting)
-            yield whole.slice(0, _ROWS)
-            waiting = [whole.slice(_ROWS)]
+        start = 0
+        while batch.num_rows - start >= missing:
+            yield pa.concat_batches([*waiting, batch.slice(start, missing)])
+            start, waiting, missing = start + missing, [], _ROWS
+        if start < batch.num_rows:
+            waiting.append(batch.slice(start))
+            missing -= batch.num_rows - start
     if waiting:
         yield pa.concat_batches(waiting)
 

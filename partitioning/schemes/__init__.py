@@ -5,7 +5,17 @@ from partitioning.schemes.dirichlet_qp import dirichlet_qp
 from partitioning.schemes.even import iid, quantity
 from partitioning.schemes.natural import domains, natural
 from partitioning.schemes.parts import Change, ClassTable, Column, Parts, Shift
-from partitioning.schemes.registry import SCHEMES, Parameter, Scheme, is_complete, parameters, partition, resolve, takes
+from partitioning.schemes.registry import (
+    SCHEMES,
+    Parameter,
+    Scheme,
+    check_clients,
+    is_complete,
+    parameters,
+    partition,
+    resolve,
+    takes,
+)
 from partitioning.schemes.shards import shards, shards_unbalanced
 from partitioning.schemes.shifts import concept, feature_noise
 from partitioning.schemes.tables import counts, labels_per_client, read_counts
@@ -19,6 +29,7 @@ __all__ = [
     "Parts",
     "Scheme",
     "Shift",
+    "check_clients",
     "concept",
     "counts",
     "dirichlet",

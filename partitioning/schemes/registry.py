@@ -127,13 +127,19 @@ def partition(labels: npt.ArrayLike, scheme: str, *, seed: int = 0, **given: Any
 
     Returns an index array a client. Raises InputError for an unknown scheme or parameter, naming the nearest.
     """
-    own = {name: given.pop(name) for name in ("clients", "features", "buckets") if name in given}
-    for name in own:
-        if not takes(scheme, name):
-            raise InputError(f"scheme {scheme!r} does not take {name!r}: leave it out")
-    if takes(scheme, "clients") and own.get("clients") is None:
-        raise InputError(f"scheme {scheme!r} needs clients: give the number of clients")
+    clients = given.pop("clients", None)
+    check_clients(scheme, clients)
+    own = {} if clients is None else {"clients": clients}
+    own |= {name: given.pop(name) for name in ("features", "buckets") if name in given and takes(scheme, name)}
     return SCHEMES[scheme](labels, seed=seed, **own, **resolve(scheme, given))
+
+
+def check_clients(scheme: str, clients: object) -> None:
+    """Raise InputError unless a number of clients is given just where the scheme takes one; None: it is not."""
+    if takes(scheme, "clients") and clients is None:
+        raise InputError(f"scheme {scheme!r} needs clients: give the number of clients")
+    if clients is not None and not takes(scheme, "clients"):
+        raise InputError(f"scheme {scheme!r} finds the clients in the data: leave clients out")
 
 
 def _known(scheme: str) -> Scheme:

@@ -52,8 +52,13 @@ class SameSource:
             if is_same and self._label in batch.schema.names:
                 is_same = np.array_equal(class_codes(batch.column(self._label), self._labels), known)
             if not is_same:
-                raise InputError(f"{self.name} has other rows than at first: leave it unchanged while it is read")
+                raise self._changed()
             yield batch
+        if seen != self._codes.size:
+            raise self._changed()
+
+    def _changed(self) -> InputError:
+        return InputError(f"{self.name} has other rows than at first: leave it unchanged while it is read")
 
 
 def unified(table: pa.Table) -> pa.Table:

@@ -259,7 +259,7 @@ class Changing:
 @pytest.mark.parametrize("rows", [[0, 1] * 30, [0, 1] * 20 + [1], [1, 0] * 20, [0, 1] * 15])
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, rows):
     first, then = (pa.table({"label": labels}) for labels in ([0, 1] * 20, rows))
-    with pytest.raises(InputError, match=r"changing has (other|fewer) rows than at first"):
+    with pytest.raises(InputError, match="changing has other rows than at first"):
         partitioning.make(Changing(first, then), tmp_path / "p", scheme="iid", clients=4)
     assert list(tmp_path.iterdir()) == []
 

@@ -151,8 +151,9 @@ def test_parameters_are_resolved_alike_from_any_number():
     [
         ({"scheme": "iidd"}, "scheme 'iidd' is unknown.*did you mean 'iid'"),
         ({"scheme": "iid", "label_alpha": 1}, "'iid' does not take 'label_alpha': it takes nothing"),
-        ({"scheme": "natural", "column": [0] * 20}, "'natural' does not take 'clients': leave it out"),
-        ({"scheme": "counts", "clients": None}, "'counts' does not take 'clients'"),
+        ({"scheme": "natural", "column": [0] * 20}, "'natural' finds the clients in the data: leave clients out"),
+        ({"scheme": "counts", "clients": None}, "'counts' needs table"),
+        ({"scheme": "iid", "features": {}}, "'iid' does not take 'features'"),
         ({"clients": None}, "'dirichlet-qp' needs clients: give the number of clients"),
         ({"label_alfa": 1}, "does not take 'label_alfa'.*did you mean 'label_alpha'"),
         ({"label_alpha": 0}, "label_alpha is 0.0: give a finite number above 0"),
