@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.local import Local
 from algorithms.place import Place
-from algorithms.schedule import Rounds
+from algorithms.schedule import Rounds, Schedule
 from algorithms.server import Assign, Server
 from algorithms.weigh import Samples, Weigh
 
 if TYPE_CHECKING:
+    from algorithms.fleet import Fleet
     from algorithms.phases import Rule
+    from algorithms.step import State
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,24 @@ class Switch:
     then: Algorithm
 
 
+class Step(Protocol):
+    """One round, in an algorithm's own way; see `algorithms.step.step`."""
+
+    def __call__(
+        self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+    ) -> State:
+        """Do the round.
+
+        Args:
+            state: the run so far.
+            algorithm: the phase that is on.
+            fleet: what runs the blocks.
+            last: whether this is the run's last round, which always merges.
+            meanwhile: the driver's other work, to be done once the visits are under way.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """A federated algorithm; its `repr` describes a run of it.
@@ -42,24 +62,33 @@ class Algorithm:
         weigh: a visit's share in the merge.
         server: how the weighted mean becomes the next model.
         switch: what it becomes, and when; see `phases`.
+        own_step: its own way to do a round; None for the engine's.
 
     Raises:
         InputError: the parts make no sense together.
     """
 
-    schedule: Rounds
+    schedule: Schedule
     local: Local
     place: Place = Place()
     weigh: Weigh = Samples()
     server: Server = Assign()
     switch: Switch | None = None
+    own_step: Step | None = None
 
     def __post_init__(self) -> None:
-        if self.schedule.merge_every > 1 and isinstance(self.weigh, Samples):
+        if isinstance(self.schedule, Rounds) and self.schedule.merge_every > 1 and isinstance(self.weigh, Samples):
             raise InputError(
                 f"weigh = Samples() with merge_every = {self.schedule.merge_every}: must be Equal() where models "
                 "are redistributed, for a merged model has trained on several clients; use Equal() or merge_every = 1"
             )
+
+    @property
+    def rounds(self) -> Rounds:
+        """The schedule of the engine's own step; TypeError where it is another."""
+        if not isinstance(self.schedule, Rounds):
+            raise TypeError(f"{self.schedule} is no schedule of rounds: give the algorithm a step of its own")
+        return self.schedule
 
     @property
     def phases(self) -> Iterator[Algorithm]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from algorithms.compute import Compute
 from algorithms.errors import require
+from algorithms.norms import Statistics
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Local:
         lr_decay: factor on the learning rate after each round, in (0, 1].
         clip: the largest norm of a batch's gradient, all parameters together, > 0; None for no limit.
         statistics: what batch-norm layers normalise by in training: "batch", the batch's own, which are then
-            tracked, or "frozen", those received, which stay.
+            tracked; "untracked", the batch's own, which leave no trace; or "frozen", those received, which stay.
         compute: how it is computed: the arithmetic's precision, and whether visits are stacked.
 
     Raises:
@@ -55,7 +56,7 @@ class Local:
     proximal: float = 0.0
     lr_decay: float = 1.0
     clip: float | None = None
-    statistics: Literal["batch", "frozen"] = "batch"
+    statistics: Statistics = "batch"
     compute: Compute = Compute()
 
     def __post_init__(self) -> None:
@@ -80,8 +81,8 @@ class Local:
         require(ahead, "local.nesterov", self.nesterov, "false without momentum", "set local.momentum = 0.9")
         clips = self.clip is None or _within(self.clip, above=0)
         require(clips, "local.clip", self.clip, "a finite number > 0", "set local.clip = 1.0, or leave it out")
-        known = self.statistics in ("batch", "frozen")
-        require(known, "local.statistics", self.statistics, '"batch" or "frozen"', 'set local.statistics = "batch"')
+        known, allowed = self.statistics in get_args(Statistics), " or ".join(map(repr, get_args(Statistics)))
+        require(known, "local.statistics", self.statistics, allowed, 'set local.statistics = "batch"')
         require(0 < self.lr_decay <= 1, "local.lr_decay", self.lr_decay, "in (0, 1]", "set local.lr_decay = 1")
 
     @property
@@ -93,7 +94,7 @@ class Local:
         """The learning rate of a round, the first being 1."""
         return self.lr * self.lr_decay ** (number - 1)
 
-    def batches(self, samples: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    def passes(self, samples: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
         """The rows of each batch of a visit, pass after pass."""
         if samples == 0:
             return

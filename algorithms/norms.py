@@ -1,24 +1,27 @@
 """Which layers are batch normalisation: by type, so nested, shortcut and subclassed ones are all found."""
 
-from typing import Literal
+from typing import Literal, TypeAlias, TypeGuard
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+Statistics: TypeAlias = Literal["batch", "untracked", "frozen"]
 
-def is_batch_norm(layer: nn.Module) -> bool:
+
+def is_batch_norm(layer: nn.Module) -> TypeGuard[_BatchNorm]:
     """Whether the layer normalises by statistics of the batch (1d, 2d, 3d, synchronised, subclasses)."""
     return isinstance(layer, _BatchNorm)
 
 
-def train_mode(module: nn.Module, statistics: Literal["batch", "frozen"]) -> None:
-    """Put a module in training mode, its batch-norm layers normalising by the batch or by frozen statistics."""
+def train_mode(module: nn.Module, statistics: Statistics) -> None:
+    """Put a module in training mode, its batch-norm layers as `Local.statistics` says."""
     module.train()
-    if statistics == "frozen":
-        for layer in module.modules():
-            if is_batch_norm(layer):
-                layer.eval()
+    for layer in module.modules():
+        if is_batch_norm(layer):
+            layer.train(statistics != "frozen")
+            # A layer that has none to track stays as it was made.
+            layer.track_running_stats = layer.running_mean is not None and statistics != "untracked"
 
 
 @torch.no_grad()

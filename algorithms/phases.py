@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor, isfinite
 from typing import Literal, Protocol
@@ -22,14 +22,14 @@ class Rule(Protocol):
     """Says after each round whether the next phase begins; it does at the next merge."""
 
     def __call__(
-        self, number: int, rounds: int | None, reports: Sequence[Report], memory: Memory
+        self, number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
     ) -> tuple[bool, Memory]:
         """Whether the rule fires, and what it remembers.
 
         Args:
             number: the round, the first being 1.
             rounds: how many the run has; None where nobody said.
-            reports: of its visits that trained, in client-id order.
+            reports: of its visits that trained, by client, in client-id order.
             memory: what it remembers; not to be changed.
         """
         ...
@@ -52,7 +52,7 @@ class After:
         require(holds, "the round after which a phase ends", self.round, allowed, "give 0.5 for half of them")
 
     def __call__(
-        self, number: int, rounds: int | None, reports: Sequence[Report], memory: Memory
+        self, number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
     ) -> tuple[bool, Memory]:
         if isinstance(self.round, int):
             return number >= self.round, memory
@@ -87,9 +87,9 @@ class Calm:
         require(known, "algorithm.deviation", self.deviation, '"population" or "sample"', "use one")
 
     def __call__(
-        self, number: int, rounds: int | None, reports: Sequence[Report], memory: Memory
+        self, number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
     ) -> tuple[bool, Memory]:
-        losses = np.array([report["loss"] for report in reports])
+        losses = np.array([report["loss"] for report in reports.values()])
         freedom = int(self.deviation == "sample")
         # Fewer losses than a deviation needs are no reason to believe that clients agree.
         calm = losses.size > freedom and float(losses.std(ddof=freedom)) <= self.epsilon

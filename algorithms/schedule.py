@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,15 @@ def draw_weighted(weights: NDArray[np.float64], size: int, rng: np.random.Genera
         keys = -rng.standard_exponential(len(weights)) / weights
     drawn: NDArray[np.int64] = np.argpartition(keys, len(weights) - size)[len(weights) - size :]
     return drawn
+
+
+class Schedule(Protocol):
+    """Who is visited, in what order, and when the models merge."""
+
+    @property
+    def sample(self) -> Sample:
+        """How the clients of a round are drawn."""
+        ...
 
 
 @dataclass(frozen=True)

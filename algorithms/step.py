@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +43,8 @@ class RoundReport:
         bytes_up: what a real federation's clients would have sent to its server.
         bytes_down: what they would have received from it.
         phase: which of the algorithm's phases was on, the first being 0.
+        exchanges: how often in turn the clients and the server waited for each other: once, in most algorithms.
+        measures: further numbers, by their names; those of `State.wanted`, and an algorithm's own.
         seconds: of its stages, as the driver saw them: sample, send, meanwhile, train (what was left of it to wait
             for), sum, merge.
     """
@@ -51,6 +54,8 @@ class RoundReport:
     bytes_up: int
     bytes_down: int
     phase: int = 0
+    exchanges: int = 1
+    measures: Mapping[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -70,6 +75,8 @@ class State:
         watched: what the rule that ends the phase remembers.
         kept: where every client's kept entries stand.
         rounds: how many the run has, where that is known.
+        wanted: the measures to take of each round.
+        own: what an algorithm's own step remembers.
         report: what the last round did.
     """
 
@@ -84,14 +91,28 @@ class State:
     watched: Memory = field(default_factory=dict)
     kept: KeptLedger = field(default_factory=KeptLedger)
     rounds: int | None = None
+    wanted: tuple[str, ...] = ()
+    own: Any = None
     report: RoundReport | None = None
 
 
-def begin(module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None) -> State:
-    """The state before the first round: the module's own entries; `rounds` where phases are shares of them."""
+def begin(
+    module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None, wanted: Sequence[str] = ()
+) -> State:
+    """The state before the first round.
+
+    Args:
+        module: has the initial entries.
+        fleet: what will run the blocks.
+        seed: the run's.
+        rounds: how many there will be, which only what is a share of them needs to know.
+        wanted: the measures to take of each round.
+    """
     values = module.state_dict()
     initial = fleet.placement.kept.pack(values)
-    return State(seed, 0, fleet.placement.travelling.pack(values), initial, initial, rounds=rounds)
+    return State(
+        seed, 0, fleet.placement.travelling.pack(values), initial, initial, rounds=rounds, wanted=tuple(wanted)
+    )
 
 
 def step(
@@ -102,7 +123,7 @@ def step(
     last: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> State:
-    """Do one round: sample a cohort, let every travelling model make one visit, merge or redistribute.
+    """Do one round, of the phase that is on; then ask whether the phase has ended.
 
     Args:
         state: the run so far.
@@ -111,9 +132,14 @@ def step(
         last: whether this is the run's last round, which always merges.
         meanwhile: the driver's other work, done once the visits are under way.
     """
+    phase = algorithm.phase(state.phase)
+    return _switched((phase.own_step or do_round)(state, phase, fleet, last=last, meanwhile=meanwhile), phase)
+
+
+def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]) -> State:
+    """The engine's own step: sample a cohort, let every travelling model make one visit, merge or redistribute."""
     watch, number = Stopwatch(), state.round + 1
-    algorithm = algorithm.phase(state.phase)
-    merge = last or algorithm.schedule.merges(number)
+    merge = last or algorithm.rounds.merges(number)
     cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number, fleet.census.samples)
     blocks = _deal(state, algorithm, fleet, cohort)
     watch.lap("sample")
@@ -137,7 +163,6 @@ def step(
         model, memory = _merged(state, algorithm, fleet, whole.models)
         average = whole.kept.mean() or state.average
         state = replace(state, round=number, model=model, memory=memory, average=average, travellers=(), report=report)
-    state = _switched(state, algorithm, whole.rows)
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
@@ -187,7 +212,7 @@ def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.i
     samples = fleet.census.of(cohort)
     dealt: Sequence[Traveller] = ()
     if state.travellers:
-        order = algorithm.schedule.deal(len(cohort), state.seed, number)
+        order = algorithm.rounds.deal(len(cohort), state.seed, number)
         dealt = [state.travellers[i] for i in order]
     blocks: list[Block] = []
     size = fleet.block_size(len(cohort))
@@ -209,11 +234,11 @@ def _merged(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tu
     return algorithm.server(state.model, mean, models.total, state.memory, fleet.placement.travelling)
 
 
-def _switched(state: State, algorithm: Algorithm, rows: Sequence[VisitRow]) -> State:
+def _switched(state: State, algorithm: Algorithm) -> State:
     """Ask the phase's rule whether it has ended; the next one begins at a merge, with the server's memory."""
-    if algorithm.switch is None:
+    if algorithm.switch is None or state.report is None:
         return state
-    reports = [row.report for row in rows if row.report["steps"]]
+    reports = {row.client: row.report for _, row, _ in state.report.visits if row.report["steps"]}
     ended, watched = algorithm.switch.when(state.round, state.rounds, reports, state.watched)
     if ended and not state.travellers:
         return replace(state, phase=state.phase + 1, watched={})

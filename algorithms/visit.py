@@ -124,8 +124,8 @@ class Visits:
         """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
         x, y = bench.data.samples(client, "train")
         rng = generator(self.seed, Purpose.BATCHES, self.number, client)
-        batches = list(self.local.batches(len(y), rng))
-        if bench.resident.refuses_single and self.local.statistics == "batch":
+        batches = list(self.local.passes(len(y), rng))
+        if bench.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
         masks = None
         if bench.trainer.has_dropout:

@@ -86,7 +86,7 @@ def visit(module: torch.nn.Module, data: Samples, number: int, client: int, loca
     x, y = data[0].double(), data[1]
     received = [parameter.detach().clone() for parameter in module.parameters()]
     optimiser = torch.optim.SGD(module.parameters(), local.lr)
-    batches = [b for b in local.batches(len(y), generator(0, Purpose.BATCHES, number, client)) if len(b) > 1]
+    batches = [b for b in local.passes(len(y), generator(0, Purpose.BATCHES, number, client)) if len(b) > 1]
     for rows in batches:
         optimiser.zero_grad()
         loss = cross_entropy(module(x[rows]), y[rows])

@@ -46,21 +46,21 @@ def test_update_leaves_gradients_alone() -> None:
 
 
 def test_epochs_pass_over_every_row_once_each() -> None:
-    batches = list(Local(epochs=2, batch_size=3).batches(8, np.random.default_rng(0)))
+    batches = list(Local(epochs=2, batch_size=3).passes(8, np.random.default_rng(0)))
     assert [len(rows) for rows in batches] == [3, 3, 2, 3, 3, 2]
     assert sorted(np.concatenate(batches[:3])) == list(range(8))
     assert not np.array_equal(batches[0], batches[3])
 
 
 def test_steps_go_on_into_the_next_pass() -> None:
-    assert [len(r) for r in Local(steps=4, batch_size=3).batches(8, np.random.default_rng(0))] == [3, 3, 2, 3]
+    assert [len(r) for r in Local(steps=4, batch_size=3).passes(8, np.random.default_rng(0))] == [3, 3, 2, 3]
 
 
 def test_full_batches_and_no_samples() -> None:
     rng = np.random.default_rng(0)
-    assert [len(r) for r in Local(epochs=2, batch_size="full").batches(5, rng)] == [5, 5]
-    assert list(Local(epochs=2, batch_size="full").batches(0, rng)) == []
-    assert list(Local(steps=3).batches(0, rng)) == []
+    assert [len(r) for r in Local(epochs=2, batch_size="full").passes(5, rng)] == [5, 5]
+    assert list(Local(epochs=2, batch_size="full").passes(0, rng)) == []
+    assert list(Local(steps=3).passes(0, rng)) == []
 
 
 def test_lr_decays_a_round() -> None:

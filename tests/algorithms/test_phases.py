@@ -85,7 +85,7 @@ def test_three_phases(federation: Federation) -> None:
 def fires(rule: Calm, rounds: list[list[float]]) -> list[bool]:
     memory, found = {}, []
     for number, losses in enumerate(rounds, start=1):
-        fired, memory = rule(number, None, [{"loss": loss} for loss in losses], memory)
+        fired, memory = rule(number, None, {client: {"loss": loss} for client, loss in enumerate(losses)}, memory)
         found.append(fired)
     return found
 
@@ -105,7 +105,7 @@ def visit(module: torch.nn.Module, data: Samples, number: int, client: int, prox
     x, y = data[0].double(), data[1]
     received = [parameter.detach().clone() for parameter in module.parameters()]
     optimiser, losses = torch.optim.SGD(module.parameters(), LOCAL.lr), []
-    for rows in LOCAL.batches(len(y), generator(0, Purpose.BATCHES, number, client)):
+    for rows in LOCAL.passes(len(y), generator(0, Purpose.BATCHES, number, client)):
         if len(rows) > 1:
             optimiser.zero_grad()
             loss = torch.nn.functional.cross_entropy(module(x[rows]), y[rows])

@@ -65,7 +65,7 @@ def train(module: torch.nn.Module, data: Samples, local: Local, number: int, cli
     """A visit as one would write it: plain modules, plain SGD."""
     optimiser = torch.optim.SGD(module.parameters(), local.lr)
     x, y = data
-    for rows in local.batches(len(y), generator(seed, Purpose.BATCHES, number, client)):
+    for rows in local.passes(len(y), generator(seed, Purpose.BATCHES, number, client)):
         optimiser.zero_grad()
         cross_entropy(module(x[rows]), y[rows]).backward()
         optimiser.step()
@@ -202,7 +202,7 @@ def test_fedbn_matches_its_pseudo_code(federation: Federation) -> None:
         for client, model in enumerate(models):
             x, y = data[client]
             optimiser = torch.optim.SGD(model.parameters(), LOCAL.lr)
-            for rows in LOCAL.batches(len(y), generator(0, Purpose.BATCHES, number, client)):
+            for rows in LOCAL.passes(len(y), generator(0, Purpose.BATCHES, number, client)):
                 if len(rows) > 1:
                     optimiser.zero_grad()
                     cross_entropy(model(x[rows]), y[rows]).backward()

@@ -52,7 +52,7 @@ class PlainLoop:
             self.module.load_state_dict(self.start)
             optimiser = torch.optim.SGD(self.module.parameters(), lr=self.local.lr)
             x, y = self.data[client]
-            for rows in self.local.batches(len(y), generator(0, Purpose.BATCHES, number, int(client))):
+            for rows in self.local.passes(len(y), generator(0, Purpose.BATCHES, number, int(client))):
                 batch = torch.from_numpy(rows)
                 optimiser.zero_grad()
                 cross_entropy(self.module(x[batch]), y[batch]).backward()
