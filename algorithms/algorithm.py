@@ -77,6 +77,15 @@ class Algorithm:
     own_step: Step | None = None
 
     def __post_init__(self) -> None:
+        if self.local.batches and "batches" not in self.place.slots:
+            # Batches that go on from visit to visit: the client keeps how far it has come.
+            object.__setattr__(self, "place", replace(self.place, slots={**self.place.slots, "batches": "kept"}))
+        for slot in self.place.slots:
+            if slot not in self.local.slots:
+                raise InputError(
+                    f"place.slots = {slot!r} with {self.local}: must be one of {self.local.slots}, for no visit has "
+                    "another; set local.momentum = 0.9 to keep momentum, or leave the slot out"
+                )
         if isinstance(self.schedule, Rounds) and self.schedule.merge_every > 1 and isinstance(self.weigh, Samples):
             raise InputError(
                 f"weigh = Samples() with merge_every = {self.schedule.merge_every}: must be Equal() where models "
@@ -89,6 +98,12 @@ class Algorithm:
         if not isinstance(self.schedule, Rounds):
             raise TypeError(f"{self.schedule} is no schedule of rounds: give the algorithm a step of its own")
         return self.schedule
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What the parts read in a visit's report, beside what all have; each part names it in `needs`."""
+        parts = (self.weigh, self.schedule.sample.by, self.switch and self.switch.when)
+        return tuple(name for part in parts for name in getattr(part, "needs", ()))
 
     @property
     def phases(self) -> Iterator[Algorithm]:

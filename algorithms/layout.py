@@ -35,6 +35,7 @@ class Kind(Enum):
     AFFINE = "batch-norm affine"
     STATISTIC = "batch-norm statistic"
     BUFFER = "buffer"
+    SLOT = "kept beside the model"
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,11 @@ class Layout:
             yield entry, slice(start, start + entry.size)
 
     def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
-        """Copy named tensors (a module's state) into vectors."""
+        """Copy named tensors (a module's state) into vectors; slots, which no module has, are 0."""
         packed = Packed(np.zeros(self.floats, self.floating), np.zeros(self.integers, np.int64))
         for entry, place in self.places():
+            if entry.kind is Kind.SLOT:
+                continue
             vector = packed.integers if entry.integer else packed.floats
             vector[place] = values[entry.name].detach().cpu().numpy().ravel()
         return packed

@@ -2,103 +2,189 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import floor, isfinite
 from typing import Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from algorithms.compute import Compute
-from algorithms.errors import require
+from algorithms.errors import InputError, require
 from algorithms.norms import Statistics
+from algorithms.update import Stacks, Update
 
 
 @dataclass(frozen=True)
 class Local:
-    """Minibatch SGD on one client's samples.
+    """Minibatch SGD, or Adam, on one client's samples.
 
     With g the batch's mean gradient of the cross-entropy and w_r the entries received:
 
         g <- g min(1, clip / |g|)
         g <- g + weight_decay w + proximal (w - w_r)
-        u <- momentum u + g          (u = 0 at the start of each visit)
-        w <- w - lr lr_decay^(round - 1) u          (with Nesterov's: g + momentum u)
+        u <- momentum u + g          (u = 0 at the start of each visit, unless `Place` keeps or shares it)
+        w <- w - lr u                (with Nesterov's: g + momentum u; Adam: see `Moments`)
 
     Args:
         lr: the learning rate, > 0.
-        epochs: passes over the samples, each in a new random order; 1 where `steps` is not given either.
-        steps: number of batches instead, over as many passes as it takes.
+        epochs: passes over the samples, each in a new random order; 1 where nothing else is given.
+        steps: number of batches instead, over as many passes as it takes; "largest": as many as `epochs` passes of
+            the largest training client have, so that smaller ones repeat samples.
+        batches: number of batches instead, the next ones of the client's own order: a visit goes on where the client's
+            last one stopped, its order is drawn anew after each pass, and the last visit of a pass may have fewer.
         batch_size: samples a batch, or "full" for all of them; the last of a pass may be smaller.
-        momentum: in [0, 1).
+        optimizer: "sgd" or "adam".
+        momentum: SGD's, in [0, 1).
         nesterov: whether a step looks ahead along the momentum, which then is above 0.
+        beta1: Adam's decay of the first moment, in [0, 1).
+        beta2: of the second, in [0, 1).
+        eps: Adam's, > 0.
         weight_decay: >= 0, added to the gradient of every parameter.
         proximal: FedProx's mu, >= 0.
         lr_decay: factor on the learning rate after each round, in (0, 1].
+        lr_decay_at: shares of the run's rounds in (0, 1), ascending, after which it is applied, instead of each round.
         clip: the largest norm of a batch's gradient, all parameters together, > 0; None for no limit.
         statistics: what batch-norm layers normalise by in training: "batch", the batch's own, which are then
             tracked; "untracked", the batch's own, which leave no trace; or "frozen", those received, which stay.
+        affine: whether batch norm's scale and shift are "trained" or "frozen".
         compute: how it is computed: the arithmetic's precision, and whether visits are stacked.
 
     Raises:
-        InputError: a number is out of its range, or both `epochs` and `steps` are given.
+        InputError: a number is out of its range, or two exclude each other.
     """
 
     lr: float = 0.1
     epochs: int | None = None
-    steps: int | None = None
+    steps: int | Literal["largest"] | None = None
+    batches: int | None = None
     batch_size: int | Literal["full"] = 10
+    optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: float = 0.0
     nesterov: bool = False
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
     weight_decay: float = 0.0
     proximal: float = 0.0
     lr_decay: float = 1.0
+    lr_decay_at: tuple[float, ...] = ()
     clip: float | None = None
     statistics: Statistics = "batch"
+    affine: Literal["trained", "frozen"] = "trained"
     compute: Compute = Compute()
 
     def __post_init__(self) -> None:
-        if self.epochs is None and self.steps is None:
+        if self.epochs is None and self.batches is None and self.steps in (None, "largest"):
             object.__setattr__(self, "epochs", 1)
-        both = (self.epochs, self.steps)
-        require(None in both, "local.epochs, local.steps", both, "one of them", "remove the other")
-        for name in ("epochs", "steps"):
+        self._check_length()
+        self._check_numbers()
+        for name, allowed in (
+            ("optimizer", ("sgd", "adam")),
+            ("statistics", get_args(Statistics)),
+            ("affine", ("trained", "frozen")),
+        ):
             value = getattr(self, name)
-            whole = value is None or (isinstance(value, int) and value >= 1)
-            require(whole, f"local.{name}", value, "a whole number >= 1", f"set local.{name} = 1")
+            require(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{allowed[0]}"')
+        adam = self.optimizer == "adam"
+        require(not (adam and self.momentum), "local.momentum", self.momentum, "0 with Adam", "remove it")
+        ahead = not self.nesterov or self.momentum > 0
+        require(ahead, "local.nesterov", self.nesterov, "false without momentum", "set local.momentum = 0.9")
+
+    def _check_length(self) -> None:
+        """How long a visit is: given once."""
+        largest = self.steps == "largest"
+        given = (None if largest else self.epochs, self.steps, self.batches)
+        one = sum(value is not None for value in given) == 1
+        require(one, "local.epochs, local.steps, local.batches", given, "one of them", "remove the others")
+        for name in ("epochs", "steps", "batches"):
+            value = getattr(self, name)
+            whole = value is None or (isinstance(value, int) and value >= 1) or (name == "steps" and largest)
+            allowed = 'a whole number >= 1, or "largest"' if name == "steps" else "a whole number >= 1"
+            require(whole, f"local.{name}", value, allowed, f"set local.{name} = 1")
         size = self.batch_size
         fits = size == "full" or (isinstance(size, int) and size >= 1)
         require(fits, "local.batch_size", size, 'a whole number >= 1 or "full"', "set local.batch_size = 10")
-        require(_within(self.lr, above=0), "local.lr", self.lr, "a finite number > 0", "set local.lr = 0.1")
+
+    def _check_numbers(self) -> None:
+        require(_above(0, self.lr), "local.lr", self.lr, "a finite number > 0", "set local.lr = 0.1")
+        require(_above(0, self.eps), "local.eps", self.eps, "a finite number > 0", "set local.eps = 1e-8")
         for name in ("weight_decay", "proximal"):
             value = getattr(self, name)
             holds = isfinite(value) and value >= 0
             require(holds, f"local.{name}", value, "a finite number >= 0", f"set local.{name} = 0")
-        require(0 <= self.momentum < 1, "local.momentum", self.momentum, "in [0, 1)", "set local.momentum = 0")
-        ahead = not self.nesterov or self.momentum > 0
-        require(ahead, "local.nesterov", self.nesterov, "false without momentum", "set local.momentum = 0.9")
-        clips = self.clip is None or _within(self.clip, above=0)
+        for name in ("momentum", "beta1", "beta2"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"local.{name}", value, "in [0, 1)", f"set local.{name} = 0.9, or leave it out")
+        clips = self.clip is None or _above(0, self.clip)
         require(clips, "local.clip", self.clip, "a finite number > 0", "set local.clip = 1.0, or leave it out")
-        known, allowed = self.statistics in get_args(Statistics), " or ".join(map(repr, get_args(Statistics)))
-        require(known, "local.statistics", self.statistics, allowed, 'set local.statistics = "batch"')
         require(0 < self.lr_decay <= 1, "local.lr_decay", self.lr_decay, "in (0, 1]", "set local.lr_decay = 1")
+        at = self.lr_decay_at
+        shares = all(0 < share < 1 for share in at) and sorted(set(at)) == list(at)
+        allowed = "shares of the rounds in (0, 1), ascending"
+        require(shares, "local.lr_decay_at", at, allowed, "set local.lr_decay_at = [0.5, 0.75]")
+        drops = not at or self.lr_decay < 1
+        require(drops, "local.lr_decay", self.lr_decay, "below 1 with lr_decay_at", "set local.lr_decay = 0.1")
 
     @property
-    def looks_at_gradients(self) -> bool:
-        """Whether a step needs the gradient itself, not only its sum with the parameters or the velocity."""
-        return self.clip is not None or self.nesterov
+    def slots(self) -> tuple[str, ...]:
+        """What visits may keep beside the model, by name: a value a parameter; for "batches" a counter."""
+        momentum = ("momentum",) if self.momentum else ()
+        return (*momentum, *(("batches",) if self.batches else ()))
 
-    def rate(self, number: int) -> float:
-        """The learning rate of a round, the first being 1."""
-        return self.lr * self.lr_decay ** (number - 1)
+    @property
+    def is_folded(self) -> bool:
+        """Whether a step needs no more than its sum with the parameters or the velocity: no gradient of its own."""
+        return type(self) is Local and self.clip is None and not self.nesterov and self.optimizer == "sgd"
+
+    def rate(self, number: int, rounds: int | None = None) -> float:
+        """The learning rate of a round, the first being 1, of so many.
+
+        Raises:
+            InputError: it decays at shares of the rounds, and how many there are is not known.
+        """
+        if not self.lr_decay_at:
+            return self.lr * self.lr_decay ** (number - 1)
+        if rounds is None:
+            raise InputError(
+                f"local.lr_decay_at = {self.lr_decay_at}, and how many rounds there are is not known: must be known; "
+                "give `begin` the rounds"
+            )
+        return self.lr * self.lr_decay ** sum(number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
+
+    def sized(self, largest: int) -> Local:
+        """The same with `steps = "largest"` as a number, where the largest training client has so many samples."""
+        if self.steps != "largest":
+            return self
+        return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
+
+    def plan(
+        self, samples: int, number: int, visits: int, draw: Callable[[int], np.random.Generator]
+    ) -> list[NDArray[np.int64]]:
+        """The rows of each batch of a visit.
+
+        Args:
+            samples: that the client has.
+            number: the round.
+            visits: that the client has made before; only `batches` goes by them.
+            draw: the client's stream of a round, or of a pass over its batches.
+        """
+        if self.batches is None:
+            return list(self.passes(samples, draw(number)))
+        size = self._size(samples)
+        count = -(-samples // size)
+        done, place = divmod(visits, max(1, -(-count // self.batches)))
+        order, first = draw(done).permutation(samples), place * self.batches
+        return [order[b * size : (b + 1) * size] for b in range(first, min(first + self.batches, count))]
 
     def passes(self, samples: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """The rows of each batch of a visit, pass after pass."""
+        """The rows of each batch of a visit of `epochs` or `steps`, pass after pass."""
         if samples == 0:
             return
-        size = samples if self.batch_size == "full" else self.batch_size
+        if self.steps == "largest":
+            raise TypeError('steps = "largest" is no number yet: see `sized`')
+        size = self._size(samples)
         left = self.steps if self.steps is not None else (self.epochs or 0) * -(-samples // size)
         while left > 0:
             order = rng.permutation(samples)
@@ -106,59 +192,13 @@ class Local:
                 yield order[start : start + size]
                 left -= 1
 
+    def update(self, stacks: Stacks, slots: Mapping[str, Stacks], lr: float) -> Update:
+        """What takes the steps of a stack of visits; a method with steps of its own gives its own."""
+        return Update(self, stacks, slots, lr)
 
-class Update:
-    """The arithmetic of `Local` on a stack of visits: every tensor is [lanes, *shape], and each lane stands alone.
-
-    Args:
-        local: the numbers.
-        stack: the parameters to change in place, as received.
-        lr: this round's learning rate.
-    """
-
-    def __init__(self, local: Local, stack: Sequence[torch.Tensor], lr: float) -> None:
-        self._local = local
-        self._lr = lr
-        self._stack = list(stack)
-        self._received = [w.detach().clone() for w in stack] if local.proximal else []
-        self._velocity = [torch.zeros_like(w) for w in stack] if local.momentum else []
-        self._lanes: dict[tuple[int, int], tuple[list[torch.Tensor], ...]] = {}
-
-    @torch.no_grad()
-    def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
-        """Take one step along the gradients, [k, *shape] each, which are left as they are: autograd may alias them."""
-        local = self._local
-        g = list(gradients)
-        w, received, velocity = self._of(lanes)
-        if local.clip is not None:
-            g = _clipped(g, local.clip)
-        if local.weight_decay:
-            g = list(torch._foreach_add(g, w, alpha=local.weight_decay))
-        if local.proximal:
-            away = list(torch._foreach_sub(w, received))
-            g = list(torch._foreach_add(g, away, alpha=local.proximal))
-        if local.momentum:
-            torch._foreach_mul_(velocity, local.momentum)
-            torch._foreach_add_(velocity, g)
-            g = list(torch._foreach_add(g, velocity, alpha=local.momentum)) if local.nesterov else velocity
-        torch._foreach_add_(w, g, alpha=-self._lr)
-
-    def _of(self, lanes: slice) -> tuple[list[torch.Tensor], ...]:
-        """The views on some lanes, made once: a visit has many steps and few kinds of them."""
-        key = lanes.start, lanes.stop
-        if key not in self._lanes:
-            every = (self._stack, self._received, self._velocity)
-            self._lanes[key] = tuple([tensor[lanes] for tensor in tensors] for tensors in every)
-        return self._lanes[key]
+    def _size(self, samples: int) -> int:
+        return max(1, samples) if self.batch_size == "full" else self.batch_size
 
 
-def _clipped(gradients: Sequence[torch.Tensor], most: float) -> list[torch.Tensor]:
-    """Each lane's gradient, scaled down to a norm of at most `most`."""
-    squares = torch.stack([g.reshape(len(g), -1).square().sum(1) for g in gradients])
-    # The guard of torch.nn.utils.clip_grad_norm_, so that both clip to the same.
-    scale = (most / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
-    return [g * scale.view(-1, *(1 for _ in g.shape[1:])) for g in gradients]
-
-
-def _within(value: float, above: float) -> bool:
-    return isfinite(value) and value > above
+def _above(least: float, value: float) -> bool:
+    return isfinite(value) and value > least

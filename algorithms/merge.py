@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.layout import Layout, Packed
+
+Floats64: TypeAlias = NDArray[np.float64]
 
 
 @dataclass
@@ -64,3 +67,56 @@ class Sum:
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_scratch": None}
+
+
+@dataclass
+class Directions:
+    """The sums of the models' directions, by their parameters: sum_k w_k / |w_k|, and of their updates' likewise.
+
+    They tell how far the models point apart without any pair being looked at: for unit vectors u_k
+
+        2 sum_(j < k) u_j . u_k = |sum_k u_k|^2 - sum_k |u_k|^2
+    """
+
+    models: Floats64
+    updates: Floats64
+    parameters: Floats64
+    count: int = 0
+    moved: int = 0
+
+    @classmethod
+    def zero(cls, layout: Layout) -> Directions:
+        """The empty sums of a layout's entries."""
+        parameters = np.zeros(layout.floats)
+        for entry, place in layout.places():
+            parameters[place] = entry.is_parameter
+        return cls(np.zeros(layout.floats), np.zeros(layout.floats), parameters)
+
+    def add(self, sent: Packed, received: Packed) -> None:
+        """Add a model as it was sent, and as it had been received."""
+        w = sent.floats * self.parameters
+        change = w - received.floats * self.parameters
+        self.models += w / (np.linalg.norm(w) or 1)
+        # A model that did not move has no direction; it points apart from all others.
+        self.moved += bool(change.any())
+        self.updates += change / (np.linalg.norm(change) or 1)
+        self.count += 1
+
+    def plus(self, part: Directions) -> Directions:
+        """The sums of both."""
+        models, updates = self.models + part.models, self.updates + part.updates
+        return Directions(models, updates, self.parameters, self.count + part.count, self.moved + part.moved)
+
+    @property
+    def divergence(self) -> dict[str, float]:
+        """DL, the mean over all pairs of 1 - cos(w_j, w_k), of the models as sent and of their updates.
+
+        Nothing where there is no pair. Paper: RADFed, equation 3.
+        """
+        pairs = self.count * (self.count - 1)
+        if not pairs:
+            return {}
+        return {
+            "dl": 1 - float(self.models @ self.models - self.count) / pairs,
+            "dl_updates": 1 - float(self.updates @ self.updates - self.moved) / pairs,
+        }

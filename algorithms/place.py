@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from algorithms.errors import InputError, require
 from algorithms.layout import Entry, Kind, Layout
 
 Where = Literal["shared", "kept"]
+
+BATCH_NORM = (Kind.AFFINE, Kind.STATISTIC)
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,11 @@ class Placement:
 
     travelling: Layout
     kept: Layout
+
+    @property
+    def has_own_models(self) -> bool:
+        """Whether clients keep entries of the model, not only what stands beside it."""
+        return any(entry.kind is not Kind.SLOT for entry in self.kept.entries)
 
     @property
     def whole(self) -> Layout:
@@ -39,16 +47,19 @@ class Place:
         affine: place of the learned scale and shift of batch-norm layers.
         statistics: place of the running mean, variance and counter of batch-norm layers.
         newcomer: what a client without kept entries starts from, "initial" or "average".
+        slots: which of `Local.slots` outlast a visit, and their place: "kept" by the client, or "shared", so that they
+            travel and are averaged; they begin at 0, and so do all others in each visit.
     """
 
     weights: Where = "shared"
     affine: Where = "shared"
     statistics: Where = "shared"
     newcomer: Literal["initial", "average"] = "initial"
+    slots: Mapping[str, Where] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("weights", "affine", "statistics"):
-            value = getattr(self, name)
+        places = {name: getattr(self, name) for name in ("weights", "affine", "statistics")} | dict(self.slots)
+        for name, value in places.items():
             require(value in ("shared", "kept"), f"place.{name}", value, '"shared" or "kept"', "use one")
         allowed = '"initial" or "average"'
         require(self.newcomer in ("initial", "average"), "newcomer", self.newcomer, allowed, "use one")
@@ -59,14 +70,24 @@ class Place:
         Raises:
             InputError: entries of batch-norm layers are to be kept, and the model has none.
         """
-        placement = Placement(layout.only(lambda e: not self._keeps(e)), layout.only(self._keeps))
-        if "kept" in (self.affine, self.statistics) and not placement.kept.entries:
+        if "kept" in (self.affine, self.statistics) and not layout.only(lambda e: e.kind in BATCH_NORM).entries:
             raise InputError(
                 "batch-norm layers stay with the clients, but the model has no batch-norm layer: must have one; "
                 'set model.norm = "batch" (not for logistic), or use another algorithm'
             )
-        return placement
+        slots = [entry for slot in self.slots for entry in _slot(slot, layout)]
+        whole = Layout((*layout.entries, *slots), layout.floating)
+        return Placement(whole.only(lambda e: not self._keeps(e)), whole.only(self._keeps))
 
     def _keeps(self, entry: Entry) -> bool:
         where = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}
+        if entry.kind is Kind.SLOT:
+            return self.slots[entry.name.split("/", 1)[0]] == "kept"
         return where.get(entry.kind, self.weights) == "kept"
+
+
+def _slot(slot: str, layout: Layout) -> list[Entry]:
+    """The entries of a slot: one for each parameter; for "batches" one counter."""
+    if slot == "batches":
+        return [Entry("batches/visits", (), Kind.SLOT, integer=True)]
+    return [Entry(f"{slot}/{e.name}", e.shape, Kind.SLOT) for e in layout.entries if e.is_parameter]

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from algorithms.layout import Entry, Packed, _entries
+from algorithms.layout import Entry, Kind, Packed, _entries
+from algorithms.local import Local
 from algorithms.norms import refuses_single
 from algorithms.place import Placement
 
@@ -37,20 +38,36 @@ class Resident:
         self._integers = torch.zeros(lanes, whole.integers, dtype=torch.int64, device=self.device)
         self.stacks: dict[Entry, torch.Tensor] = {}
         """For each entry the models' values, [lanes, *shape]: views."""
-        self.parameters: list[torch.Tensor] = []
+        self.slots: dict[str, dict[str, torch.Tensor]] = {}
+        """What stands beside the models, by the slot's name and the parameter's: stacks as well."""
+        self.counters: dict[str, torch.Tensor] = {}
+        """Those slots that are one number a model, [lanes]."""
+        self.parameters: dict[str, torch.Tensor] = {}
         """The module's own parameters, those of lane 0."""
         tensors = {entry.name: tensor for entry, tensor in _entries(self.module)}
         for entry, place in whole.places():
             stack = (self._integers if entry.integer else self._floats)[:, place].view(lanes, *entry.shape)
+            if entry.kind is Kind.SLOT:
+                slot, name = entry.name.split("/", 1)
+                if entry.integer:
+                    self.counters[slot] = stack
+                else:
+                    self.slots.setdefault(slot, {})[name] = stack
+                continue
             self.stacks[entry] = stack
             tensor = tensors[entry.name]
             stack.copy_(tensor.detach())
             # `.data` keeps the tensor's identity, so tied parameters stay tied and autograd sees a leaf.
             tensor.data = stack[0]
             if entry.is_parameter:
-                self.parameters.append(tensor)
+                self.parameters[entry.name] = tensor
         self.sample = sample.to(self.device, self.floating)
         self.refuses_single = refuses_single(self.module, self.sample)
+
+    def trained(self, local: Local) -> dict[str, torch.Tensor]:
+        """The stacks of the parameters that visits train, by name."""
+        frozen = {Kind.AFFINE} if local.affine == "frozen" else set()
+        return {e.name: stack for e, stack in self.stacks.items() if e.is_parameter and e.kind not in frozen}
 
     def load(self, travelling: Packed, kept: Packed, lane: int = 0) -> None:
         """Take over a model's travelling entries and a client's kept ones."""

@@ -145,7 +145,7 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     watch.lap("sample")
     newcomer = state.average if algorithm.place.newcomer == "average" else state.initial
     start = fleet.put(Start(None if state.travellers else state.model, newcomer))
-    visits = Visits(algorithm.local, algorithm.weigh, state.seed, number, merge)
+    visits = visits_of(state, algorithm, fleet, merge)
     outcomes = fleet.map(visits, blocks, [start])
     watch.lap("send")
     meanwhile()
@@ -166,6 +166,14 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
+
+
+def visits_of(state: State, algorithm: Algorithm, fleet: Fleet, merge: bool) -> Visits:
+    """The visits of the next round."""
+    local = algorithm.local.sized(int(fleet.census.samples.max(initial=0)))
+    needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.wanted else ()))))
+    compares = "dl" in state.wanted
+    return Visits(local, algorithm.weigh, state.seed, state.round + 1, merge, state.rounds, needs, compares)
 
 
 def _together(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from algorithms.kept import Location
 from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Packed
 from algorithms.local import Local
-from algorithms.merge import Sum
+from algorithms.merge import Directions, Sum
 from algorithms.training import Work
+from algorithms.training.after import REPORTS, After
 from algorithms.weigh import Report, Weigh
 
 
@@ -56,6 +57,7 @@ class BlockOfVisits:
     rows: tuple[VisitRow, ...]
     models: Sum | None
     kept: Sum
+    directions: Directions | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Visits:
         seed: the run's.
         number: the round, the first being 1.
         merge: whether the round ends in a merge.
+        rounds: how many the run has, where that is known.
+        needs: what is measured after each visit, for its report; see `algorithms.training.after`.
+        compares: whether the models' directions are summed, too.
     """
 
     local: Local
@@ -75,56 +80,76 @@ class Visits:
     seed: int
     number: int
     merge: bool
+    rounds: int | None = None
+    needs: tuple[str, ...] = ()
+    compares: bool = False
 
     def objects(self, block: Block) -> int:
         return 0 if self.merge else len(block.clients)
 
     def join(self, left: BlockOfVisits, right: BlockOfVisits) -> BlockOfVisits:
         models = left.models.plus(right.models) if left.models and right.models else None
-        return BlockOfVisits((*left.rows, *right.rows), models, left.kept.plus(right.kept))
+        directions = left.directions.plus(right.directions) if left.directions and right.directions else None
+        return BlockOfVisits((*left.rows, *right.rows), models, left.kept.plus(right.kept), directions)
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         start, *travelling = values
         placement = bench.resident.placement
         models = Sum.zero(placement.travelling) if self.merge else None
         kept = Sum.zero(placement.kept)
+        directions = Directions.zero(placement.travelling) if self.compares else None
         rows, objects = [], []
         for first in range(0, len(block.clients), bench.trainer.lanes):
             part = slice(first, first + bench.trainer.lanes)
             clients, tasks = block.clients[part], block.rows[part]
-            received = travelling[part] if start.model is None else [start.model] * len(clients)
+            models_in = travelling[part] if start.model is None else [start.model] * len(clients)
+            received = dict(zip(clients, models_in, strict=True))
             for lane, row in self._visit(bench, clients, tasks, received, start.newcomer):
                 rows.append(row)
                 if placement.kept.entries:
                     kept.add(bench.resident.kept(lane), float(row.report["steps"] > 0))
+                if directions is not None and row.report["steps"]:
+                    directions.add(bench.resident.travelling(lane), received[row.client])
                 if models is not None:
                     models.add(bench.resident.travelling(lane), row.weight)
                 else:
                     objects.append(bench.resident.travelling(lane).copy())
-        return Output(BlockOfVisits(tuple(rows), models, kept), tuple(objects))
+        return Output(BlockOfVisits(tuple(rows), models, kept, directions), tuple(objects))
 
     def _visit(
-        self, bench: Bench, clients: Sequence[int], tasks: Sequence[Task], received: Sequence[Packed], newcomer: Packed
+        self,
+        bench: Bench,
+        clients: Sequence[int],
+        tasks: Sequence[Task],
+        received: Mapping[int, Packed],
+        newcomer: Packed,
     ) -> list[tuple[int, VisitRow]]:
         """Visit as many clients as there are lanes, or fewer: the lane and the row of each."""
-        works = [self._work(bench, client) for client in clients]
+        kept = [bench.kept.read(task.kept) if task.kept else newcomer for task in tasks]
+        works = [self._work(bench, client, own) for client, own in zip(clients, kept, strict=True)]
         # The trainer wants the longest first; models are summed in the clients' order all the same.
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         for lane, i in enumerate(order):
-            where = tasks[i].kept
-            bench.resident.load(received[i], bench.kept.read(where) if where else newcomer, lane)
-        losses = bench.trainer.train(self.local, [works[i] for i in order], self.local.rate(self.number))
+            bench.resident.load(received[clients[i]], kept[i], lane)
+        rate = self.local.rate(self.number, self.rounds)
+        losses = bench.trainer.train(self.local, [works[i] for i in order], rate)
         lanes = {i: lane for lane, i in enumerate(order)}
-        return [
-            (lanes[i], self._row(bench, client, tasks[i], works[i], losses[lanes[i]], lanes[i]))
-            for i, client in enumerate(clients)
-        ]
+        visited = []
+        for i, client in enumerate(clients):
+            lane = lanes[i]
+            report = self._report(bench, works[i], float(losses[lane]), lane, received[client], kept[i])
+            visited.append((lane, self._row(bench, client, tasks[i], report, lane)))
+        return visited
 
-    def _work(self, bench: Bench, client: int) -> Work:
+    def _work(self, bench: Bench, client: int, kept: Packed) -> Work:
         """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
         x, y = bench.data.samples(client, "train")
-        rng = generator(self.seed, Purpose.BATCHES, self.number, client)
-        batches = list(self.local.passes(len(y), rng))
+        visits = 0
+        if self.local.batches:
+            visits = int(bench.resident.placement.kept.unpack(kept)["batches/visits"])
+        batches = self.local.plan(
+            len(y), self.number, visits, lambda counter: generator(self.seed, Purpose.BATCHES, counter, client)
+        )
         if bench.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
         masks = None
@@ -133,15 +158,26 @@ class Visits:
             masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, self.number, client))
         return Work(x.to(bench.resident.floating), y, batches, masks)
 
-    def _row(self, bench: Bench, client: int, task: Task, work: Work, loss: float, lane: int) -> VisitRow:
-        samples, taken = float(len(work.y)), float(len(work.batches))
-        report = {"samples": samples, "steps": taken, "loss": float(loss)}
-        if not work.batches:
+    def _report(
+        self, bench: Bench, work: Work, loss: float, lane: int, received: Packed, kept: Packed
+    ) -> dict[str, float]:
+        used = sum(len(rows) for rows in work.batches)
+        report = {"samples": float(len(work.y)), "steps": float(len(work.batches)), "used": float(used), "loss": loss}
+        if work.batches:
+            after = After(bench, self.local, work, lane, received, kept)
+            report |= {name: REPORTS[name](after) for name in self.needs}
+        return report
+
+    def _row(self, bench: Bench, client: int, task: Task, report: Report, lane: int) -> VisitRow:
+        if self.local.batches and report["samples"]:
+            # Also where batch norm refused its only sample: the client's next batches are others.
+            bench.resident.counters["batches"][lane] += 1
+        elif not report["steps"]:
             # Nothing was trained: the model goes on with the weight it came with, 0 after a merge.
             return VisitRow(client, report, task.weight, task.kept)
         keeps = bool(bench.resident.placement.kept.entries)
         location = bench.kept.append(bench.resident.kept(lane)) if keeps else None
-        return VisitRow(client, report, self.weigh(report), location)
+        return VisitRow(client, report, self.weigh(report) if report["steps"] else task.weight, location)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
+
+from algorithms.errors import require
 
 Report = Mapping[str, float]
 
 
 class Weigh(Protocol):
-    """Turns a visit's report into its weight, >= 0."""
+    """Turns a visit's report into its weight, >= 0.
+
+    Every report has the client's `samples`, the `steps` taken and the samples `used` in them, and their mean `loss`. A
+    part that reads more has a property `needs` with its names; see `algorithms.training.after`.
+    """
 
     def __call__(self, report: Report) -> float: ...
 
@@ -32,8 +38,39 @@ class Equal:
 
 
 @dataclass(frozen=True)
-class Loss:
-    """By how badly the client is fitted: F_k, the mean loss of its samples as they were trained on."""
+class Used:
+    """By the number of samples that the visit trained on, each as often as it was used."""
 
     def __call__(self, report: Report) -> float:
-        return report["loss"]
+        return report["used"]
+
+
+LossOf = Literal["training", "after"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """By how badly the client is fitted: F_k.
+
+    Args:
+        of: the mean loss of its samples as they were "training", or of all of them "after" it.
+    """
+
+    of: LossOf = "training"
+
+    def __post_init__(self) -> None:
+        known = self.of in get_args(LossOf)
+        require(known, "algorithm.loss", self.of, '"training" or "after"', 'set algorithm.loss = "training"')
+
+    @property
+    def key(self) -> str:
+        """Its name in a report."""
+        return "loss" if self.of == "training" else "loss_after"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it reads beside what all reports have."""
+        return () if self.of == "training" else (self.key,)
+
+    def __call__(self, report: Report) -> float:
+        return report[self.key]

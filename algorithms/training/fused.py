@@ -119,6 +119,11 @@ class Fused:
         self._resident = resident
         self._layers = layers
         self._stacks = {entry.name: _matrices(entry, stack) for entry, stack in resident.stacks.items()}
+        self._velocity = {
+            entry.name: _matrices(entry, resident.slots["momentum"][entry.name])
+            for entry in resident.stacks
+            if "momentum" in resident.slots
+        }
         self._inputs = resident.sample.numel()
         self._shapes: dict[tuple[int, int], Shape] = {}
 
@@ -130,7 +135,7 @@ class Fused:
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one visit in each lane; see `Trainer`."""
-        fold = Fold(local, self._stacks, lr)
+        fold = Fold(local, self._stacks, self._velocity, lr)
         bound: dict[tuple[int, int], list[Bound]] = {}
         taken: list[Step] = []
         logits: list[Tensor] = []
@@ -222,15 +227,18 @@ class Fold:
     Args:
         local: the numbers.
         stacks: the entries as stacks of matrices, to be changed in place.
+        velocity: theirs, where it goes on from visit to visit; nothing where it begins at 0.
         lr: this round's learning rate.
     """
 
-    def __init__(self, local: Local, stacks: Mapping[str, Tensor], lr: float) -> None:
+    def __init__(self, local: Local, stacks: Mapping[str, Tensor], velocity: Mapping[str, Tensor], lr: float) -> None:
         self._lr, self._momentum, self._proximal = lr, local.momentum, local.proximal
         self._shrink = local.weight_decay + local.proximal
         self._stacks = stacks
         self._received = {name: w.clone() for name, w in stacks.items()} if local.proximal else {}
-        self._velocity = {name: torch.zeros_like(w) for name, w in stacks.items()} if local.momentum else {}
+        self._velocity = velocity if local.momentum else {}
+        if local.momentum and not velocity:
+            self._velocity = {name: torch.zeros_like(w) for name, w in stacks.items()}
 
     def __call__(self, to: Target, into: Callable[..., Tensor], left: Tensor, right: Tensor, n: int) -> None:
         """Take a step on an entry along left right / n, n being the length of what they are summed over."""

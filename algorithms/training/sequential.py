@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from algorithms.compute import Compute
-from algorithms.local import Local, Update
+from algorithms.local import Local
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks, draws
@@ -56,8 +56,9 @@ class Sequential:
     def _train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         resident, device = self._resident, self._resident.device.type
         train_mode(resident.module, local.statistics)
-        parameters = resident.parameters
-        update = Update(local, [stack[:1] for entry, stack in resident.stacks.items() if entry.is_parameter], lr)
+        trained = resident.trained(local)
+        parameters = [resident.parameters[name] for name in trained]
+        update = local.update(trained, resident.slots, lr)
         taken: list[Step] = []
         losses: list[torch.Tensor] = []
         for step in steps(works):
@@ -70,4 +71,5 @@ class Sequential:
             update([gradient.unsqueeze(0) for gradient in gradients], step.lanes)
             taken.append(step)
             losses.append(loss.detach().view(1))
+        update.finish([len(work.batches) for work in works])
         return mean_losses(taken, together(losses), len(works))

@@ -11,7 +11,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from algorithms.compute import Compute
-from algorithms.local import Local, Update
+from algorithms.local import Local
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks
@@ -33,8 +33,6 @@ class Vectorised:
         self._masks = Masks(resident.module, resident.sample)
         self._autocast = compute.precision == "bf16"
         self._step = vmap(grad_and_value(self._loss))
-        self._parameters = {e.name: stack for e, stack in resident.stacks.items() if e.is_parameter}
-        self._buffers = {e.name: stack for e, stack in resident.stacks.items() if not e.is_parameter}
 
     @property
     def lanes(self) -> int:
@@ -49,22 +47,25 @@ class Vectorised:
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one visit in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
-        update = Update(local, list(self._parameters.values()), lr)
+        trained = self._resident.trained(local)
+        constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
+        update = local.update(trained, self._resident.slots, lr)
         taken: list[Step] = []
         losses: list[torch.Tensor] = []
         for step in steps(works):
             lanes = step.lanes
-            parameters = {name: stack[lanes] for name, stack in self._parameters.items()}
+            parameters = {name: stack[lanes] for name, stack in trained.items()}
             # Running statistics are tracked in place, each lane its own. In place means in copies: where the lanes of
             # a buffer are not neighbours in memory, batch norm under vmap would silently track nothing.
-            buffers = {name: stack[lanes].clone() for name, stack in self._buffers.items()}
+            buffers = {name: stack[lanes].clone() for name, stack in constant.items()}
             masks = self._masks.draw(works[lanes], step.size)
             gradients, values = self._step(parameters, buffers, masks, step.x, step.y)
             for name, tracked in buffers.items():
-                self._buffers[name][lanes] = tracked
+                constant[name][lanes] = tracked
             update([gradients[name] for name in parameters], lanes)
             taken.append(step)
             losses.append(values.detach())
+        update.finish([len(work.batches) for work in works])
         return mean_losses(taken, together(losses), len(works))
 
     def _loss(self, parameters: Tensors, buffers: Tensors, masks: Tensors, x: torch.Tensor, y: torch.Tensor) -> object:

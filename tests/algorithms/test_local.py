@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from algorithms import InputError, Local
-from algorithms.local import Update
+from algorithms.update import Update
 from tests.algorithms.conftest import perceptron
 
 
@@ -16,7 +16,7 @@ from tests.algorithms.conftest import perceptron
 def test_update_is_torchs_sgd(momentum: float, decay: float, nesterov: bool) -> None:
     ours, theirs = perceptron(), perceptron()
     local = Local(lr=0.05, momentum=momentum, nesterov=nesterov, weight_decay=decay)
-    update = Update(local, [p.detach().unsqueeze(0) for p in ours.parameters()], local.rate(1))
+    update = Update(local, {n: p.detach().unsqueeze(0) for n, p in ours.named_parameters()}, {}, local.rate(1))
     optimiser = torch.optim.SGD(theirs.parameters(), 0.05, momentum, weight_decay=decay, nesterov=nesterov)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(5):
@@ -31,7 +31,7 @@ def test_update_is_torchs_sgd(momentum: float, decay: float, nesterov: bool) -> 
 
 def test_proximal_term_pulls_to_the_received_model() -> None:
     w = torch.tensor([[1.0]])
-    update = Update(Local(lr=0.5, proximal=2.0), [w], 0.5)
+    update = Update(Local(lr=0.5, proximal=2.0), {"w": w}, {}, 0.5)
     update([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 1 - 0.5 (1 + 2 (1 - 1))
     update([torch.tensor([[1.0]])], slice(0, 1))
@@ -40,7 +40,7 @@ def test_proximal_term_pulls_to_the_received_model() -> None:
 
 def test_update_leaves_gradients_alone() -> None:
     g = torch.ones(1).expand(1, 3)
-    update = Update(Local(weight_decay=0.1, proximal=0.1, momentum=0.5), [torch.ones(1, 3)], 0.1)
+    update = Update(Local(weight_decay=0.1, proximal=0.1, momentum=0.5), {"w": torch.ones(1, 3)}, {}, 0.1)
     update([g], slice(0, 1))
     assert g.tolist() == [[1, 1, 1]]
 

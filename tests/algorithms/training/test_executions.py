@@ -48,6 +48,11 @@ LOCALS = {
     "full batch": replace(LOCAL, batch_size="full"),
     "clipped": replace(LOCAL, clip=0.1),
     "nesterov": replace(LOCAL, momentum=0.9, nesterov=True),
+    "adam": replace(LOCAL, optimizer="adam", lr=0.01, epochs=2),
+    "rotating": replace(LOCAL, epochs=None, batches=2),
+    "as the largest": replace(LOCAL, steps="largest"),
+    "frozen affine": replace(LOCAL, affine="frozen", weight_decay=0.1),
+    "untracked statistics": replace(LOCAL, statistics="untracked"),
     "frozen statistics": replace(LOCAL, statistics="frozen"),
 }
 
@@ -112,7 +117,7 @@ def differ(a: Packed, b: Packed) -> float:
 @pytest.mark.parametrize("local", LOCALS)
 @pytest.mark.parametrize("execution", STACKED)
 def test_stacked_visits_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
-    if execution == "fused" and (model not in FUSED or LOCALS[local].looks_at_gradients):
+    if execution == "fused" and (model not in FUSED or not LOCALS[local].is_folded):
         pytest.skip("no such visits")
     algorithm = fedavg(Sample(), LOCALS[local])
     # float32 is compared on a single visit each: rounding grows from round to round.

@@ -1,0 +1,149 @@
+"""What is measured after a visit, on the client's own samples, for its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from algorithms.layout import Kind, Layout, Packed
+from algorithms.local import Local
+from algorithms.resident import Resident
+from algorithms.training.steps import Work
+
+if TYPE_CHECKING:
+    from algorithms.fleet import Bench
+
+CHUNK = 1024
+"""Samples of one forward pass: fixed, for the sums' order follows it."""
+
+MAPPED = 16
+"""Batches whose gradients are taken at once where visits are stacked."""
+
+
+@dataclass(frozen=True)
+class After:
+    """A visit that has trained: its model is still in its lane.
+
+    Args:
+        bench: where it is.
+        local: what it did.
+        work: what it trained on.
+        lane: of the resident models.
+        received: the travelling entries that it began with.
+        kept: the kept ones.
+    """
+
+    bench: Bench
+    local: Local
+    work: Work
+    lane: int
+    received: Packed
+    kept: Packed
+
+
+def score(after: After) -> float:
+    """How much a client matters: the squared gradient norm at w*, mean over the mini-batches of its last pass.
+
+        p = 1/|batches| sum_b |grad F_b(w*)|^2
+
+    Batch norm normalises by the running statistics, as in evaluation, and nothing is dropped out.
+
+    Paper: RADFed, section III-B.
+    """
+    one_pass = -(-len(after.work.y) // max(len(rows) for rows in after.work.batches))
+    return _mean_square(after, after.work.batches[-one_pass:])
+
+
+def score_per_sample(after: After) -> float:
+    """As `score`, the mean over single samples: p = 1/|D| sum_d |grad l_d(w*)|^2. Paper: RADFed, Algorithm 2."""
+    return _mean_square(after, [np.array([row]) for row in range(len(after.work.y))])
+
+
+@torch.no_grad()
+def loss_after(after: After) -> float:
+    """The local objective at w*: the mean loss of the client's samples, in evaluation."""
+    module, entries = after.bench.resident.module.eval(), _entries(after.bench.resident, after.lane)
+    x, y = after.work.x, after.work.y
+    total = 0.0
+    for start in range(0, len(y), CHUNK):
+        part = slice(start, start + CHUNK)
+        total += float(cross_entropy(functional_call(module, entries, (x[part],)).double(), y[part], reduction="sum"))
+    return total / len(y)
+
+
+def bn_shift(after: After) -> float:
+    """How far the batch-norm statistics went: the mean of |S_k - S| over the running means and variances.
+
+    Paper: FixBN, Figure 3 (a), whose norm is the sum.
+    """
+    resident = after.bench.resident
+    found = zip(
+        (resident.placement.travelling, resident.placement.kept),
+        (resident.travelling(after.lane), resident.kept(after.lane)),
+        (after.received, after.kept),
+        strict=True,
+    )
+    changes = [np.abs(statistics(layout, now) - statistics(layout, then)) for layout, now, then in found]
+    whole = np.concatenate(changes)
+    return float(whole.mean()) if whole.size else 0.0
+
+
+REPORTS: Mapping[str, Callable[[After], float]] = {
+    "score": score,
+    "score_per_sample": score_per_sample,
+    "loss_after": loss_after,
+    "bn_shift": bn_shift,
+}
+"""What a part may need of a visit's report, beside its samples, steps, samples used, and training loss."""
+
+
+def statistics(layout: Layout, packed: Packed) -> NDArray[np.float64]:
+    """The running means and variances of a model, end to end."""
+    wanted = [place for entry, place in layout.places() if entry.kind is Kind.STATISTIC and not entry.integer]
+    parts = [packed.floats[place].astype(np.float64) for place in wanted]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _entries(resident: Resident, lane: int) -> dict[str, torch.Tensor]:
+    return {entry.name: stack[lane] for entry, stack in resident.stacks.items()}
+
+
+def _mean_square(after: After, batches: Sequence[NDArray[np.int64]]) -> float:
+    """The mean over batches of the squared norm of the loss's gradient, at the entries of the visit's lane."""
+    resident = after.bench.resident
+    resident.module.eval()
+    entries = _entries(resident, after.lane)
+    trained = {name: entries.pop(name) for name in resident.trained(after.local)}
+
+    def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(functional_call(resident.module, (parameters, entries), (x,)), y)
+
+    def square(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        gradients: dict[str, torch.Tensor] = grad(loss)(trained, x, y)
+        return torch.stack([g.square().sum() for g in gradients.values()]).sum()
+
+    # Visits that are stacked take their gradients at once; a model that cannot be mapped is trained one by one.
+    most = 1 if after.local.compute.execution == "sequential" else MAPPED
+    squares = []
+    for x, y in _gathered(after.work, batches, most):
+        squares.append(square(x[0], y[0]).view(1) if len(x) == 1 else vmap(square)(x, y))
+    return float(torch.cat(squares).double().mean())
+
+
+def _gathered(
+    work: Work, batches: Sequence[NDArray[np.int64]], most: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Neighbouring batches of one size, at most so many at once: [k, n, *shape] and [k, n]."""
+    for _, group in groupby(batches, key=len):
+        alike = list(group)
+        for start in range(0, len(alike), most):
+            rows = torch.from_numpy(np.stack(alike[start : start + most])).to(work.y.device)
+            yield work.x[rows], work.y[rows]
