@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.errors import InputError, require
 from algorithms.keys import Purpose, generator
+
+if TYPE_CHECKING:
+    from algorithms.importance import Importance
+
+By: TypeAlias = "Literal['uniform', 'size'] | Importance"
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,10 @@ class Sample:
     Args:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
-        by: what the chance to be drawn next grows with: nothing ("uniform"), or the number of samples ("size").
+        by: what the chance to be drawn next grows with: nothing ("uniform"), the number of samples ("size"), or how
+            large the gradients have been (`Importance`).
+        active: the chance that a client can be drawn at all in a round, in (0, 1]; where fewer are active than are to
+            be drawn, the cohort is smaller.
 
     Raises:
         InputError: out of range, or both given.
@@ -28,14 +36,17 @@ class Sample:
 
     fraction: float | None = None
     cohort: int | None = None
-    by: Literal["uniform", "size"] = "uniform"
+    by: By = "uniform"
+    active: float = 1.0
 
     def __post_init__(self) -> None:
         one = self.fraction is None or self.cohort is None
         both = (self.cohort, self.fraction)
         require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
-        known = self.by in ("uniform", "size")
+        known = self.by in ("uniform", "size") or hasattr(self.by, "needs")
         require(known, "algorithm.sampling", self.by, '"uniform" or "size"', 'set algorithm.sampling = "uniform"')
+        share = isfinite(self.active) and 0 < self.active <= 1
+        require(share, "algorithm.active", self.active, "in (0, 1]", "set algorithm.active = 1.0")
         if self.cohort is not None:
             whole = isinstance(self.cohort, int) and self.cohort >= 1
             require(whole, "algorithm.cohort", self.cohort, "a whole number >= 1", "set algorithm.cohort = 1")
@@ -61,26 +72,36 @@ class Sample:
         return self.cohort
 
     def draw(
-        self, clients: NDArray[np.int64], seed: int, number: int, samples: NDArray[np.int64] | None = None
+        self,
+        clients: NDArray[np.int64],
+        seed: int,
+        number: int,
+        weights: NDArray[Any] | None = None,
+        most: int | None = None,
     ) -> NDArray[np.int64]:
-        """The cohort of a round, in client-id order.
+        """The cohort of a round, in client-id order; it may be empty where not all clients are active.
 
         Args:
             clients: all that may be drawn [K].
             seed: the run's.
             number: the round, the first being 1.
-            samples: of each client [K]; only `by = "size"` looks at them.
+            weights: each client's chance, unnormalised [K]; not looked at where they are uniform.
+            most: no more than so many are drawn.
 
         Raises:
-            InputError: fewer clients have samples than are to be drawn by size.
+            InputError: fewer clients have a chance than are to be drawn.
         """
         size = self.size(len(clients))
+        if self.active < 1:
+            there = generator(seed, Purpose.ACTIVE, number).random(len(clients)) < self.active
+            clients, weights = clients[there], weights if weights is None else weights[there]
+        size = min(size, len(clients), len(clients) if most is None else most)
         if size == len(clients):
             return np.sort(clients)
         rng = generator(seed, Purpose.COHORT, number)
-        if self.by == "uniform" or samples is None:
+        if self.by == "uniform" or weights is None:
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
-        return np.sort(clients[draw_weighted(samples.astype(np.float64), size, rng)])
+        return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng)])
 
 
 def draw_weighted(weights: NDArray[np.float64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -124,15 +145,20 @@ class Rounds:
     Args:
         sample: how a round's cohort is drawn.
         merge_every: RADFed's S, >= 1; with 1 every round merges.
+        fewer: what becomes of travelling models where a round has fewer clients than there are models: those that
+            have made most visits "wait" for the next round, or are "dropped", and fewer go on to the merge.
     """
 
     sample: Sample = Sample()
     merge_every: int = 1
+    fewer: Literal["wait", "drop"] = "wait"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.merge_every, int) and self.merge_every >= 1
         name = "algorithm.merge_every"
         require(whole, name, self.merge_every, "a whole number >= 1", "set algorithm.merge_every = 1")
+        known = self.fewer in ("wait", "drop")
+        require(known, "algorithm.fewer", self.fewer, '"wait" or "drop"', 'set algorithm.fewer = "wait"')
 
     def merges(self, number: int) -> bool:
         """Whether a round, the first being 1, ends in a merge."""

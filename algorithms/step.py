@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
 from algorithms.fleet import Block, Fleet, Outcome, Reference
+from algorithms.importance import Importance
 from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
 from algorithms.merge import Sum
+from algorithms.observe import batch_statistics, divergence
 from algorithms.server import Memory
 from algorithms.stopwatch import Stopwatch
 from algorithms.tree import Node, join_all
@@ -23,10 +25,11 @@ from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitR
 
 @dataclass(frozen=True)
 class Traveller:
-    """A model between two merges: where it is, and its weight if it were merged now."""
+    """A model between two merges: where it is, its weight if it were merged now, and the visits that it has made."""
 
     reference: Reference
     weight: float
+    visits: int = 1
 
 
 Visited = tuple[int, VisitRow, dict[str, float]]
@@ -76,6 +79,8 @@ class State:
         kept: where every client's kept entries stand.
         rounds: how many the run has, where that is known.
         wanted: the measures to take of each round.
+        importance: each training client's chance to be drawn, where that is by importance.
+        measured: what measures of rounds remember.
         own: what an algorithm's own step remembers.
         report: what the last round did.
     """
@@ -92,6 +97,8 @@ class State:
     kept: KeptLedger = field(default_factory=KeptLedger)
     rounds: int | None = None
     wanted: tuple[str, ...] = ()
+    importance: NDArray[np.float64] | None = None
+    measured: Memory = field(default_factory=dict)
     own: Any = None
     report: RoundReport | None = None
 
@@ -140,29 +147,34 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     """The engine's own step: sample a cohort, let every travelling model make one visit, merge or redistribute."""
     watch, number = Stopwatch(), state.round + 1
     merge = last or algorithm.rounds.merges(number)
-    cohort = algorithm.schedule.sample.draw(fleet.census.clients, state.seed, number, fleet.census.samples)
-    blocks = _deal(state, algorithm, fleet, cohort)
-    watch.lap("sample")
+    visits = visits_of(state, algorithm, fleet, merge)
     newcomer = state.average if algorithm.place.newcomer == "average" else state.initial
     start = fleet.put(Start(None if state.travellers else state.model, newcomer))
-    visits = visits_of(state, algorithm, fleet, merge)
+    state, scored = _with_chances(state, algorithm, fleet, visits, start)
+    cohort = _cohort(state, algorithm, fleet)
+    dealt, waiting = _deal(state, algorithm, len(cohort))
+    blocks = blocks_of(state, fleet, cohort, dealt)
+    watch.lap("sample")
     outcomes = fleet.map(visits, blocks, [start])
     watch.lap("send")
     meanwhile()
     watch.lap("meanwhile")
 
-    whole, objects, machine = _together(visits, len(blocks), outcomes, watch)
+    whole, objects, machine = _together(visits, fleet, len(blocks), outcomes, watch)
     for row in whole.rows:
         if row.kept is not None:
             state.kept.add(number, row.client, row.kept)
-    report = _report(algorithm, fleet, blocks, whole.rows, machine, merge, state.phase)
+    report = _report(state, algorithm, fleet, blocks, whole.rows, machine, merge, scored)
+    before = state
     if whole.models is None:
-        travellers = tuple(Traveller(at, row.weight) for at, row in zip(objects, whole.rows, strict=True))
-        state = replace(state, round=number, travellers=travellers, report=report)
+        travellers = _moved_on(dealt, objects, whole.rows) + (waiting if algorithm.rounds.fewer == "wait" else ())
+        state = replace(state, round=number, travellers=travellers)
     else:
-        model, memory = _merged(state, algorithm, fleet, whole.models)
+        models = whole.models.plus(_sum(waiting, fleet)) if waiting else whole.models
+        model, memory = _merged(state, algorithm, fleet, models)
         average = whole.kept.mean() or state.average
-        state = replace(state, round=number, model=model, memory=memory, average=average, travellers=(), report=report)
+        state = replace(state, round=number, model=model, memory=memory, average=average, travellers=())
+    state = _observed(before, replace(state, report=report), algorithm, fleet, whole)
     watch.lap("merge")
     report.seconds.update(watch.seconds)
     return state
@@ -177,7 +189,7 @@ def visits_of(state: State, algorithm: Algorithm, fleet: Fleet, merge: bool) -> 
 
 
 def _together(
-    visits: Visits, blocks: int, outcomes: Iterator[Outcome], watch: Stopwatch
+    visits: Visits, fleet: Fleet, blocks: int, outcomes: Iterator[Outcome], watch: Stopwatch
 ) -> tuple[BlockOfVisits, list[Reference], list[dict[str, float]]]:
     """Join the outcomes as they arrive: their value, their objects, and the facts of the machine of each block."""
     machine: list[dict[str, float]] = []
@@ -191,7 +203,7 @@ def _together(
             yield outcome.node, outcome.value
             watch.lap("sum")
 
-    whole = join_all(Node(0, blocks), parts(), visits.join)
+    whole = join_all(Node(0, blocks), parts(), visits.join) if blocks else visits.nothing(fleet.placement)
     watch.lap("sum")
     return whole, objects, machine
 
@@ -200,28 +212,60 @@ def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
     """The travelling entries of the global model as a merge would give them now, summed where the models are."""
     if not state.travellers:
         return state.model
-    algorithm = algorithm.phase(state.phase)
-    size = fleet.block_size(len(state.travellers))
+    models = _sum(state.travellers, fleet)
+    return _merged(state, algorithm.phase(state.phase), fleet, models)[0]
+
+
+def _sum(travellers: Sequence[Traveller], fleet: Fleet) -> Sum:
+    """The sum of travelling models, each with its weight, added up where they are."""
+    size = fleet.block_size(len(travellers))
     blocks: list[Block] = []
-    for number, start in enumerate(range(0, len(state.travellers), size)):
-        part = state.travellers[start : start + size]
+    for number, start in enumerate(range(0, len(travellers), size)):
+        part = travellers[start : start + size]
         tasks = tuple(Task(None, traveller.weight) for traveller in part)
         references = tuple(traveller.reference for traveller in part)
         clients = tuple(range(start, start + len(part)))
         blocks.append(Block(number, clients, len(part), tasks, references))
     function = SumOfTravelling()
     parts = ((outcome.node, outcome.value) for outcome in fleet.map(function, blocks))
-    return _merged(state, algorithm, fleet, join_all(Node(0, len(blocks)), parts, function.join))[0]
+    models: Sum = join_all(Node(0, len(blocks)), parts, function.join)
+    return models
 
 
-def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.int64]) -> list[Block]:
-    """Cut the cohort into blocks, and deal the travelling models to it."""
-    number = state.round + 1
+def _with_chances(
+    state: State, algorithm: Algorithm, fleet: Fleet, visits: Visits, start: Reference
+) -> tuple[State, bool]:
+    """The state with the clients' chances to be drawn; whether all clients were scored for them."""
+    by = algorithm.schedule.sample.by
+    if not isinstance(by, Importance) or state.importance is not None:
+        return state, False
+    return replace(state, importance=by.initial(visits, fleet, start)), by.start == "score"
+
+
+def _cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:
+    """The clients of the next round, in id order: where models travel, no more than there are models."""
+    sample = algorithm.schedule.sample
+    weights = fleet.census.samples if sample.by == "size" else state.importance
+    most = len(state.travellers) or None
+    return sample.draw(fleet.census.clients, state.seed, state.round + 1, weights, most)
+
+
+def _deal(state: State, algorithm: Algorithm, clients: int) -> tuple[Sequence[Traveller], tuple[Traveller, ...]]:
+    """Which travelling model each client of the cohort gets, and those for which there is no client this time.
+
+    The models that have made fewest visits go first, so that all have made about as many when they merge.
+    """
+    models = state.travellers
+    if not models:
+        return (), ()
+    order = algorithm.rounds.deal(len(models), state.seed, state.round + 1)
+    going = set(sorted(order, key=lambda i: models[i].visits)[:clients])
+    return [models[i] for i in order if i in going], tuple(models[i] for i in order if i not in going)
+
+
+def blocks_of(state: State, fleet: Fleet, cohort: NDArray[np.int64], dealt: Sequence[Traveller]) -> list[Block]:
+    """Cut the cohort into blocks, each client with its kept entries and, where models travel, its model."""
     samples = fleet.census.of(cohort)
-    dealt: Sequence[Traveller] = ()
-    if state.travellers:
-        order = algorithm.rounds.deal(len(cohort), state.seed, number)
-        dealt = [state.travellers[i] for i in order]
     blocks: list[Block] = []
     size = fleet.block_size(len(cohort))
     for start in range(0, len(cohort), size):
@@ -233,6 +277,28 @@ def _deal(state: State, algorithm: Algorithm, fleet: Fleet, cohort: NDArray[np.i
         references = tuple(traveller.reference for traveller in dealt[part])
         blocks.append(Block(len(blocks), clients, int(samples[part].sum()), tasks, references))
     return blocks
+
+
+def _moved_on(
+    dealt: Sequence[Traveller], objects: Sequence[Reference], rows: Sequence[VisitRow]
+) -> tuple[Traveller, ...]:
+    """The travelling models after their visits; they begin to travel where none did."""
+    made = [traveller.visits for traveller in dealt] or [0] * len(rows)
+    return tuple(Traveller(at, row.weight, n + 1) for at, row, n in zip(objects, rows, made, strict=True))
+
+
+def _observed(before: State, state: State, algorithm: Algorithm, fleet: Fleet, whole: BlockOfVisits) -> State:
+    """Take the measures that are wanted of a round, and move the clients' chances by their scores."""
+    measures, measured = dict(divergence(whole.directions)), state.measured
+    if "bn" in state.wanted:
+        layout = fleet.placement.travelling
+        found, measured = batch_statistics(whole.rows, before.model, state.model, layout, measured)
+        measures |= found
+    by, p = algorithm.schedule.sample.by, state.importance
+    if isinstance(by, Importance) and p is not None:
+        p = by.moved(p, fleet.census, whole.rows)
+    report = state.report and replace(state.report, measures=measures)
+    return replace(state, measured=measured, importance=p, report=report)
 
 
 def _merged(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tuple[Packed, Memory]:
@@ -254,13 +320,14 @@ def _switched(state: State, algorithm: Algorithm) -> State:
 
 
 def _report(
+    state: State,
     algorithm: Algorithm,
     fleet: Fleet,
     blocks: Sequence[Block],
     rows: Sequence[VisitRow],
     machine: Sequence[dict[str, float]],
     merged: bool,
-    phase: int,
+    scored: bool,
 ) -> RoundReport:
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
     owners = (block.number for block in blocks for _ in block.clients)
@@ -270,4 +337,7 @@ def _report(
         newcomers = sum(task.kept is None for block in blocks for task in block.rows)
         up += len(visited) * fleet.placement.kept.nbytes
         down += newcomers * fleet.placement.kept.nbytes
-    return RoundReport(tuple(visited), merged, up, down, phase)
+    if scored:  # all clients received the model once more, and sent a number
+        clients = len(fleet.census.clients)
+        up, down = up + 8 * clients, down + clients * fleet.placement.travelling.nbytes
+    return RoundReport(tuple(visited), merged, up, down, state.phase, 1 + scored)

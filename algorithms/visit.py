@@ -14,6 +14,7 @@ from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Packed
 from algorithms.local import Local
 from algorithms.merge import Directions, Sum
+from algorithms.place import Placement
 from algorithms.training import Work
 from algorithms.training.after import REPORTS, After
 from algorithms.weigh import Report, Weigh
@@ -87,6 +88,12 @@ class Visits:
     def objects(self, block: Block) -> int:
         return 0 if self.merge else len(block.clients)
 
+    def nothing(self, placement: Placement) -> BlockOfVisits:
+        """The value of no block at all."""
+        models = Sum.zero(placement.travelling) if self.merge else None
+        directions = Directions.zero(placement.travelling) if self.compares else None
+        return BlockOfVisits((), models, Sum.zero(placement.kept), directions)
+
     def join(self, left: BlockOfVisits, right: BlockOfVisits) -> BlockOfVisits:
         models = left.models.plus(right.models) if left.models and right.models else None
         directions = left.directions.plus(right.directions) if left.directions and right.directions else None
@@ -95,9 +102,8 @@ class Visits:
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         start, *travelling = values
         placement = bench.resident.placement
-        models = Sum.zero(placement.travelling) if self.merge else None
-        kept = Sum.zero(placement.kept)
-        directions = Directions.zero(placement.travelling) if self.compares else None
+        empty = self.nothing(placement)
+        models, kept, directions = empty.models, empty.kept, empty.directions
         rows, objects = [], []
         for first in range(0, len(block.clients), bench.trainer.lanes):
             part = slice(first, first + bench.trainer.lanes)
@@ -126,7 +132,7 @@ class Visits:
     ) -> list[tuple[int, VisitRow]]:
         """Visit as many clients as there are lanes, or fewer: the lane and the row of each."""
         kept = [bench.kept.read(task.kept) if task.kept else newcomer for task in tasks]
-        works = [self._work(bench, client, own) for client, own in zip(clients, kept, strict=True)]
+        works = [self.work(bench, client, own) for client, own in zip(clients, kept, strict=True)]
         # The trainer wants the longest first; models are summed in the clients' order all the same.
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         for lane, i in enumerate(order):
@@ -141,7 +147,7 @@ class Visits:
             visited.append((lane, self._row(bench, client, tasks[i], report, lane)))
         return visited
 
-    def _work(self, bench: Bench, client: int, kept: Packed) -> Work:
+    def work(self, bench: Bench, client: int, kept: Packed) -> Work:
         """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
         x, y = bench.data.samples(client, "train")
         visits = 0
