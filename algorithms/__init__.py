@@ -1,31 +1,35 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
-from algorithms.algorithm import Algorithm, Switch
+from algorithms.algorithm import Algorithm, Step, Switch
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
+from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fixbn import fixbn
 from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
+from algorithms.importance import Importance
 from algorithms.kept import KeptLedger, KeptStore, Location
 from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Entry, Kind, Layout, Packed
 from algorithms.local import Local
 from algorithms.merge import Sum
-from algorithms.phases import After, Calm, Rule, phases
+from algorithms.phases import After, Calm, Rule, Window, phases
 from algorithms.place import Place, Placement
-from algorithms.radfed import radfed, radfeda, radfedm, radfedp
+from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.resident import Resident
-from algorithms.schedule import Rounds, Sample
+from algorithms.scaffold import scaffold
+from algorithms.schedule import Rounds, Sample, Schedule
 from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, Yogi
 from algorithms.silobn import silobn
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
+from algorithms.update import Update
 from algorithms.visit import Start, Task, Visits
-from algorithms.weigh import Equal, Loss, Samples, Weigh
+from algorithms.weigh import Equal, Loss, Samples, Used, Weigh
 
 __all__ = [
     "Adagrad",
@@ -44,6 +48,7 @@ __all__ = [
     "Equal",
     "Fleet",
     "Function",
+    "Importance",
     "InputError",
     "KeptLedger",
     "KeptStore",
@@ -66,16 +71,21 @@ __all__ = [
     "Rule",
     "Sample",
     "Samples",
+    "Schedule",
     "Server",
     "Start",
     "State",
+    "Step",
     "Sum",
     "Switch",
     "Task",
     "Trainer",
     "Traveller",
+    "Update",
+    "Used",
     "Visits",
     "Weigh",
+    "Window",
     "Work",
     "Yogi",
     "begin",
@@ -86,7 +96,9 @@ __all__ = [
     "fedavg",
     "fedbn",
     "fedbs",
+    "fedmmb",
     "fedprox",
+    "fedsmb",
     "fedyogi",
     "fixbn",
     "generator",
@@ -94,8 +106,10 @@ __all__ = [
     "phases",
     "radfed",
     "radfeda",
+    "radfedi",
     "radfedm",
     "radfedp",
+    "scaffold",
     "silobn",
     "singleset",
     "step",

@@ -2,13 +2,15 @@
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import Local
-from algorithms.place import Place
+from algorithms.place import MAINTAINED, Maintained, Place
 from algorithms.schedule import Rounds, Sample
 from algorithms.server import Assign, Server
 from algorithms.weigh import Samples
 
 
-def fedavg(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def fedavg(
+    sample: Sample, local: Local, server: Server = Assign(), *, maintained_momentum: Maintained = "none"
+) -> Algorithm:
     """Federated averaging: the mean of the cohort's models, by their numbers of samples.
 
         w <- sum_k n_k w_k / sum_k n_k
@@ -17,10 +19,15 @@ def fedavg(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         sample: how a round's cohort is drawn.
         local: what a visit does.
         server: how the mean becomes the next model.
+        maintained_momentum: what `local.momentum` starts from in a visit: 0 ("none"), where the client's last one left
+            it ("local"), or the mean of where the last cohort's did ("global").
 
-    Paper: Algorithm 1. Also RADFed (Xue et al.), section III, first equation.
+    Raises:
+        InputError: momentum is maintained, and `local` has none.
+
+    Paper: Algorithm 1. Also RADFed (Xue et al.), section III, first equation. Maintained momentum: FixBN, section 7.
 
     Deviations: n_k / n is normalised over the cohort, not over all clients; the batch-norm entries of a model
     that has them are averaged like all others.
     """
-    return Algorithm(Rounds(sample), local, Place(), Samples(), server)
+    return Algorithm(Rounds(sample), local, Place(slots=MAINTAINED[maintained_momentum]), Samples(), server)

@@ -9,7 +9,7 @@ from algorithms.local import Local
 from algorithms.phases import Calm, phases
 from algorithms.schedule import Sample
 from algorithms.server import Assign, Server
-from algorithms.weigh import Equal, Loss
+from algorithms.weigh import Equal, Loss, LossOf
 
 
 def fedbs(
@@ -21,6 +21,7 @@ def fedbs(
     patience: int = 5,
     proximal: float = 0.01,
     deviation: Literal["population", "sample"] = "population",
+    loss: LossOf = "training",
 ) -> Algorithm:
     """A warm-up that weighs models by their loss, then FedProx with equal weights.
 
@@ -35,12 +36,13 @@ def fedbs(
         patience: the paper's r, >= 1: calm rounds in a row.
         proximal: FedProx's mu in the second phase, >= 0.
         deviation: which standard deviation: over m ("population") or m - 1 ("sample").
+        loss: F_k: the mean loss of the samples as they are trained on ("training"), or the local objective "after" it.
 
     Paper: section IV, Algorithm 1; epsilon 0.1 and r 5 in section V.
 
-    Deviations: the paper leaves open what F_k is (here the mean loss of the samples as they are trained on), mu, and
-    which standard deviation. Algorithm 1 prints std < epsilon and no r; the text has <= and r rounds, as here.
+    Deviations: the paper leaves open what F_k is (by default the mean loss of the samples as they are trained on), mu,
+    and which standard deviation. Algorithm 1 prints std < epsilon and no r; the text has <= and r rounds, as here.
     """
-    calm = Calm(epsilon, patience, deviation)
-    warm = replace(fedavg(sample, local, server), weigh=Loss())
+    calm = Calm(epsilon, patience, deviation, loss)
+    warm = replace(fedavg(sample, local, server), weigh=Loss(loss))
     return phases(warm, (calm, replace(warm, weigh=Equal(), local=replace(local, proximal=proximal))))

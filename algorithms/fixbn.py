@@ -4,9 +4,11 @@ from dataclasses import replace
 from typing import Literal
 
 from algorithms.algorithm import Algorithm
+from algorithms.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.local import Local
-from algorithms.phases import phases
+from algorithms.phases import After, Window, phases
+from algorithms.place import Maintained
 from algorithms.schedule import Sample
 from algorithms.server import Assign, Server
 from algorithms.weigh import Equal, Samples
@@ -17,8 +19,14 @@ def fixbn(
     local: Local,
     server: Server = Assign(),
     *,
-    fix_after: int | float = 0.5,
+    fix_after: int | float | Literal["window"] = 0.5,
+    width: int = 20,
+    tau: float = 1e-4,
+    decide: Literal["mean", "all", "any"] = "mean",
+    absent: Literal["ignore", "wait"] = "ignore",
+    fixed: Literal["statistics", "affine", "both"] = "statistics",
     weigh: Literal["equal", "samples"] = "equal",
+    maintained_momentum: Maintained = "none",
 ) -> Algorithm:
     """FedAvg that from a round on normalises by the global batch-norm statistics, in training too.
 
@@ -28,16 +36,34 @@ def fixbn(
         sample: how a round's cohort is drawn.
         local: what a visit does.
         server: how the mean becomes the next model.
-        fix_after: the paper's T*: a share of the rounds in (0, 1), or a round; from `rounds` on it is FedAvg.
+        fix_after: the paper's T*: a share of the rounds in (0, 1), or a round, from `rounds` on it is FedAvg; or
+            "window": once the statistics change evenly, which the following four say; see `Window`.
+        width: the paper's W, >= 2: visits of a client in its window.
+        tau: the paper's tau, > 0.
+        decide: whose variance has to be below it: the clients' "mean", "all" clients' or "any" one's.
+        absent: whether clients with fewer visits are left out ("ignore"), or waited for ("wait").
+        fixed: what stays after T*: the "statistics", the "affine" entries (scale and shift), or "both" (Table H).
         weigh: a model's share in the mean: "equal" (appendix C) or "samples" (equation 6).
+        maintained_momentum: what momentum starts from in a visit: 0 ("none"), where the client's last one left it
+            ("local"), or the mean of where the last cohort's did ("global").
 
     Raises:
-        InputError: a number is out of range.
+        InputError: a number is out of range; momentum is maintained and `local` has none; the model has no batch-norm
+            layer (when the parts meet the model).
 
-    Paper: section 6.2, appendix C, Algorithm 1; T* is half of the rounds.
+    Paper: section 6.2, appendix C, Algorithm 1; T* is half of the rounds. The window: B.6. Momentum: section 7.
 
-    Deviations: without batch norm it is FedAvg. Not here: the sliding window of B.6, fixing the affine entries (Table
-    H) and maintained momentum (section 7).
+    Deviations: maintained momentum travels and is averaged with the model's own weights, where the paper says equation
+    6; what B.6 leaves open is in `Window`.
     """
-    first = replace(fedavg(sample, local, server), weigh=Equal() if weigh == "equal" else Samples())
-    return phases(first, (fix_after, replace(first, local=replace(local, statistics="frozen"))))
+    known = fixed in ("statistics", "affine", "both")
+    require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
+    first = fedavg(sample, local, server, maintained_momentum=maintained_momentum)
+    first = replace(first, weigh=Equal() if weigh == "equal" else Samples(), place=replace(first.place, needed=True))
+    rule = Window(width, tau, decide, absent) if fix_after == "window" else After(fix_after)
+    second = replace(
+        local,
+        statistics=local.statistics if fixed == "affine" else "frozen",
+        affine=local.affine if fixed == "statistics" else "frozen",
+    )
+    return phases(first, (rule, replace(first, local=second)))

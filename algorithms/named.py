@@ -6,10 +6,12 @@ from algorithms.algorithm import Algorithm
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
+from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fixbn import fixbn
-from algorithms.radfed import radfed, radfeda, radfedm, radfedp
+from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
+from algorithms.scaffold import scaffold
 from algorithms.server import Adagrad, Adam, Assign, Mix, Server, Yogi
 from algorithms.silobn import silobn
 
@@ -28,6 +30,10 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "radfedp": radfedp,
     "radfedm": radfedm,
     "radfeda": radfeda,
+    "radfedi": radfedi,
+    "fedsmb": fedsmb,
+    "fedmmb": fedmmb,
+    "scaffold": scaffold,
 }
 
 SERVERS: Mapping[str, type[Server]] = {

@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm, Switch
 from algorithms.errors import InputError, require
-from algorithms.weigh import Report
+from algorithms.weigh import Loss, LossOf, Report
+from algorithms.windows import entered, variances
 
 Memory = Mapping[str, NDArray[np.float64]]
 """What a rule remembers from round to round of its phase, by name; empty at first."""
 
 
 class Rule(Protocol):
-    """Says after each round whether the next phase begins; it does at the next merge."""
+    """Says after each round whether the next phase begins; it does at the next merge.
+
+    One that reads more of a report than all have names it in `needs`, as `Weigh` does.
+    """
 
     def __call__(
         self, number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
@@ -72,11 +76,18 @@ class Calm:
         epsilon: > 0.
         patience: rounds in a row, >= 1.
         deviation: divided by the number of clients ("population") or by one less ("sample").
+        loss: which one of a visit; see `Loss`.
     """
 
     epsilon: float = 0.1
     patience: int = 5
     deviation: Literal["population", "sample"] = "population"
+    loss: LossOf = "training"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it reads in a report beside what all have."""
+        return Loss(self.loss).needs
 
     def __post_init__(self) -> None:
         above = isfinite(self.epsilon) and self.epsilon > 0
@@ -89,12 +100,60 @@ class Calm:
     def __call__(
         self, number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
     ) -> tuple[bool, Memory]:
-        losses = np.array([report["loss"] for report in reports.values()])
+        losses = np.array([report[Loss(self.loss).key] for report in reports.values()])
         freedom = int(self.deviation == "sample")
         # Fewer losses than a deviation needs are no reason to believe that clients agree.
         calm = losses.size > freedom and float(losses.std(ddof=freedom)) <= self.epsilon
         row = float(memory.get("row", np.zeros(1))[0]) + 1 if calm else 0.0
         return row >= self.patience, {"row": np.array([row])}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Fires once the clients' batch-norm statistics change evenly: Var_(W visits) dBN_m <= tau.
+
+        dBN_m,t = mean |S_m,t - S_t|, how far client m's visit moved the statistics S from those it received
+
+    Args:
+        width: W, >= 2: visits of a client in its window.
+        tau: > 0.
+        decide: whose variance has to be below tau: the clients' "mean", "all" clients' or "any" one's.
+        absent: clients with fewer visits than W are left out ("ignore"), or have to have them first ("wait").
+
+    Paper: FixBN, appendix B.6, which recommends a large W and a small tau.
+
+    Deviations: the paper's variance is per client, and it does not say what the change of a client's statistics is,
+    who decides, or what clients count that are absent. A client that was never visited is not waited for.
+    """
+
+    width: int
+    tau: float
+    decide: Literal["mean", "all", "any"] = "mean"
+    absent: Literal["ignore", "wait"] = "ignore"
+
+    needs = ("bn_shift",)
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.width, int) and self.width >= 2
+        require(whole, "algorithm.width", self.width, "a whole number >= 2", "set algorithm.width = 20")
+        above = isfinite(self.tau) and self.tau > 0
+        require(above, "algorithm.tau", self.tau, "a number > 0", "set algorithm.tau = 0.0001")
+        known = self.decide in ("mean", "all", "any")
+        require(known, "algorithm.decide", self.decide, '"mean", "all" or "any"', "use one")
+        known = self.absent in ("ignore", "wait")
+        require(known, "algorithm.absent", self.absent, '"ignore" or "wait"', "use one")
+
+    def __call__(
+        self, number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
+    ) -> tuple[bool, Memory]:
+        shifts = {client: report["bn_shift"] for client, report in reports.items()}
+        memory = entered(memory, shifts, self.width)
+        found = variances(memory, self.width)
+        full = found[~np.isnan(found)]
+        if not full.size or (self.absent == "wait" and full.size < found.size):
+            return False, memory
+        below = {"mean": full.mean() <= self.tau, "all": full.max() <= self.tau, "any": full.min() <= self.tau}
+        return bool(below[self.decide]), memory
 
 
 def phases(first: Algorithm, *following: tuple[int | float | Rule, Algorithm]) -> Algorithm:

@@ -13,6 +13,15 @@ Where = Literal["shared", "kept"]
 
 BATCH_NORM = (Kind.AFFINE, Kind.STATISTIC)
 
+Maintained = Literal["none", "local", "global"]
+
+MAINTAINED: Mapping[Maintained, Mapping[str, Where]] = {
+    "none": {},
+    "local": {"momentum": "kept"},
+    "global": {"momentum": "shared"},
+}
+"""The slots of momentum that outlasts a visit: with the client, or with the model."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -49,6 +58,7 @@ class Place:
         newcomer: what a client without kept entries starts from, "initial" or "average".
         slots: which of `Local.slots` outlast a visit, and their place: "kept" by the client, or "shared", so that they
             travel and are averaged; they begin at 0, and so do all others in each visit.
+        needed: whether the algorithm makes no sense without batch norm, even where none of it is kept.
     """
 
     weights: Where = "shared"
@@ -56,6 +66,7 @@ class Place:
     statistics: Where = "shared"
     newcomer: Literal["initial", "average"] = "initial"
     slots: Mapping[str, Where] = field(default_factory=dict)
+    needed: bool = False
 
     def __post_init__(self) -> None:
         places = {name: getattr(self, name) for name in ("weights", "affine", "statistics")} | dict(self.slots)
@@ -68,11 +79,12 @@ class Place:
         """Divide a model's entries.
 
         Raises:
-            InputError: entries of batch-norm layers are to be kept, and the model has none.
+            InputError: there have to be batch-norm layers, and the model has none.
         """
-        if "kept" in (self.affine, self.statistics) and not layout.only(lambda e: e.kind in BATCH_NORM).entries:
+        needed = self.needed or "kept" in (self.affine, self.statistics)
+        if needed and not any(entry.kind in BATCH_NORM for entry in layout.entries):
             raise InputError(
-                "batch-norm layers stay with the clients, but the model has no batch-norm layer: must have one; "
+                "the algorithm is about batch norm, but the model has no batch-norm layer: must have one; "
                 'set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         slots = [entry for slot in self.slots for entry in _slot(slot, layout)]

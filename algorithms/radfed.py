@@ -1,8 +1,11 @@
 """RADFed: Xue, Klabjan, Luo, "Aggregation Delayed Federated Learning"."""
 
 from dataclasses import replace
+from typing import Literal
 
 from algorithms.algorithm import Algorithm
+from algorithms.errors import require
+from algorithms.importance import Importance, Scored
 from algorithms.local import Local
 from algorithms.place import Place
 from algorithms.schedule import Rounds, Sample
@@ -10,7 +13,14 @@ from algorithms.server import Adam, Assign, Mix, Server
 from algorithms.weigh import Equal
 
 
-def radfed(sample: Sample, local: Local, server: Server = Assign(), *, merge_every: int = 15) -> Algorithm:
+def radfed(
+    sample: Sample,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    merge_every: int = 15,
+    fewer: Literal["wait", "drop"] = "wait",
+) -> Algorithm:
     """Randomised aggregation-delayed federated learning: models are redistributed S - 1 times, then merged.
 
         w^i_(s+1) <- ClientUpdate(U_i, w^i_s),  U: m clients drawn anew in each s = 1..S
@@ -21,13 +31,15 @@ def radfed(sample: Sample, local: Local, server: Server = Assign(), *, merge_eve
         local: what a visit does.
         server: how the mean becomes the next model.
         merge_every: the paper's S, >= 1 (Table II: 15 to 80); with 1 it is FedAvg with equal weights.
+        fewer: where `algorithm.active` leaves fewer clients than models: the models that have made most visits "wait",
+            or those without a client are "dropped"; see `Rounds`.
 
-    Paper: section III-A, Algorithm 1.
+    Paper: section III-A, Algorithm 1; fewer active clients: its last paragraph.
 
     Deviations: `rounds` counts local training rounds (the paper's T x S, the x-axis of its figures), and the last
     one merges even when it is not an S-th. Which model goes to which client of U is a permutation of its own.
     """
-    return Algorithm(Rounds(sample, merge_every), local, Place(), Equal(), server)
+    return Algorithm(Rounds(sample, merge_every, fewer), local, Place(), Equal(), server)
 
 
 def radfedp(
@@ -77,3 +89,40 @@ def radfeda(sample: Sample, local: Local, server: Server = Adam(), *, merge_ever
     that [21], which it cites, takes.
     """
     return radfed(sample, local, server, merge_every=merge_every)
+
+
+def radfedi(
+    sample: Sample,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    merge_every: int = 15,
+    gamma: float = 0.5,
+    per: Scored = "batches",
+    start: Literal["score", "equal"] = "score",
+    proximal: float = 0.0,
+) -> Algorithm:
+    """RADFed that draws clients in proportion to how large their gradients have been.
+
+        U ~ p,   p_k <- (1 - gamma) p_k + gamma mean_b |grad F_k,b(w*)|^2,   w* where the visit has ended
+
+    Args:
+        sample: how large each round's cohort is.
+        local: what a visit does.
+        server: how the mean becomes the next model; with another rule it is RADFedi with RADFedm or RADFeda.
+        merge_every: the paper's S, >= 1.
+        gamma: in (0, 1].
+        per: what the mean is over: the mini-"batches" of the visit's last pass, or the client's "samples".
+        start: p_k before the first round: each client's "score" under w_1, or "equal" ones.
+        proximal: RADFedp's rho, >= 0.
+
+    Raises:
+        InputError: a number is out of range, or `sample` draws in another way.
+
+    Paper: section III-B, Algorithm 2. Deviations: as `radfed`, and `Importance`; Algorithm 2 prints the mean over
+    samples where the text and its authors have mini-batches.
+    """
+    uniform = sample.by == "uniform"
+    require(uniform, "algorithm.sampling", sample.by, "left out for radfedi, which draws by importance", "remove it")
+    by_importance = replace(sample, by=Importance(gamma, per, start))
+    return radfed(by_importance, replace(local, proximal=proximal), server, merge_every=merge_every)

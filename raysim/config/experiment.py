@@ -77,6 +77,7 @@ class AlgorithmTable(Table):
     cohort: int | None = None
     fraction: float | None = None
     sampling: Literal["uniform", "size"] = "uniform"
+    active: float = 1.0
     local: Table = Table()
     server: Server = Server()
 
@@ -88,7 +89,7 @@ class AlgorithmTable(Table):
         """
         with one_input_error():
             return ALGORITHMS[self.name](
-                Sample(self.fraction, self.cohort, self.sampling),
+                Sample(self.fraction, self.cohort, self.sampling, self.active),
                 _local_of(self.local.beyond(Table)),
                 SERVERS[self.server.rule](**self.server.beyond(Server)),
                 **self.beyond(AlgorithmTable),
