@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal
 
@@ -65,7 +65,7 @@ class Importance:
             Block(number, tuple(clients[first : first + size].tolist()), int(samples[first : first + size].sum()))
             for number, first in enumerate(range(0, len(clients), size))
         ]
-        function = Scores(visits, self.key)
+        function = Scores(replace(visits, number=0), self.key)
         parts = ((outcome.node, outcome.value) for outcome in fleet.map(function, blocks, [start]))
         found = np.array(join_all(Node(0, len(blocks)), parts, function.join))
         return np.where(np.isfinite(found), found, 0.0)
@@ -86,7 +86,7 @@ class Scores:
     """The score of each client of a block, under a model that it does not train.
 
     Args:
-        visits: give the batches; their round is one before the first.
+        visits: give the batches; they are those of a round before the first.
         key: the score's name.
     """
 

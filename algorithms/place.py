@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from numpy.typing import NDArray
 
 from algorithms.errors import InputError, require
-from algorithms.layout import Entry, Kind, Layout
+from algorithms.layout import Entry, Kind, Layout, Packed
 
 Where = Literal["shared", "kept"]
 
@@ -34,6 +36,11 @@ class Placement:
     def has_own_models(self) -> bool:
         """Whether clients keep entries of the model, not only what stands beside it."""
         return any(entry.kind is not Kind.SLOT for entry in self.kept.entries)
+
+    def model(self, travelling: Packed, kept: Packed) -> dict[str, NDArray[Any]]:
+        """The entries of the model by name, as a module has them: without what stands beside it."""
+        values: dict[str, NDArray[Any]] = {**self.travelling.unpack(travelling), **self.kept.unpack(kept)}
+        return {e.name: values[e.name] for e in self.whole.entries if e.kind is not Kind.SLOT}
 
     @property
     def whole(self) -> Layout:

@@ -124,7 +124,7 @@ class AlgorithmFolder:
         from algorithms import KeptStore
 
         self._background.close()
-        whole = {**placement.travelling.unpack(state.model), **placement.kept.unpack(state.average)}
+        whole = placement.model(state.model, state.average)
         with _whole(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
         clients = list(state.kept.clients(state.round))

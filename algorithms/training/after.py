@@ -58,8 +58,9 @@ def score(after: After) -> float:
 
     Paper: RADFed, section III-B.
     """
-    one_pass = -(-len(after.work.y) // max(len(rows) for rows in after.work.batches))
-    return _mean_square(after, after.work.batches[-one_pass:])
+    sizes = np.cumsum([len(rows) for rows in reversed(after.work.batches)])
+    last_pass = max(1, int(np.searchsorted(sizes, len(after.work.y), side="right")))
+    return _mean_square(after, after.work.batches[-last_pass:])
 
 
 def score_per_sample(after: After) -> float:

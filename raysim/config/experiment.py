@@ -246,10 +246,11 @@ def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any
 
 
 def _local(common: dict[str, Any], own: dict[str, Any]) -> Table:
-    # `steps` and `epochs` exclude each other, so an algorithm's own choice ends the common one.
-    ended = {"epochs", "steps"} if own.keys() & {"epochs", "steps"} else set()
+    # They exclude each other, so an algorithm's own choice ends the common one.
+    lengths = {"epochs", "steps", "batches"}
+    ended = lengths if own.keys() & lengths else set()
     merged = {key: value for key, value in common.items() if key not in ended} | own
-    if "steps" not in merged:
+    if not merged.keys() & lengths or merged.get("steps") == "largest":
         merged.setdefault("epochs", 1)
     # The proximal term is the algorithm's own key.
     return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")

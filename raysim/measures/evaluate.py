@@ -115,13 +115,14 @@ class Evaluation:
 
     def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
         self._targets = targets
-        self._models = [_models(state, target) for target in targets.targets]
+        own = fleet.placement.has_own_models
+        self._models = [_models(state, target, own) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
         if targets.targets:
             model = fleet.put((current(state, algorithm, fleet), state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
                 function = Evaluate(target.part, "auc" in targets.metrics, target.domain)
-                self._maps.append(fleet.map(function, _blocks(state, target, models), [model]))
+                self._maps.append(fleet.map(function, _blocks(state, target, models, own), [model]))
 
     def values(self) -> dict[str, float]:
         """A value for each of the targets' columns that is defined; not a number where the model diverged."""
@@ -219,12 +220,17 @@ def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) 
     return float(np.average([v for v, _ in pairs], weights=[n for _, n in pairs])) if pairs else None
 
 
-def _models(state: State, target: Target) -> Models:
+def _models(state: State, target: Target, own: bool) -> Models:
     """How many clients have each model that is measured on a test set: one that is nobody's but for domains."""
-    return Counter(state.kept.latest(client, state.round) for client in target.clients) or {None: 1}
+    return Counter(_kept(state, client, own) for client in target.clients) or {None: 1}
 
 
-def _blocks(state: State, target: Target, models: Models) -> list[Block]:
+def _kept(state: State, client: int, own: bool) -> Location | None:
+    """Where the entries stand that make the client's model its own; None where no client has any."""
+    return state.kept.latest(client, state.round) if own else None
+
+
+def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Block]:
     if target.part is None:
         places = [(kept, place) for kept in models for place in range(len(target.owners))]
         return [
@@ -234,7 +240,7 @@ def _blocks(state: State, target: Target, models: Models) -> list[Block]:
     blocks: list[Block] = []
     for start in range(0, len(target.owners), BLOCK):
         owners, sizes = target.owners[start : start + BLOCK], target.sizes[start : start + BLOCK]
-        rows = tuple(state.kept.latest(owner, state.round) for owner in owners)
+        rows = tuple(_kept(state, owner, own) for owner in owners)
         blocks.append(Block(len(blocks), owners, sum(sizes), rows))
     return blocks
 

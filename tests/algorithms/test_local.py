@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,3 +93,68 @@ def test_wrong_numbers_are_refused_in_one_line(wrong: dict[str, object]) -> None
     with pytest.raises(InputError, match=r"must be .*; ") as error:
         Local(**wrong)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
+
+
+def test_update_is_torchs_adam() -> None:
+    ours, theirs = perceptron(), perceptron()
+    local = Local(lr=0.05, optimizer="adam", beta1=0.8, beta2=0.9, eps=1e-6, weight_decay=0.01)
+    update = Update(local, {n: p.detach().unsqueeze(0) for n, p in ours.named_parameters()}, {}, local.rate(1))
+    optimiser = torch.optim.Adam(theirs.parameters(), 0.05, (0.8, 0.9), 1e-6, 0.01)
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    for _ in range(5):
+        gradients = torch.autograd.grad(ours(x).square().sum(), list(ours.parameters()))
+        update([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
+        optimiser.zero_grad()
+        theirs(x).square().sum().backward()
+        optimiser.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_lanes_that_have_taken_fewer_steps_are_corrected_as_such() -> None:
+    local, g = Local(lr=1.0, optimizer="adam"), torch.ones(1, 1)
+    both, alone = torch.zeros(2, 1), torch.zeros(1, 1)
+    update, other = (Update(local, {"w": w}, {}, 1.0) for w in (both, alone))
+    update([g.expand(2, 1)], slice(0, 2))
+    update([g], slice(0, 1))
+    update([2 * g], slice(1, 2))
+    other([g], slice(0, 1))
+    other([2 * g], slice(0, 1))
+    assert both[1].item() == alone[0].item() != both[0].item()
+
+
+def test_rates_fall_at_shares_of_the_rounds() -> None:
+    local = Local(lr=1.0, lr_decay=0.1, lr_decay_at=(0.5, 0.75))
+    assert [local.rate(number, 8) for number in range(1, 9)] == pytest.approx([1] * 4 + [0.1] * 2 + [0.01] * 2)
+    assert [local.rate(number, 3) for number in range(1, 4)] == pytest.approx([1, 0.1, 0.01])
+    with pytest.raises(InputError, match="how many rounds there are is not known"):
+        local.rate(1)
+
+
+def test_as_many_steps_as_the_largest_client() -> None:
+    local = Local(steps="largest", epochs=2, batch_size=4)
+    assert local.sized(9).steps == 6 and local.sized(9).epochs is None
+    assert [len(r) for r in local.sized(9).passes(5, np.random.default_rng(0))] == [4, 1] * 3
+    assert Local(steps="largest", batch_size="full").sized(9).steps == 1
+    assert Local(steps="largest").sized(0).steps == 1
+    assert Local(epochs=3).sized(9) == Local(epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 1, "batches": 1}, "local.epochs, local.steps, local.batches"),
+        ({"batches": 0}, "local.batches = 0"),
+        ({"steps": "most"}, 'local.steps = .most.: must be a whole number >= 1, or "largest"'),
+        ({"optimizer": "lamb"}, "local.optimizer = 'lamb': must be 'sgd' or 'adam'"),
+        ({"optimizer": "adam", "momentum": 0.9}, "local.momentum = 0.9: must be 0 with Adam"),
+        ({"beta2": 1.0}, "local.beta2 = 1.0"),
+        ({"eps": 0.0}, "local.eps = 0.0"),
+        ({"lr_decay": 0.1, "lr_decay_at": (0.5, 0.5)}, "local.lr_decay_at = .* ascending"),
+        ({"lr_decay_at": (0.5,)}, "local.lr_decay = 1.0: must be below 1 with lr_decay_at"),
+        ({"affine": "kept"}, "local.affine = 'kept'"),
+    ],
+)
+def test_locals_that_make_no_sense_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Local(**values)

@@ -31,6 +31,7 @@ from algorithms import (
     step,
 )
 from algorithms.step import begin
+from algorithms.weigh import LossOf
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 from tests.algorithms.test_step import SIZES, run, same, simulate
@@ -100,8 +101,8 @@ def test_calm_counts_rounds_in_a_row() -> None:
     assert fires(Calm(0.1, 1), [[float("nan"), 1.0]]) == [False]
 
 
-def visit(module: torch.nn.Module, data: Samples, number: int, client: int, proximal: float) -> float | None:
-    """The mean loss of a visit's samples as they are trained on, None where there are none."""
+def visit(module: torch.nn.Module, data: Samples, number: int, client: int, proximal: float, of: str) -> float | None:
+    """The mean loss of a visit's samples as they are trained on, or of all after it; None where there are none."""
     x, y = data[0].double(), data[1]
     received = [parameter.detach().clone() for parameter in module.parameters()]
     optimiser, losses = torch.optim.SGD(module.parameters(), LOCAL.lr), []
@@ -113,12 +114,15 @@ def visit(module: torch.nn.Module, data: Samples, number: int, client: int, prox
             (loss + proximal / 2 * near).backward()
             optimiser.step()
             losses += [loss.item()] * len(rows)
+    if of == "after" and losses:
+        return torch.nn.functional.cross_entropy(module.eval()(x), y).item()
     return float(np.mean(losses)) if losses else None
 
 
-def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation) -> None:
+@pytest.mark.parametrize("of", ["training", "after"])
+def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation, of: LossOf) -> None:
     data, epsilon, patience = clients((11, 4, 9, 23, 6, 7), seed=1), 0.4, 2
-    algorithm = fedbs(HALF, LOCAL, epsilon=epsilon, patience=patience, proximal=0.5)
+    algorithm = fedbs(HALF, LOCAL, epsilon=epsilon, patience=patience, proximal=0.5, loss=of)
     module = perceptron(True).double()
     fleet = federation(data, module, algorithm.place, compute=Compute("sequential", precision="fp64"))
     state = simulate(algorithm, fleet, module, rounds=8)
@@ -126,9 +130,9 @@ def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation) -> Non
     module, row, warm, switched = perceptron(True).double(), 0, True, 0
     for number in range(1, 9):
         cohort = [int(client) for client in HALF.draw(np.arange(6), 0, number)]
-        models = [deepcopy(module) for _ in cohort]
+        models = [deepcopy(module).train() for _ in cohort]
         losses = [
-            visit(model, data[client], number, client, 0.0 if warm else 0.5)
+            visit(model, data[client], number, client, 0.0 if warm else 0.5, of)
             for model, client in zip(models, cohort, strict=True)
         ]
         weights = np.array(losses if warm else [1.0] * len(cohort))
@@ -149,29 +153,6 @@ def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation) -> Non
     assert state.phase == 1
     for entry, value in fleet.placement.travelling.unpack(state.model).items():
         np.testing.assert_allclose(value, module.state_dict()[entry].numpy(), rtol=1e-9, atol=1e-11, err_msg=entry)
-
-
-def test_fixbn_is_fedavg_and_then_fedavg_with_frozen_statistics(federation: Federation) -> None:
-    data, algorithm = clients(SIZES), fixbn(HALF, LOCAL, fix_after=0.5)
-    first = replace(fedavg(HALF, LOCAL), weigh=Equal())
-    second = replace(first, local=replace(LOCAL, statistics="frozen"))
-    fleet = federation(data, perceptron(True), algorithm.place)
-    state, statistics = begin(perceptron(True), fleet, 0), []
-    for number in range(1, 8):
-        state = step(state, first if number <= 3 else second, fleet)  # 3 = floor(7 / 2)
-        statistics.append(fleet.placement.travelling.unpack(state.model)["1.running_var"].copy())
-    found = run(federation, algorithm, data, rounds=7)
-    assert same(found.model, state.model)
-    assert not np.array_equal(statistics[1], statistics[2])
-    assert all(np.array_equal(each, statistics[2]) for each in statistics[3:])
-
-
-def test_fixbn_that_fixes_nothing_is_fedavg(federation: Federation) -> None:
-    data, plain = clients(SIZES), replace(fedavg(HALF, LOCAL), weigh=Equal())
-    never = run(federation, fixbn(HALF, LOCAL, fix_after=99), data)
-    assert same(never.model, run(federation, plain, data).model)
-    by_samples = run(federation, fixbn(HALF, LOCAL, fix_after=99, weigh="samples"), data)
-    assert same(by_samples.model, run(federation, fedavg(HALF, LOCAL), data).model)
 
 
 def test_a_share_of_rounds_needs_to_know_how_many(federation: Federation) -> None:

@@ -62,7 +62,7 @@ def module_of(state: State, algorithm: Algorithm, fleet: InlineFleet, client: in
     module, placement = MODEL.build(), fleet.placement
     location = None if client is None else state.kept.latest(client, state.round)
     kept = state.average if location is None else fleet._bench.kept.read(location)
-    values = placement.travelling.unpack(current(state, algorithm, fleet)) | placement.kept.unpack(kept)
+    values = placement.model(current(state, algorithm, fleet), kept)
     module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in values.items()})
     return module.eval()
 
@@ -80,7 +80,7 @@ def by_hand(module: torch.nn.Module, samples: Samples) -> tuple[float, float, in
 def test_every_target_is_what_a_plain_module_gives(
     name: str, rounds: int, fleets: Fleets, population: Population
 ) -> None:
-    algorithm = ALGORITHMS[name](Sample(cohort=4), LOCAL)
+    algorithm = ALGORITHMS[name](Sample(fraction=0.5), LOCAL)
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, rounds)
     found = evaluate(state, algorithm, fleet, Targets.of(population, None, METRICS))
@@ -158,7 +158,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
         ("domain_paper", (3, 4, 5)),
         ("domain_glass", (0, 1, 2)),
     ]
-    algorithm = ALGORITHMS[name](Sample(cohort=4), LOCAL)
+    algorithm = ALGORITHMS[name](Sample(fraction=0.5), LOCAL)
     plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / "kept").resolved()
     with Inline() as place, closing(place.fleet(plan)) as fleet:
         state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet

@@ -1,0 +1,117 @@
+"""Rounds with fewer active clients than are to be drawn: who is drawn, and what becomes of travelling models."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from algorithms import InputError, Local, Rounds, Sample, State, begin, current, fedavg, radfed, step
+from raysim.fleet import InlineFleet
+from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.test_step import same
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.1, batch_size=4)
+SOMETIMES = Sample(cohort=4, active=0.4)
+
+
+def test_only_active_clients_are_drawn() -> None:
+    every = np.arange(1000)
+    sizes = [len(Sample(active=0.3).draw(every, 0, number)) for number in range(1, 50)]
+    assert 250 < min(sizes) < max(sizes) < 350 and len(set(sizes)) > 5
+    cohort = Sample(cohort=10, active=0.3).draw(every, 0, 1)
+    assert set(cohort) <= set(Sample(active=0.3).draw(every, 0, 1)) and len(cohort) == 10
+    assert len(Sample(cohort=10, active=0.001).draw(every, 0, 1)) < 10
+    assert np.array_equal(Sample(cohort=10, active=1.0).draw(every, 0, 1), Sample(cohort=10).draw(every, 0, 1))
+
+
+def rounds(federation: Federation, fewer: str, count: int = 30) -> tuple[list[State], InlineFleet]:
+    algorithm = radfed(SOMETIMES, LOCAL, merge_every=5, fewer=fewer)  # type: ignore[arg-type]
+    fleet = federation(clients((9, 8, 7, 6, 5, 4)), perceptron())
+    states = [begin(perceptron(), fleet, 0)]
+    for _ in range(count):
+        states.append(step(states[-1], algorithm, fleet))
+    return states, fleet
+
+
+def visited(state: State) -> int:
+    assert state.report is not None
+    return len(state.report.visits)
+
+
+def test_models_wait_and_make_about_as_many_visits(federation: Federation) -> None:
+    states, _ = rounds(federation, "wait")
+    waited = 0
+    for before, after in pairwise(states):
+        if before.travellers and after.travellers:
+            assert len(after.travellers) == len(before.travellers)
+            waited += visited(after) < len(after.travellers)
+            made = [traveller.visits for traveller in after.travellers]
+            assert sum(made) == sum(t.visits for t in before.travellers) + visited(after)
+            # Whoever has made fewest goes first, so no two are ever further apart than one visit.
+            assert max(made) - min(made) <= 1
+    assert waited > 3
+
+
+def test_dropped_models_are_fewer_until_the_merge(federation: Federation) -> None:
+    states, _ = rounds(federation, "drop")
+    dropped = 0
+    for before, after in pairwise(states):
+        if before.travellers and after.travellers:
+            assert len(after.travellers) == visited(after) <= len(before.travellers)
+            dropped += len(after.travellers) < len(before.travellers)
+    assert dropped > 1
+
+
+def test_models_that_wait_are_merged(federation: Federation) -> None:
+    algorithm = radfed(SOMETIMES, LOCAL, merge_every=5)
+    states, fleet = rounds(federation, "wait")
+    number = next(
+        n for n in range(1, 30) if states[n].travellers and visited(states[n + 1]) < len(states[n].travellers)
+    )
+    merged = step(states[number], algorithm, fleet, last=True)
+    assert merged.report is not None and merged.report.merged and not merged.travellers
+    going_on = step(states[number], algorithm, fleet)
+    if going_on.travellers:
+        np.testing.assert_allclose(
+            merged.model.floats, current(going_on, algorithm, fleet).floats, rtol=1e-6, atol=1e-7
+        )
+
+
+def test_a_round_without_anybody_changes_nothing(federation: Federation) -> None:
+    fleet = federation(clients((9, 8)), perceptron())
+    for algorithm in (fedavg(Sample(active=1e-9), LOCAL), radfed(Sample(active=1e-9), LOCAL, merge_every=2)):
+        state = begin(perceptron(), fleet, 0)
+        for _ in range(3):
+            state = step(state, algorithm, fleet)
+            assert state.report is not None and state.report.visits == () and state.report.bytes_up == 0
+        assert state.round == 3 and same(state.model, begin(perceptron(), fleet, 0).model)
+
+
+def test_the_same_clients_whatever_the_blocks(federation: Federation) -> None:
+    found = []
+    for block in (1, 4):
+        fleet = federation(clients((9, 8, 7, 6, 5, 4)), perceptron(), block=block)
+        algorithm = radfed(SOMETIMES, LOCAL, merge_every=4)
+        state, seen = begin(perceptron(), fleet, 3), Counter()
+        for _ in range(12):
+            state = step(state, algorithm, fleet)
+            assert state.report is not None
+            seen.update(row.client for _, row, _ in state.report.visits)
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sample(active=0.0), r"algorithm.active = 0.0: must be in \(0, 1\]"),
+        (lambda: Sample(active=1.5), "algorithm.active = 1.5"),
+        (lambda: Rounds(Sample(), 2, "stop"), "algorithm.fewer = 'stop'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()

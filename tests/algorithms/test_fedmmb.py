@@ -1,0 +1,100 @@
+"""FedMMB against its Algorithm 1, and what rotating batches promise."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from math import ceil
+
+import numpy as np
+import pytest
+
+from algorithms import InputError, Local, Purpose, Sample, fedmmb, fedsmb, generator
+from raysim.fleet import InlineFleet
+from tests.algorithms.conftest import clients
+from tests.algorithms.reference import DATA, agree, engine, mean, module, sgd, train
+from tests.algorithms.test_step import run, same
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.1, batch_size=4)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_fedmmb_matches_its_algorithm(federation: Federation, count: int) -> None:
+    sample = Sample(fraction=0.5)
+    state, fleet = engine(federation, fedmmb(sample, LOCAL, batches=count), rounds=9)
+
+    def shuffled(client: int, passes: int) -> list[np.ndarray]:
+        order = generator(0, Purpose.BATCHES, passes, client).permutation(len(DATA[client][1]))
+        return [order[start : start + 4] for start in range(0, len(order), 4)]
+
+    model = module()
+    visits, beta = [0] * 6, [shuffled(client, 0) for client in range(6)]
+    for number in range(1, 10):
+        cohort = sample.draw(np.arange(6), 0, number)
+        models, used = [deepcopy(model) for _ in cohort], []
+        for w, client in zip(models, cohort, strict=True):
+            t, i = len(beta[client]), visits[client]
+            f = ceil(t / count)
+            p = (i % f) * count
+            batches = [b for b in beta[client][p : min(p + count - 1, t - 1) + 1] if len(b) > 1]
+            train(w, DATA[client], batches, sgd(0.1))
+            used.append(sum(map(len, batches)))
+            visits[client] += 1
+            if (i + 1) % f == 0:
+                beta[client] = shuffled(client, visits[client] // f)
+        model.load_state_dict(mean(models, used))
+    assert max(visits) > 3
+    agree(state, fleet, model.state_dict())
+
+
+def test_fedsmb_is_fedmmb_with_one_batch(federation: Federation) -> None:
+    data = clients((11, 4, 1, 23, 0, 8))
+    one, more = (run(federation, fedmmb(Sample(), LOCAL, batches=count), data, rounds=4) for count in (1, 2))
+    assert same(run(federation, fedsmb(Sample(), LOCAL), data, rounds=4).model, one.model)
+    assert not same(one.model, more.model)
+
+
+def test_a_pass_goes_over_every_sample_once() -> None:
+    def draw(counter: int) -> np.random.Generator:
+        return np.random.default_rng(counter)
+
+    local = Local(batches=2, batch_size=3)
+    visits = [local.plan(14, 99, visit, draw) for visit in range(6)]
+    assert [[len(rows) for rows in visit] for visit in visits] == [[3, 3], [3, 3], [2]] * 2
+    first, second = (np.concatenate([rows for visit in part for rows in visit]) for part in (visits[:3], visits[3:]))
+    assert sorted(first) == sorted(second) == list(range(14))
+    assert not np.array_equal(first, second)
+    assert local.plan(0, 1, 5, draw) == []
+    assert [rows.tolist() for rows in Local(batches=3, batch_size="full").plan(1, 1, 4, draw)] == [[0]]
+
+
+def test_a_client_that_was_away_goes_on_where_it_stopped(federation: Federation) -> None:
+    algorithm = fedmmb(Sample(cohort=1), LOCAL, batches=1)
+    state = run(federation, algorithm, clients((12, 12, 12)), rounds=7, norm=False)
+    counters = [state.kept.latest(client, 7) for client in range(3)]
+    assert sum(location is not None for location in counters) >= 2
+    assert state.average.integers[0] in range(1, 8)
+
+
+def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federation) -> None:
+    state = run(federation, fedmmb(Sample(), LOCAL, batches=1), clients((5, 8)), rounds=3)
+    assert state.report is not None
+    # Client 0 has batches of 4 and 1: the second visit trains on nothing, the third begins a new pass.
+    assert [row.report["used"] for _, row, _ in state.report.visits] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("local", "batches", "message"),
+    [
+        (Local(epochs=5), None, "must be left out for fedmmb"),
+        (Local(steps=5), None, "must be left out for fedmmb"),
+        (Local(batches=2), 3, "algorithm.batches, local.batches = .3, 2.: must be the same"),
+        (LOCAL, 0, "local.batches = 0: must be a whole number >= 1"),
+    ],
+)
+def test_lengths_that_contradict_are_refused(local: Local, batches: int | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fedmmb(Sample(), local, batches=batches)
+
+
+def test_the_length_may_stand_in_local() -> None:
+    assert fedmmb(Sample(), Local(batches=3)) == fedmmb(Sample(), Local(), batches=3)

@@ -1,0 +1,61 @@
+"""SCAFFOLD against its Algorithm 1."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import InputError, Local, Sample, scaffold
+from raysim.fleet import InlineFleet
+from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
+
+
+def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation) -> None:
+    sample = Sample(fraction=0.5)
+    state, fleet = engine(federation, scaffold(sample, LOCAL), rounds=6)
+    x = module()
+    zero = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
+    c, controls = dict(zero), [dict(zero) for _ in DATA]
+    for number in range(1, 7):
+        cohort = sample.draw(np.arange(6), 0, number)
+        models, changes = [], []
+        for client in cohort:
+            y, own = deepcopy(x), controls[client]
+
+            @torch.no_grad()
+            def corrected(model: torch.nn.Module, own: Values = own, common: Values = c) -> None:
+                for name, p in model.named_parameters():
+                    p.sub_(LOCAL.lr * (p.grad - own[name] + common[name]))
+
+            batches = drawn(LOCAL, DATA[client], number, int(client))
+            train(y, DATA[client], batches, corrected)
+            then, now = dict(x.named_parameters()), dict(y.named_parameters())
+            new = {k: own[k] - c[k] + (then[k] - now[k]).detach() / (len(batches) * LOCAL.lr) for k in own}
+            changes.append({k: new[k] - own[k] for k in own})
+            controls[client] = new
+            models.append(y)
+        x.load_state_dict(mean(models, [1.0] * len(models)))
+        c = {k: c[k] + sum(change[k] for change in changes) / 6 for k in c}
+    agree(state, fleet, {**x.state_dict(), **{f"common_control/{k}": value for k, value in c.items()}})
+    location = state.kept.latest(int(cohort[0]), 6)
+    assert location is not None
+    kept = fleet.placement.kept.unpack(fleet._bench.kept.read(location))
+    for name, value in controls[cohort[0]].items():
+        np.testing.assert_allclose(kept[f"control/{name}"], value.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("sample", "local", "message"),
+    [
+        (Sample(cohort=3), LOCAL, "algorithm.cohort = 3: must be left out for scaffold"),
+        (Sample(), Local(momentum=0.9), "local.momentum = 0.9: must be 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(sample: Sample, local: Local, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scaffold(sample, local)
