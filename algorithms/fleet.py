@@ -27,10 +27,12 @@ class Census:
     Args:
         clients: their ids, ascending, int64 [K].
         samples: their numbers of training samples, int64 [K].
+        joins: the first round in which each may be drawn, int64 [K]; None where all are there from the first.
     """
 
     clients: NDArray[np.int64]
     samples: NDArray[np.int64]
+    joins: NDArray[np.int64] | None = None
 
     def of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers of samples of some of them."""

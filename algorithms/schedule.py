@@ -78,6 +78,7 @@ class Sample:
         number: int,
         weights: NDArray[Any] | None = None,
         most: int | None = None,
+        joins: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """The cohort of a round, in client-id order; it may be empty where not all clients are active.
 
@@ -87,11 +88,16 @@ class Sample:
             number: the round, the first being 1.
             weights: each client's chance, unnormalised [K]; not looked at where they are uniform.
             most: no more than so many are drawn.
+            joins: the first round of each client [K]; a `fraction` is of those that have joined.
 
         Raises:
             InputError: fewer clients have a chance than are to be drawn.
         """
         size = self.size(len(clients))
+        if joins is not None:
+            joined = joins <= number
+            clients, weights = clients[joined], weights if weights is None else weights[joined]
+            size = size if self.fraction is None else self.size(len(clients))
         if self.active < 1:
             there = generator(seed, Purpose.ACTIVE, number).random(len(clients)) < self.active
             clients, weights = clients[there], weights if weights is None else weights[there]

@@ -247,7 +247,8 @@ def _cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int6
     sample = algorithm.schedule.sample
     weights = fleet.census.samples if sample.by == "size" else state.importance
     most = len(state.travellers) or None
-    return sample.draw(fleet.census.clients, state.seed, state.round + 1, weights, most)
+    census = fleet.census
+    return sample.draw(census.clients, state.seed, state.round + 1, weights, most, census.joins)
 
 
 def _deal(state: State, algorithm: Algorithm, clients: int) -> tuple[Sequence[Traveller], tuple[Traveller, ...]]:

@@ -159,7 +159,16 @@ def _plans(
     tables: list[AlgorithmTable] = []
     for name, table in zip(algorithm_names([t.name for t in experiment.algorithm]), experiment.algorithm, strict=True):
         kept = (folder / name / "kept").absolute()
-        plan = BenchPlan(decoded, model, table.compose(), kept, experiment.fleet.block, device, fold=experiment.fold)
+        plan = BenchPlan(
+            decoded,
+            model,
+            table.compose(),
+            kept,
+            experiment.fleet.block,
+            device,
+            fold=experiment.fold,
+            joins=table.joins,
+        )
         try:
             compute = plan.resolved().algorithm.local.compute
         except AlgorithmInputError as error:

@@ -78,6 +78,7 @@ class AlgorithmTable(Table):
     fraction: float | None = None
     sampling: Literal["uniform", "size"] = "uniform"
     active: float = 1.0
+    joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     local: Table = Table()
     server: Server = Server()
 

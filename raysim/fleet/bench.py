@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from algorithms import (
@@ -23,6 +27,7 @@ from algorithms import (
 )
 from partitioning import Population
 from raysim.data.shards import Shards
+from raysim.errors import InputError, unknown
 from raysim.fleet.memory import models_fit
 from raysim.models import build
 
@@ -50,6 +55,34 @@ class ModelPlan:
         return build(self.name, shape=self.shape, classes=self.classes, seed=self.seed, **self.parameters)
 
 
+def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int64] | None:
+    """The first round in which each training client may be drawn; None where all are there from the first.
+
+    Args:
+        population: the clients.
+        joins: first rounds, by the name of a domain, or a client's name or number.
+
+    Raises:
+        InputError: there is no such domain or training client, or nobody is there from the first.
+    """
+    if not joins:
+        return None
+    clients = population.train_clients
+    known = {str(client): [place] for place, client in enumerate(clients)}
+    for column in (population.names, population.domains):
+        names = [] if column is None else column.take(pa.array(clients)).to_pylist()
+        for place, name in enumerate(names):
+            known.setdefault(str(name), []).append(place)
+    rounds = np.ones(len(clients), np.int64)
+    for name, first in joins.items():
+        if name not in known:
+            raise unknown(f"algorithm.joins = {name!r}", name, list(known))
+        rounds[known[name]] = first
+    if rounds.min() > 1:
+        raise InputError("algorithm.joins: must leave a client that is there from the first round; leave one out")
+    return rounds
+
+
 FUSED_BLOCK = 5
 """Clients of a block whose visits are fused, at least: the time of a visit hardly falls from there on."""
 
@@ -67,6 +100,7 @@ class BenchPlan:
         device: "cpu" or "cuda".
         lanes: how many visits are trained at once; None before it is resolved.
         fold: of the population, that is tested; None for the splits as they are stored.
+        joins: the first rounds of clients that are not there from the first; see `joining`.
     """
 
     population: Path
@@ -77,6 +111,7 @@ class BenchPlan:
     device: str = "cpu"
     lanes: int | None = None
     fold: int | None = None
+    joins: Mapping[str, int] = field(default_factory=dict)
 
     def build(self, share: float = 1.0) -> Bench:
         """Set up a bench in this process.
@@ -128,10 +163,15 @@ class BenchPlan:
 
     @cached_property
     def census(self) -> Census:
-        """The population's training clients."""
+        """The population's training clients.
+
+        Raises:
+            InputError: `joins` names somebody who is none of them.
+        """
         population = Population.open(self.population, self.fold)
         samples = population.sizes - population.test_sizes
-        return Census(population.train_clients, samples[population.train_clients])
+        clients = population.train_clients
+        return Census(clients, samples[clients], joining(population, self.joins))
 
     @property
     def cohort(self) -> int:

@@ -2,12 +2,27 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from algorithms import InputError, Local, Rounds, Sample, State, begin, current, fedavg, radfed, step
+from algorithms import (
+    Census,
+    InputError,
+    KeptLedger,
+    Local,
+    Rounds,
+    Sample,
+    State,
+    begin,
+    current,
+    fedavg,
+    fedbn,
+    radfed,
+    step,
+)
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.test_step import same
@@ -115,3 +130,27 @@ def test_the_same_clients_whatever_the_blocks(federation: Federation) -> None:
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_a_client_that_joins_later_takes_the_shared_entries_and_learns_its_own(federation: Federation) -> None:
+    """FedBN, appendix G: the first case."""
+    data, algorithm = clients((9, 8, 7)), fedbn(Sample(), LOCAL)
+    fleet = federation(data, perceptron(True), algorithm.place)
+    fleet.census = Census(np.arange(3), np.array([9, 8, 7]), joins=np.array([1, 1, 4]))
+    alone = federation(data[:2], perceptron(True), algorithm.place)
+    state = begin(perceptron(True), fleet, 0)
+    other = replace(state, kept=KeptLedger())
+    for number in range(1, 6):
+        before, state = state, step(state, algorithm, fleet)
+        assert visited(state) == (2 if number < 4 else 3)
+        if number < 4:
+            other = step(other, algorithm, alone)
+            assert same(state.model, other.model)
+    assert before.kept.latest(2, 3) is None and state.kept.latest(2, 4) is not None
+
+
+def test_a_share_is_of_those_who_have_joined() -> None:
+    joins = np.array([1] * 10 + [5] * 30)
+    sizes = [len(Sample(fraction=0.5).draw(np.arange(40), 0, number, joins=joins)) for number in (4, 5)]
+    assert sizes == [5, 20]
+    assert len(Sample(cohort=12).draw(np.arange(40), 0, 4, joins=joins)) == 10

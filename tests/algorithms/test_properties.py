@@ -1,0 +1,145 @@
+"""What holds for every algorithm on every kind of model."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms import (
+    Adagrad,
+    Adam,
+    Algorithm,
+    Compute,
+    InputError,
+    Layout,
+    Local,
+    Mix,
+    Sample,
+    Server,
+    State,
+    Yogi,
+    begin,
+    fedavg,
+    step,
+)
+from algorithms.layout import Kind
+from algorithms.named import ALGORITHMS
+from raysim.fleet import InlineFleet
+from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.test_step import same
+
+Federation = Callable[..., InlineFleet]
+SIZES = (7, 4, 1, 9, 0, 8)
+LOCAL = Local(lr=0.05, batch_size=4)
+SAMPLE = Sample(fraction=0.7)
+
+
+class Residual(nn.Module):
+    """Two residual blocks, the second with a shortcut that has a convolution and batch norm of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 4, 3, padding=1, bias=False))
+        self.first = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, bias=False))
+        self.second = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 3, 2, padding=1, bias=False))
+        self.shortcut = nn.Sequential(nn.Conv2d(4, 6, 1, 2, bias=False), nn.BatchNorm2d(6))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x = x + self.first(x)
+        x = self.shortcut(x) + self.second(x)
+        return self.head(x.mean((2, 3)))
+
+
+def convolution() -> nn.Module:
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)),
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    )
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": perceptron,
+    "cnn with batch norm": convolution,
+    "residual net with batch norm": Residual,
+}
+
+
+@cache
+def entries(model: str) -> dict[str, torch.Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        return MODELS[model]().state_dict()
+
+
+def made(model: str, double: bool) -> nn.Module:
+    module = MODELS[model]()
+    module.load_state_dict(entries(model))
+    return module.double() if double else module
+
+
+def simulate(
+    federation: Federation, algorithm: Algorithm, model: str, execution: str, precision: str, rounds: int
+) -> tuple[State, InlineFleet]:
+    compute = Compute(execution, precision)  # type: ignore[arg-type]
+    double = precision == "fp64"
+    fleet = federation(clients(SIZES), made(model, double), algorithm.place, 3, compute, 3)
+    state = begin(made(model, double), fleet, 1, rounds)
+    for number in range(1, rounds + 1):
+        state = step(state, algorithm.computed(compute), fleet, last=number == rounds)
+    return state, fleet
+
+
+def algorithm_for(name: str, model: str) -> Algorithm:
+    """The algorithm, or a skip where it makes no sense for the model: it says so itself."""
+    algorithm = ALGORITHMS[name](SAMPLE, LOCAL)
+    try:
+        algorithm.place.divide(Layout.of(MODELS[model]()))
+    except InputError as error:
+        pytest.skip(str(error))
+    return algorithm
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_on_every_model(name: str, model: str, federation: Federation) -> None:
+    algorithm = algorithm_for(name, model)
+    first, fleet = simulate(federation, algorithm, model, "sequential", "fp64", 3)
+    again, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
+    assert same(first.model, again.model) and same(first.average, again.average)
+    stacked, _ = simulate(federation, algorithm, model, "vectorised", "fp64", 3)
+    for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
+        np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
+        assert np.array_equal(one.integers, other.integers)
+    assert np.isfinite(first.model.floats).all() and np.isfinite(first.average.floats).all()
+    placement = fleet.placement
+    for entry in placement.whole.entries:
+        values = {**placement.travelling.unpack(first.model), **placement.kept.unpack(first.average)}[entry.name]
+        if entry.kind is Kind.STATISTIC:
+            assert (values.dtype == np.int64) == entry.name.endswith("num_batches_tracked")
+            assert not entry.name.endswith("running_var") or (values > 0).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_one_visit_each_in_float32(name: str, model: str, federation: Federation) -> None:
+    algorithm = algorithm_for(name, model)
+    states = [simulate(federation, algorithm, model, way, "fp32", 1)[0] for way in ("sequential", "vectorised")]
+    np.testing.assert_allclose(states[1].model.floats, states[0].model.floats, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("server", [Mix(0.3), Adam(lr=1.0), Yogi(lr=1.0), Adagrad(lr=1.0)])
+def test_variances_stay_positive_under_every_server_rule(server: Server, federation: Federation) -> None:
+    algorithm = fedavg(SAMPLE, replace(LOCAL, lr=0.5), server)
+    state, fleet = simulate(federation, algorithm, "residual net with batch norm", "sequential", "fp32", 6)
+    for name, values in fleet.placement.travelling.unpack(state.model).items():
+        assert not name.endswith("running_var") or (values > 0).all(), name
