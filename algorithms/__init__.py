@@ -1,8 +1,11 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
 from algorithms.algorithm import Algorithm, Switch
+from algorithms.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.compute import Compute
+from algorithms.devices import Devices
 from algorithms.errors import InputError
+from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
@@ -20,12 +23,12 @@ from algorithms.place import Place, Placement
 from algorithms.radfed import radfed, radfeda, radfedm, radfedp
 from algorithms.resident import Resident
 from algorithms.schedule import Rounds, Sample
-from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, Yogi
+from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.visit import Start, Task, Visits
-from algorithms.weigh import Equal, Loss, Samples, Weigh
+from algorithms.weigh import Equal, Hinge, Loss, Polynomial, Samples, Weigh
 
 __all__ = [
     "Adagrad",
@@ -33,6 +36,7 @@ __all__ = [
     "Adaptive",
     "After",
     "Algorithm",
+    "Arrivals",
     "Assign",
     "Bench",
     "Block",
@@ -40,10 +44,14 @@ __all__ = [
     "Census",
     "ClientData",
     "Compute",
+    "Concurrent",
+    "Devices",
+    "Drawn",
     "Entry",
     "Equal",
     "Fleet",
     "Function",
+    "Hinge",
     "InputError",
     "KeptLedger",
     "KeptStore",
@@ -59,6 +67,7 @@ __all__ = [
     "Packed",
     "Place",
     "Placement",
+    "Polynomial",
     "Purpose",
     "Resident",
     "RoundReport",
@@ -76,6 +85,7 @@ __all__ = [
     "Traveller",
     "Visits",
     "Weigh",
+    "WeightedMix",
     "Work",
     "Yogi",
     "begin",
@@ -83,6 +93,7 @@ __all__ = [
     "current",
     "fedadagrad",
     "fedadam",
+    "fedasync",
     "fedavg",
     "fedbn",
     "fedbs",
@@ -91,6 +102,8 @@ __all__ = [
     "fixbn",
     "generator",
     "lanes_of",
+    "matching",
+    "parallelism",
     "phases",
     "radfed",
     "radfeda",

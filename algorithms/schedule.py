@@ -116,6 +116,10 @@ class Schedule(Protocol):
         """How the clients of a round are drawn."""
         ...
 
+    def size(self, clients: int) -> int:
+        """Visits a round among so many training clients; InputError where they are too few."""
+        ...
+
 
 @dataclass(frozen=True)
 class Rounds:
@@ -133,6 +137,10 @@ class Rounds:
         whole = isinstance(self.merge_every, int) and self.merge_every >= 1
         name = "algorithm.merge_every"
         require(whole, name, self.merge_every, "a whole number >= 1", "set algorithm.merge_every = 1")
+
+    def size(self, clients: int) -> int:
+        """Visits a round: the cohort's size."""
+        return self.sample.size(clients)
 
     def merges(self, number: int) -> bool:
         """Whether a round, the first being 1, ends in a merge."""

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
+from algorithms.devices import Devices
 from algorithms.fleet import Block, Fleet, Outcome, Reference
 from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
@@ -38,7 +39,7 @@ class RoundReport:
     """What the last round did.
 
     Args:
-        visits: every visit, in client-id order.
+        visits: every visit, in client-id order; an asynchronous algorithm's in order of arrival.
         merged: whether it ended in a merge.
         bytes_up: what a real federation's clients would have sent to its server.
         bytes_down: what they would have received from it.
@@ -76,6 +77,7 @@ class State:
         kept: where every client's kept entries stand.
         rounds: how many the run has, where that is known.
         wanted: the measures to take of each round.
+        devices: how fast clients are in virtual time; None where that is not simulated.
         own: what an algorithm's own step remembers.
         report: what the last round did.
     """
@@ -92,12 +94,18 @@ class State:
     kept: KeptLedger = field(default_factory=KeptLedger)
     rounds: int | None = None
     wanted: tuple[str, ...] = ()
+    devices: Devices | None = None
     own: Any = None
     report: RoundReport | None = None
 
 
 def begin(
-    module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None, wanted: Sequence[str] = ()
+    module: torch.nn.Module,
+    fleet: Fleet,
+    seed: int,
+    rounds: int | None = None,
+    wanted: Sequence[str] = (),
+    devices: Devices | None = None,
 ) -> State:
     """The state before the first round.
 
@@ -107,12 +115,12 @@ def begin(
         seed: the run's.
         rounds: how many there will be, which only what is a share of them needs to know.
         wanted: the measures to take of each round.
+        devices: how fast clients are in virtual time; None where that is not to be simulated.
     """
     values = module.state_dict()
     initial = fleet.placement.kept.pack(values)
-    return State(
-        seed, 0, fleet.placement.travelling.pack(values), initial, initial, rounds=rounds, wanted=tuple(wanted)
-    )
+    model = fleet.placement.travelling.pack(values)
+    return State(seed, 0, model, initial, initial, rounds=rounds, wanted=tuple(wanted), devices=devices)
 
 
 def step(
@@ -155,7 +163,7 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     for row in whole.rows:
         if row.kept is not None:
             state.kept.add(number, row.client, row.kept)
-    report = _report(algorithm, fleet, blocks, whole.rows, machine, merge, state.phase)
+    report = _report(state, algorithm, fleet, blocks, whole.rows, machine, merge)
     if whole.models is None:
         travellers = tuple(Traveller(at, row.weight) for at, row in zip(objects, whole.rows, strict=True))
         state = replace(state, round=number, travellers=travellers, report=report)
@@ -246,20 +254,23 @@ def _switched(state: State, algorithm: Algorithm) -> State:
 
 
 def _report(
+    state: State,
     algorithm: Algorithm,
     fleet: Fleet,
     blocks: Sequence[Block],
     rows: Sequence[VisitRow],
     machine: Sequence[dict[str, float]],
     merged: bool,
-    phase: int,
 ) -> RoundReport:
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
     owners = (block.number for block in blocks for _ in block.clients)
     visited = [(number, row, machine[number]) for number, row in zip(owners, rows, strict=True)]
-    up = down = len(visited) * fleet.placement.travelling.nbytes
-    if algorithm.place.newcomer == "average":
-        newcomers = sum(task.kept is None for block in blocks for task in block.rows)
-        up += len(visited) * fleet.placement.kept.nbytes
-        down += newcomers * fleet.placement.kept.nbytes
-    return RoundReport(tuple(visited), merged, up, down, phase)
+    travelling, tasks = fleet.placement.travelling.nbytes, [task for block in blocks for task in block.rows]
+    average = fleet.placement.kept.nbytes if algorithm.place.newcomer == "average" else 0
+    up = [travelling + average for _ in tasks]
+    down = [travelling + (average if task.kept is None else 0) for task in tasks]
+    measures = {}
+    if state.devices is not None:
+        made = [(row.client, row.report["used"], d, u) for row, d, u in zip(rows, down, up, strict=True)]
+        measures["simulated_seconds"] = state.devices.round(state.seed, made)
+    return RoundReport(tuple(visited), merged, sum(up), sum(down), state.phase, measures=measures)

@@ -33,10 +33,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Task:
-    """One visit of a block: where the client's kept entries stand, and the weight its model comes with."""
+    """One visit of a block: where the client's kept entries stand, and the weight its model comes with.
+
+    Its draws have the round's number, or a counter of their own, where a client may be visited twice in a round.
+    """
 
     kept: Location | None
     weight: float
+    counter: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Visits:
         self, bench: Bench, clients: Sequence[int], tasks: Sequence[Task], received: Sequence[Packed], newcomer: Packed
     ) -> list[tuple[int, VisitRow]]:
         """Visit as many clients as there are lanes, or fewer: the lane and the row of each."""
-        works = [self._work(bench, client) for client in clients]
+        works = [self._work(bench, client, task) for client, task in zip(clients, tasks, strict=True)]
         # The trainer wants the longest first; models are summed in the clients' order all the same.
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         for lane, i in enumerate(order):
@@ -120,22 +124,24 @@ class Visits:
             for i, client in enumerate(clients)
         ]
 
-    def _work(self, bench: Bench, client: int) -> Work:
+    def _work(self, bench: Bench, client: int, task: Task) -> Work:
         """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
         x, y = bench.data.samples(client, "train")
-        rng = generator(self.seed, Purpose.BATCHES, self.number, client)
+        counter = self.number if task.counter is None else task.counter
+        rng = generator(self.seed, Purpose.BATCHES, counter, client)
         batches = list(self.local.passes(len(y), rng))
         if bench.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
         masks = None
         if bench.trainer.has_dropout:
             masks = torch.Generator(x.device)
-            masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, self.number, client))
+            masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, counter, client))
         return Work(x.to(bench.resident.floating), y, batches, masks)
 
     def _row(self, bench: Bench, client: int, task: Task, work: Work, loss: float, lane: int) -> VisitRow:
         samples, taken = float(len(work.y)), float(len(work.batches))
-        report = {"samples": samples, "steps": taken, "loss": float(loss)}
+        used = float(sum(len(rows) for rows in work.batches))
+        report = {"samples": samples, "steps": taken, "used": used, "loss": float(loss)}
         if not work.batches:
             # Nothing was trained: the model goes on with the weight it came with, 0 after a merge.
             return VisitRow(client, report, task.weight, task.kept)
