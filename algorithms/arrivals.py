@@ -21,12 +21,12 @@ from algorithms.schedule import Sample
 
 @dataclass(frozen=True)
 class Flight:
-    """A visit that is under way.
+    """A visit that is under way, or is known to begin with a version to come.
 
     Args:
-        number: of its dispatch, the first being 1: the counter of all its draws.
+        number: the counter of all its draws, the first being 1.
         client: who is visited.
-        base: the version that it begins with: how many arrivals had merged.
+        base: the version that it begins with: how many arrivals have merged by then.
         due: when it arrives, by the delay's clock.
     """
 
@@ -55,10 +55,10 @@ class Dispatcher:
     def draw(self, rng: np.random.Generator, busy: Sequence[int] = ()) -> int:
         """A client, all that are not busy having the same chance."""
         place = int(rng.integers(len(self.clients) - len(busy)))
-        # Counted among the others: each busy one before it moves it up by one.
-        for taken in sorted(np.searchsorted(self.clients, busy)):
-            place += bool(taken <= place)
-        return int(self.clients[place])
+        taken = np.sort(np.searchsorted(self.clients, busy))
+        # `place` counts the others alone: each busy client that has no more of them before it moves it up by one.
+        others = taken - np.arange(len(taken))
+        return int(self.clients[place + np.searchsorted(others, place, side="right")])
 
     def rng(self, number: int) -> np.random.Generator:
         """What decides on a dispatch."""
@@ -72,14 +72,22 @@ class Timeline:
     Args:
         version: arrivals so far, each of which made a version of the model.
         now: when the last one was.
-        sent: dispatches so far.
-        flights: who is under way, in the order of their dispatch.
+        flights: those that are to arrive, as far as they are known.
     """
 
     version: int = 0
     now: float = 0.0
-    sent: int = 0
     flights: tuple[Flight, ...] = ()
+
+    @property
+    def under_way(self) -> list[Flight]:
+        """Those that were sent: their version is there."""
+        return [flight for flight in self.flights if flight.base <= self.version]
+
+    @property
+    def sent(self) -> int:
+        """How many were sent so far, those that arrived included."""
+        return self.version + len(self.under_way)
 
     @property
     def next(self) -> Flight:
@@ -93,9 +101,8 @@ class Timeline:
         return replace(self, version=self.version + 1, now=flight.due, flights=rest)
 
     def departed(self, delay: Delay, dispatcher: Dispatcher) -> Timeline:
-        """All are on their way that begin with this version."""
-        flights = delay.departures(self, dispatcher)
-        return replace(self, sent=self.sent + len(flights), flights=self.flights + flights)
+        """All are known that begin with this version."""
+        return replace(self, flights=self.flights + delay.departures(self, dispatcher))
 
 
 class Delay(Protocol):
@@ -111,7 +118,7 @@ class Delay(Protocol):
         ...
 
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
-        """The visits that begin with the timeline's version, in the order of their dispatch."""
+        """The visits that begin with the timeline's version, and later ones as far as they are known with it."""
         ...
 
 
@@ -146,7 +153,7 @@ class Concurrent:
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
         flights = list(timeline.flights)
         while len(flights) < (self.concurrency or dispatcher.cohort):
-            number = timeline.sent + 1 + len(flights) - len(timeline.flights)
+            number = timeline.version + len(flights) + 1
             client = dispatcher.draw(dispatcher.rng(number), [flight.client for flight in flights])
             due = timeline.now + dispatcher.seconds(client)
             flights.append(Flight(number, client, timeline.version, due))
@@ -190,10 +197,12 @@ class Drawn:
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
         most = matching(dispatcher.cohort) if self.max_staleness is None else self.max_staleness
         flights = []
-        for number in range(timeline.version + 1, timeline.version + most + 2):
-            rng, versions = dispatcher.rng(number), number  # that there are when it arrives
-            if versions - 1 - int(rng.integers(min(most + 1, versions))) == timeline.version:
-                flights.append(Flight(number, dispatcher.draw(rng), timeline.version, number))
+        # Arrival `number` meets version number - 1: this version is the first that the last of them may begin with.
+        latest = timeline.version + most + 1
+        for number in range(latest if timeline.version else 1, latest + 1):
+            rng = dispatcher.rng(number)
+            staleness = int(rng.integers(min(most, number - 1) + 1))
+            flights.append(Flight(number, dispatcher.draw(rng), number - 1 - staleness, number))
         return tuple(flights)
 
 

@@ -40,7 +40,7 @@ class UnderWay:
         schedule: whose it is: where a later phase has another, nobody is under way any more.
         first: the rounds that were done when it began.
         round: the rounds that were done when it was left.
-        timeline: who is under way.
+        timeline: the virtual clock, and who is under way.
         versions: the models that visits begin with which were not computed yet, by version.
         trained: those that were, by the number of their dispatch.
         blocks: how many were run.
@@ -100,7 +100,7 @@ class _Round:
 
     def run(self) -> State:
         """Let a round's visits arrive."""
-        if not self._timeline.sent:
+        if not self._timeline.flights:
             self._depart()
         visits = tuple(self._arrival() for _ in range(self._dispatcher.cohort))
         self._work_meanwhile()
@@ -151,14 +151,14 @@ class _Round:
 
     def _depart(self) -> None:
         """Send those that begin with the present version."""
-        before, self._timeline = self._timeline.sent, self._timeline.departed(self._schedule.delay, self._dispatcher)
-        if self._timeline.sent > before:
-            self._versions[self._timeline.version] = self._model
+        timeline = self._timeline = self._timeline.departed(self._schedule.delay, self._dispatcher)
+        if any(flight.base == timeline.version for flight in timeline.flights):
+            self._versions[timeline.version] = self._model
         self._watch.lap("sample")
 
     def _train(self) -> None:
         """Compute, side by side, all visits that were sent and not computed: none waits for a version any more."""
-        waiting = [flight for flight in self._timeline.flights if flight.number not in self._trained]
+        waiting = [flight for flight in self._timeline.under_way if flight.number not in self._trained]
         start = self._fleet.put(Start(None, self._state.initial))
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
         maps = []
