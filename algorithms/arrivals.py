@@ -175,9 +175,11 @@ class Drawn:
             a round has arrivals: see `matching`.
 
     RADFed, section IV-E, matches the average parallelism to that of synchronous rounds too, by simulation, and reports
-    18, 19, 18, 28 and 31 for MNIST, Cifar10, Covertype, Shakespeare and eICU, whose cohorts are 6, 6, 6, 8 and 9
-    clients. By the mean above these would be 10, 10, 10, 14 and 16. What the paper counted, it does not say: its
-    figures are about 3.1 C K, ours 2 (m - 1). With its numbers 10 to 16.5 clients train at the same time.
+    18, 19, 18, 28 and 31 for MNIST, Cifar10, Covertype, Shakespeare and eICU. That fits cohorts of a tenth of *all*
+    clients, 10, 10, 10, 14 and 16 of 100, 100, 100, 143 and 164, for which the mean above gives 18, 18, 18, 26 and 30.
+    Of the training clients alone, from which its cohorts come (60, 60, 60, 85 and 98), a tenth is 6, 6, 6, 8 and 9,
+    which gives 10, 10, 10, 14 and 16. What "matched" takes is a cohort of training clients; the paper's numbers may be
+    written as they are.
     """
 
     max_staleness: int | None = None
