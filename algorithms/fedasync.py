@@ -49,10 +49,12 @@ def fedasync(
     Raises:
         InputError: out of range, both kinds of delay, or a key that the function f does not have.
 
-    Paper: Algorithm 1 and section 5.2; sections 6 for a and b; the comparison in RADFed, section IV-E.
+    Paper: Algorithm 1; a, b, the tuned values of alpha (0.3, 0.6, 0.9) and rho (1e-2 to 1e-12), and the comparison at
+    equal parallelism: RADFed, section IV-E.
 
     Deviations: the mixed entries are all floating ones, batch-norm statistics included, and a counter is the largest.
-    A client without a step to take arrives with weight 0: it makes a version that equals the one before.
+    A client without a step to take arrives with weight 0: it makes a version that equals the one before. Which f,
+    alpha and rho are the defaults is our choice.
     """
     weigh = _weigh(staleness, {name: value for name, value in (("a", a), ("b", b)) if value is not None})
     local = replace(local, proximal=proximal)
