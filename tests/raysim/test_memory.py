@@ -125,12 +125,13 @@ def test_the_block_that_fits_is_named(fleets: Fleets, plan: BenchPlan, name: str
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
 def test_asynchronous_visits_name_the_block_that_fits(fleets: Fleets, plan: BenchPlan, name: str) -> None:
-    with closing(fleets[name]()) as fleet, pytest.raises(OutOfMemoryError, match=r"set fleet.block = 2 "):
+    sent = Sent(Greedy(LOCAL, Samples(), seed=0, number=1, merge=False, most=3))
+    with closing(fleets[name]()) as fleet:
         state = begin(plan.module(), fleet, 0)
-        sent = Sent(Greedy(LOCAL, Samples(), seed=0, number=1, merge=False, most=3))
-        model = fleet.put(state.model)
-        block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0, 1),) * 8, (model,) * 8)
-        list(fleet.map(sent, [block], [fleet.put(Start(None, state.initial))]))
+        models = (fleet.put(state.model),) * 8
+        block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0, 1),) * 8, models)
+        with pytest.raises(OutOfMemoryError, match=r"set fleet.block = 2 "):
+            list(fleet.map(sent, [block], [fleet.put(Start(None, state.initial))]))
 
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
