@@ -1,8 +1,11 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
 from algorithms.algorithm import Algorithm, Step, Switch
+from algorithms.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.compute import Compute
+from algorithms.devices import Devices
 from algorithms.errors import InputError
+from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
@@ -23,13 +26,13 @@ from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.resident import Resident
 from algorithms.scaffold import scaffold
 from algorithms.schedule import Rounds, Sample, Schedule
-from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, Yogi
+from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
 from algorithms.step import RoundReport, State, Traveller, begin, current, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.update import Update
 from algorithms.visit import Start, Task, Visits
-from algorithms.weigh import Equal, Loss, Samples, Used, Weigh
+from algorithms.weigh import Equal, Hinge, Loss, Polynomial, Samples, Used, Weigh
 
 __all__ = [
     "Adagrad",
@@ -37,6 +40,7 @@ __all__ = [
     "Adaptive",
     "After",
     "Algorithm",
+    "Arrivals",
     "Assign",
     "Bench",
     "Block",
@@ -44,10 +48,14 @@ __all__ = [
     "Census",
     "ClientData",
     "Compute",
+    "Concurrent",
+    "Devices",
+    "Drawn",
     "Entry",
     "Equal",
     "Fleet",
     "Function",
+    "Hinge",
     "Importance",
     "InputError",
     "KeptLedger",
@@ -64,6 +72,7 @@ __all__ = [
     "Packed",
     "Place",
     "Placement",
+    "Polynomial",
     "Purpose",
     "Resident",
     "RoundReport",
@@ -85,6 +94,7 @@ __all__ = [
     "Used",
     "Visits",
     "Weigh",
+    "WeightedMix",
     "Window",
     "Work",
     "Yogi",
@@ -93,6 +103,7 @@ __all__ = [
     "current",
     "fedadagrad",
     "fedadam",
+    "fedasync",
     "fedavg",
     "fedbn",
     "fedbs",
@@ -103,6 +114,8 @@ __all__ = [
     "fixbn",
     "generator",
     "lanes_of",
+    "matching",
+    "parallelism",
     "phases",
     "radfed",
     "radfeda",

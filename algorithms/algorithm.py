@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from algorithms.arrivals import Arrivals
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.local import Local
 from algorithms.place import Place
 from algorithms.schedule import Rounds, Schedule
-from algorithms.server import Assign, Server
-from algorithms.weigh import Samples, Weigh
+from algorithms.server import Assign, Server, WeightedMix
+from algorithms.weigh import Loss, Samples, Weigh
 
 if TYPE_CHECKING:
     from algorithms.fleet import Fleet
@@ -90,6 +91,23 @@ class Algorithm:
             raise InputError(
                 f"weigh = Samples() with merge_every = {self.schedule.merge_every}: must be Equal() where models "
                 "are redistributed, for a merged model has trained on several clients; use Equal() or merge_every = 1"
+            )
+        asynchronous = isinstance(self.schedule, Arrivals)
+        if asynchronous and "kept" in (
+            self.place.weights,
+            self.place.affine,
+            self.place.statistics,
+            *self.place.slots.values(),
+        ):
+            raise InputError(
+                f"place = {self.place} with schedule = {self.schedule}: must keep nothing, for visits that overlap "
+                "leave no order in a client's own entries; use Place(), or Rounds"
+            )
+        if isinstance(self.server, WeightedMix) and (not asynchronous or isinstance(self.weigh, Samples | Loss)):
+            what = f"weigh = {self.weigh}" if asynchronous else f"schedule = {self.schedule}"
+            raise InputError(
+                f"server.rule = 'weighted-mix' with {what}: must be where models of a weight of at most 1 merge one by "
+                'one, as in fedasync; set server.rule = "mix"'
             )
 
     @property

@@ -14,7 +14,7 @@ from algorithms.errors import require
 from algorithms.fleet import Bench, Block, Census, Fleet, Output, Reference
 from algorithms.training.after import REPORTS, After
 from algorithms.tree import Node, join_all
-from algorithms.visit import VisitRow, Visits
+from algorithms.visit import Task, VisitRow, Visits
 
 Scored = Literal["batches", "samples"]
 
@@ -104,7 +104,7 @@ class Scores:
         bench.resident.load(model, kept)
         scores = []
         for client in block.clients:
-            work = self.visits.work(bench, client, kept)
+            work = self.visits.work(bench, client, kept, Task(None, 0.0))
             after = After(bench, self.visits.local, work, 0, model, kept)
             scores.append(REPORTS[self.key](after) if work.batches else 0.0)
         return Output(scores)

@@ -14,7 +14,9 @@ class Purpose(IntEnum):
     BATCHES = 4
     TEST_ROWS = 5
     DROPOUT = 6
-    ACTIVE = 10
+    DEVICE = 7
+    TWIN = 10
+    ACTIVE = 11
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from algorithms.algorithm import Algorithm
+from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
@@ -12,12 +13,13 @@ from algorithms.fedprox import fedprox
 from algorithms.fixbn import fixbn
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
-from algorithms.server import Adagrad, Adam, Assign, Mix, Server, Yogi
+from algorithms.server import Adagrad, Adam, Assign, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
 
 ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
     "fedprox": fedprox,
+    "fedasync": fedasync,
     "fedadam": fedadam,
     "fedyogi": fedyogi,
     "fedadagrad": fedadagrad,
@@ -39,6 +41,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
 SERVERS: Mapping[str, type[Server]] = {
     "assign": Assign,
     "mix": Mix,
+    "weighted-mix": WeightedMix,
     "adam": Adam,
     "yogi": Yogi,
     "adagrad": Adagrad,

@@ -143,6 +143,10 @@ class Schedule(Protocol):
         """How the clients of a round are drawn."""
         ...
 
+    def size(self, clients: int) -> int:
+        """Visits a round among so many training clients; InputError where they are too few."""
+        ...
+
 
 @dataclass(frozen=True)
 class Rounds:
@@ -165,6 +169,10 @@ class Rounds:
         require(whole, name, self.merge_every, "a whole number >= 1", "set algorithm.merge_every = 1")
         known = self.fewer in ("wait", "drop")
         require(known, "algorithm.fewer", self.fewer, '"wait" or "drop"', 'set algorithm.fewer = "wait"')
+
+    def size(self, clients: int) -> int:
+        """Visits a round: the cohort's size."""
+        return self.sample.size(clients)
 
     def merges(self, number: int) -> bool:
         """Whether a round, the first being 1, ends in a merge."""

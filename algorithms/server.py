@@ -68,6 +68,29 @@ class Mix:
 
 
 @dataclass(frozen=True)
+class WeightedMix(Mix):
+    """A step towards the mean that is the longer, the more it weighs: `Mix` by alpha times the total weight.
+
+        w <- (1 - alpha_t) w + alpha_t mean,   alpha_t = alpha sum_k p_k
+
+    Where models merge one by one, it is FedAsync's rule; their weights have to be at most 1.
+
+    Args:
+        alpha: in (0, 1].
+
+    Raises:
+        InputError: alpha_t is above 1 (when it is applied).
+    """
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        length = self.alpha * total
+        require(length <= 1, "server.alpha x weight", length, "at most 1", "weigh a visit by at most 1, or use mix")
+        return Mix(length)(model, mean, total, memory, layout)
+
+
+@dataclass(frozen=True)
 class Adaptive(ABC):
     """An adaptive step along the pseudo-gradient, on parameters; all other entries take the mean.
 

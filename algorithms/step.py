@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
+from algorithms.devices import Devices
 from algorithms.fleet import Block, Fleet, Outcome, Reference
 from algorithms.importance import Importance
 from algorithms.kept import KeptLedger
@@ -41,7 +42,7 @@ class RoundReport:
     """What the last round did.
 
     Args:
-        visits: every visit, in client-id order.
+        visits: every visit, in client-id order; an asynchronous algorithm's in order of arrival.
         merged: whether it ended in a merge.
         bytes_up: what a real federation's clients would have sent to its server.
         bytes_down: what they would have received from it.
@@ -81,6 +82,7 @@ class State:
         wanted: the measures to take of each round.
         importance: each training client's chance to be drawn, where that is by importance.
         measured: what measures of rounds remember.
+        devices: how fast clients are in virtual time; None where that is not simulated.
         own: what an algorithm's own step remembers.
         report: what the last round did.
     """
@@ -99,12 +101,18 @@ class State:
     wanted: tuple[str, ...] = ()
     importance: NDArray[np.float64] | None = None
     measured: Memory = field(default_factory=dict)
+    devices: Devices | None = None
     own: Any = None
     report: RoundReport | None = None
 
 
 def begin(
-    module: torch.nn.Module, fleet: Fleet, seed: int, rounds: int | None = None, wanted: Sequence[str] = ()
+    module: torch.nn.Module,
+    fleet: Fleet,
+    seed: int,
+    rounds: int | None = None,
+    wanted: Sequence[str] = (),
+    devices: Devices | None = None,
 ) -> State:
     """The state before the first round.
 
@@ -114,12 +122,12 @@ def begin(
         seed: the run's.
         rounds: how many there will be, which only what is a share of them needs to know.
         wanted: the measures to take of each round.
+        devices: how fast clients are in virtual time; None where that is not to be simulated.
     """
     values = module.state_dict()
     initial = fleet.placement.kept.pack(values)
-    return State(
-        seed, 0, fleet.placement.travelling.pack(values), initial, initial, rounds=rounds, wanted=tuple(wanted)
-    )
+    model = fleet.placement.travelling.pack(values)
+    return State(seed, 0, model, initial, initial, rounds=rounds, wanted=tuple(wanted), devices=devices)
 
 
 def step(
@@ -298,7 +306,7 @@ def _observed(before: State, state: State, algorithm: Algorithm, fleet: Fleet, w
     by, p = algorithm.schedule.sample.by, state.importance
     if isinstance(by, Importance) and p is not None:
         p = by.moved(p, fleet.census, whole.rows)
-    report = state.report and replace(state.report, measures=measures)
+    report = state.report and replace(state.report, measures={**state.report.measures, **measures})
     return replace(state, measured=measured, importance=p, report=report)
 
 
@@ -333,12 +341,15 @@ def _report(
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
     owners = (block.number for block in blocks for _ in block.clients)
     visited = [(number, row, machine[number]) for number, row in zip(owners, rows, strict=True)]
-    up = down = len(visited) * fleet.placement.travelling.nbytes
-    if algorithm.place.newcomer == "average":
-        newcomers = sum(task.kept is None for block in blocks for task in block.rows)
-        up += len(visited) * fleet.placement.kept.nbytes
-        down += newcomers * fleet.placement.kept.nbytes
+    travelling, tasks = fleet.placement.travelling.nbytes, [task for block in blocks for task in block.rows]
+    average = fleet.placement.kept.nbytes if algorithm.place.newcomer == "average" else 0
+    up = [travelling + average for _ in tasks]
+    down = [travelling + (average if task.kept is None else 0) for task in tasks]
+    measures = {}
+    if state.devices is not None:
+        made = [(row.client, row.report["used"], d, u) for row, d, u in zip(rows, down, up, strict=True)]
+        measures["simulated_seconds"] = state.devices.round(state.seed, made)
     if scored:  # all clients received the model once more, and sent a number
         clients = len(fleet.census.clients)
-        up, down = up + 8 * clients, down + clients * fleet.placement.travelling.nbytes
-    return RoundReport(tuple(visited), merged, up, down, state.phase, 1 + scored)
+        up, down = [*up, 8 * clients], [*down, travelling * clients]
+    return RoundReport(tuple(visited), merged, sum(up), sum(down), state.phase, 1 + scored, measures)

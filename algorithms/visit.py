@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Task:
-    """One visit of a block: where the client's kept entries stand, and the weight its model comes with."""
+    """One visit of a block: where the client's kept entries stand, and the weight its model comes with.
+
+    Its draws have the round's number, or a counter of their own, where a client may be visited twice in a round.
+    """
 
     kept: Location | None
     weight: float
+    counter: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,14 @@ class Visits:
         for first in range(0, len(block.clients), bench.trainer.lanes):
             part = slice(first, first + bench.trainer.lanes)
             clients, tasks = block.clients[part], block.rows[part]
-            models_in = travelling[part] if start.model is None else [start.model] * len(clients)
-            received = dict(zip(clients, models_in, strict=True))
-            for lane, row in self._visit(bench, clients, tasks, received, start.newcomer):
+            received = travelling[part] if start.model is None else [start.model] * len(clients)
+            visited = self._visit(bench, clients, tasks, received, start.newcomer)
+            for (lane, row), model in zip(visited, received, strict=True):
                 rows.append(row)
                 if placement.kept.entries:
                     kept.add(bench.resident.kept(lane), float(row.report["steps"] > 0))
                 if directions is not None and row.report["steps"]:
-                    directions.add(bench.resident.travelling(lane), received[row.client])
+                    directions.add(bench.resident.travelling(lane), model)
                 if models is not None:
                     models.add(bench.resident.travelling(lane), row.weight)
                 else:
@@ -127,41 +131,42 @@ class Visits:
         bench: Bench,
         clients: Sequence[int],
         tasks: Sequence[Task],
-        received: Mapping[int, Packed],
+        received: Sequence[Packed],
         newcomer: Packed,
     ) -> list[tuple[int, VisitRow]]:
         """Visit as many clients as there are lanes, or fewer: the lane and the row of each."""
         kept = [bench.kept.read(task.kept) if task.kept else newcomer for task in tasks]
-        works = [self.work(bench, client, own) for client, own in zip(clients, kept, strict=True)]
+        works = [self.work(bench, *each) for each in zip(clients, kept, tasks, strict=True)]
         # The trainer wants the longest first; models are summed in the clients' order all the same.
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         for lane, i in enumerate(order):
-            bench.resident.load(received[clients[i]], kept[i], lane)
+            bench.resident.load(received[i], kept[i], lane)
         rate = self.local.rate(self.number, self.rounds)
         losses = bench.trainer.train(self.local, [works[i] for i in order], rate)
         lanes = {i: lane for lane, i in enumerate(order)}
         visited = []
         for i, client in enumerate(clients):
             lane = lanes[i]
-            report = self._report(bench, works[i], float(losses[lane]), lane, received[client], kept[i])
+            report = self._report(bench, works[i], float(losses[lane]), lane, received[i], kept[i])
             visited.append((lane, self._row(bench, client, tasks[i], report, lane)))
         return visited
 
-    def work(self, bench: Bench, client: int, kept: Packed) -> Work:
+    def work(self, bench: Bench, client: int, kept: Packed, task: Task) -> Work:
         """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
         x, y = bench.data.samples(client, "train")
+        number = self.number if task.counter is None else task.counter
         visits = 0
         if self.local.batches:
             visits = int(bench.resident.placement.kept.unpack(kept)["batches/visits"])
         batches = self.local.plan(
-            len(y), self.number, visits, lambda counter: generator(self.seed, Purpose.BATCHES, counter, client)
+            len(y), number, visits, lambda counter: generator(self.seed, Purpose.BATCHES, counter, client)
         )
         if bench.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
         masks = None
         if bench.trainer.has_dropout:
             masks = torch.Generator(x.device)
-            masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, self.number, client))
+            masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, number, client))
         return Work(x.to(bench.resident.floating), y, batches, masks)
 
     def _report(

@@ -127,7 +127,8 @@ def _simulate(
         watcher.notice(text)
     files = AlgorithmFolder(folder / name, targets.columns)
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
-        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds)
+        devices = experiment.devices.profile() if experiment.devices else None
+        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds, devices=devices)
         simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
         state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
         files.finish(state, fleet.placement, _summary(result, place.fingerprint))

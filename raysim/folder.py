@@ -34,6 +34,7 @@ VISITS = pa.schema(
         ("samples", pa.int64()),
         ("steps", pa.int64()),
         ("loss", pa.float64()),
+        ("staleness", pa.int64()),
         ("weight", pa.float64()),
         ("machine_block_seconds", pa.float64()),
         ("machine_actor", pa.int64()),
@@ -46,7 +47,10 @@ STAGES = ("sample", "send", "train", "sum", "merge", "evaluate", "write")
 
 
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
-    """One row a round; the evaluation's columns are null where a round was not evaluated, or one is undefined."""
+    """One row a round; the evaluation's columns are null where a round was not evaluated, or one is undefined.
+
+    Seconds are the machine's, `simulated_seconds` apart: those are virtual, null where there are no devices.
+    """
     whole = ["visits", "bytes_up", "bytes_down"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
     return pa.schema(
@@ -57,6 +61,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
             ("merged", pa.bool_()),
             ("phase", pa.int64()),
             ("train_loss", pa.float64()),
+            ("simulated_seconds", pa.float64()),
             *((name, pa.int64()) for name in (*whole, *measured)),
             *((name, pa.float64()) for name in columns),
         ]
@@ -242,6 +247,7 @@ def _visits(number: int, report: RoundReport) -> pa.RecordBatch:
         "samples": [each["samples"] for each in reports],
         "steps": [each["steps"] for each in reports],
         "loss": [each["loss"] if each["steps"] else None for each in reports],
+        "staleness": [each.get("staleness") for each in reports],
         "weight": [row.weight for row in rows],
         "machine_block_seconds": [machine["seconds"] for machine in machines],
         "machine_actor": [machine["actor"] for machine in machines],

@@ -76,7 +76,7 @@ class Simulation:
 
     def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last."""
-        self.watcher.begin(self.name, rounds, self.algorithm.schedule.sample.size(len(self.fleet.census.clients)))
+        self.watcher.begin(self.name, rounds, self.algorithm.schedule.size(len(self.fleet.census.clients)))
         records = Records(self)
         if not rounds:
             metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
@@ -191,6 +191,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "visits": len(report.visits),
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
+        "simulated_seconds": report.measures.get("simulated_seconds"),
     }
 
 

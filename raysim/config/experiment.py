@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 import partitioning
-from algorithms import Algorithm, Compute, Local, Sample
+from algorithms import Algorithm, Compute, Devices, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning.schemes import parameters, takes
 from raysim.config.check import Table, checked, known, table_of, table_with
@@ -130,6 +130,21 @@ class Evaluate(Table):
     )
 
 
+class DevicesTable(Table):
+    """`[devices]`: how fast clients are in virtual time; without the table that is not simulated."""
+
+    compute: float = Devices.compute
+    spread: float = Devices.spread
+    down: float | None = Devices.down
+    up: float | None = Devices.up
+    latency: float = Devices.latency
+
+    def profile(self) -> Devices:
+        """The devices as a value; InputError where a number is out of range."""
+        with one_input_error():
+            return Devices(**self.beyond(Table))
+
+
 class _Top(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     rounds: Annotated[int, Field(ge=0)] = 10
@@ -144,6 +159,7 @@ class Experiment(_Top):
     algorithm: tuple[AlgorithmTable, ...]
     fleet: FleetTable
     evaluate: Evaluate
+    devices: DevicesTable | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Experiment:
@@ -180,6 +196,7 @@ class Experiment(_Top):
             algorithm=_algorithms(raw),
             fleet=checked(FleetTable, _table(raw, "fleet"), "fleet"),
             evaluate=checked(Evaluate, _table(raw, "evaluate"), "evaluate"),
+            devices=_devices(_table(raw, "devices")) if "devices" in raw else None,
         )
 
     @property
@@ -216,6 +233,12 @@ def _partition(raw: dict[str, Any]) -> Partition:
             "set partition.folds, or leave partition.fold out"
         )
     return partition
+
+
+def _devices(raw: dict[str, Any]) -> DevicesTable:
+    table = checked(DevicesTable, raw, "devices")
+    table.profile()
+    return table
 
 
 def _model(raw: dict[str, Any]) -> Model:

@@ -11,7 +11,7 @@ from typing import Any
 
 from raysim.errors import InputError, unknown
 
-EXCLUSIVE = (("cohort", "fraction"), ("epochs", "steps"))
+EXCLUSIVE = (("cohort", "fraction"), ("epochs", "steps", "batches"), ("concurrency", "max_staleness"))
 """Keys of which a table has only one."""
 
 
@@ -68,9 +68,9 @@ def _apply(raw: dict[str, Any], change: str) -> None:
         places = named or [table for place in places for table in _tables(place, key, change)]
     for place in places:
         # What excludes the key gives way: a person who sets the one does not want the other.
-        for pair in EXCLUSIVE:
-            if keys[-1] in pair:
-                place.pop(pair[1 - pair.index(keys[-1])], None)
+        for several in EXCLUSIVE:
+            for other in several if keys[-1] in several else ():
+                place.pop(other, None)
         place[keys[-1]] = value
 
 

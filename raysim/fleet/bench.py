@@ -176,7 +176,7 @@ class BenchPlan:
     @property
     def cohort(self) -> int:
         """Clients a round."""
-        return self.algorithm.schedule.sample.size(len(self.census.clients))
+        return self.algorithm.schedule.size(len(self.census.clients))
 
     def block_size(self, cohort: int) -> int:
         """Clients a block.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from algorithms import Bench, Block, Function, Output, Visits
+from algorithms.asynchronous import Sent
 from raysim.errors import OutOfMemoryError
 
 ALLOCATORS_SAY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -96,9 +97,10 @@ def _head(block: Block, size: int) -> Block:
 def _message(bench: Bench, function: Function, block: Block, fitting: int) -> str:
     size = len(block.clients)
     clients = "1 client" if size == 1 else f"{size} clients"
-    if not isinstance(function, Visits):
+    visits = function.visits if isinstance(function, Sent) else function
+    if not isinstance(visits, Visits):
         return f"{type(function).__name__} of {clients} is out of memory: {SHARE[3:]}"
-    what = f"round {function.number}: a block of {clients}, {_at_once(bench, block)} at once, is out of memory"
+    what = f"round {visits.number}: a block of {clients}, {_at_once(bench, block)} at once, is out of memory"
     if fitting:
         return f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {SHARE}"
     return (

@@ -126,8 +126,9 @@ class RayFleet:
             if node is not None:
                 if self._own is None:
                     self._own = self._plan.build()
-                values = [value.value if isinstance(value, Held) else value for value in one.references]
-                outcome = run_here(self._own, one.function, node, one.blocks, values, DRIVER)
+                values = _here(one.references)
+                blocks = [replace(block, references=tuple(_here(block.references))) for block in one.blocks]
+                outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
                 self.traffic.driver += array_bytes(outcome.value)
                 self._finish(one, outcome)
                 return True
@@ -172,8 +173,8 @@ class RayFleet:
                 count = 1 + sum(one.function.objects(block) for block in blocks)
                 bare = [(replace(block, references=()), len(block.references)) for block in blocks]
                 # References are top-level arguments: Ray resolves them at the actor, from where they were made.
-                common = [value.reference() if isinstance(value, Held) else value for value in one.references]
-                own = [reference for block in blocks for reference in block.references]
+                common = _there(one.references)
+                own = _there([reference for block in blocks for reference in block.references])
                 call = self._place.handles()[actor].run.options(num_returns=count)
                 returned = call.remote(one.function, bare, len(common), *common, *own)
                 first, *objects = [returned] if count == 1 else list(returned)
@@ -214,6 +215,16 @@ class Held:
         if self._reference is None:
             self._reference = ray.put(self.value)
         return self._reference
+
+
+def _here(references: Sequence[Any]) -> list[Any]:
+    """What blocks take that the driver runs: what it put is at hand."""
+    return [reference.value if isinstance(reference, Held) else reference for reference in references]
+
+
+def _there(references: Sequence[Any]) -> list[Any]:
+    """What blocks take that an actor runs: what the driver put is in the object store from now on."""
+    return [reference.reference() if isinstance(reference, Held) else reference for reference in references]
 
 
 @dataclass(eq=False)

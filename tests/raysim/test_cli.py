@@ -57,7 +57,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
         ("algorithms", list(ALGORITHMS)),
         ("models", list(MODELS)),
         ("datasets", [*DATASETS, "file:"]),
-        ("recipes", ["quickstart"]),
+        ("recipes", ["fedasync-digits", "quickstart"]),
     ],
 )
 def test_list(raysim: Cli, kind: str, names: list[str]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from algorithms import Equal, Mix, Rounds, fedavg
+from algorithms import Concurrent, Devices, Drawn, Equal, Hinge, Mix, Polynomial, Rounds, WeightedMix, fedavg
 from raysim.config import Experiment, read
 from raysim.errors import InputError
 
@@ -100,7 +100,40 @@ def test_an_algorithm_s_own_server_is_the_default() -> None:
     assert server(algorithm={"name": "radfed"}, server={"rule": "adam", "tau": 0.01}) == {**adam, "tau": 0.01}
 
 
+def test_asynchronous_algorithms_and_devices() -> None:
+    experiment = Experiment.of(
+        {
+            **BASE,
+            "devices": {"compute": 50, "up": 1e4},
+            "algorithm": [
+                {"name": "fedasync"},
+                {"name": "fedasync", "staleness": "hinge", "a": 5, "max_staleness": 18, "server": {"alpha": 0.3}},
+                {"name": "fedasync", "staleness": "constant", "proximal": 0, "max_staleness": "matched"},
+                {"name": "fedasync", "concurrency": 4},
+            ],
+        }
+    )
+    usual, hinge, constant, four = (table.compose() for table in experiment.algorithm)
+    assert (usual.weigh, usual.server, usual.local.proximal) == (Polynomial(0.5), WeightedMix(0.6), 0.01)
+    assert (hinge.weigh, hinge.server) == (Hinge(5.0, 4.0), WeightedMix(0.3))
+    assert (constant.weigh, constant.local.proximal) == (Equal(), 0)
+    delays = [algorithm.schedule.delay for algorithm in (usual, hinge, constant, four)]
+    assert delays == [Concurrent(), Drawn(18), Drawn(), Concurrent(4)]
+    assert experiment.devices is not None and experiment.devices.profile() == Devices(compute=50, up=1e4)
+    assert Experiment.of(experiment.to_toml()) == experiment
+    assert Experiment.of(BASE).devices is None and "devices" not in Experiment.of(BASE).to_toml()
+    assert Experiment.of({**BASE, "devices": {}}).devices.profile() == Devices()
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"devices": {"compute": 0}}, r"devices.compute = 0.*: must be a finite number > 0"),
+    ({"devices": {"bandwidth": 5}}, r"unknown key 'devices.bandwidth'"),
+    ({"devices": 5}, r"devices = 5: must be a table"),
+    ({"algorithm": {"name": "fedasync", "max_staleness": 3, "concurrency": 2}}, r"\(2, 3\): must be one of them"),
+    ({"algorithm": {"name": "fedasync", "max_staleness": "all"}}, r"algorithm.max_staleness = 'all'.*'matched'"),
+    ({"algorithm": {"name": "fedasync", "b": 3}}, r'algorithm.b = 3.* with algorithm.staleness = "polynomial"'),
+    ({"algorithm": {"name": "fedasync", "sampling": "size"}}, r'algorithm.sampling = "size"'),
+    ({"server": {"rule": "weighted-mix", "alpha": 0.5}}, r"server.rule = 'weighted-mix' with schedule = Rounds"),
     ({"algorithm": {"name": "fedadam"}, "server": {"rule": "yogi"}}, r"server.rule = Yogi.*must be 'adam' for fedadam"),
     ({"server": {"lr": 0.1}}, r"unknown key 'server.lr' of rule assign"),
     ({"partition": {"scheme": "natural", "column": "u", "clients": 3}}, r"partition.clients = 3: must be left out"),

@@ -36,6 +36,7 @@ EXPERIMENT: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": [24], "norm": "batch"},
     "algorithm": [{"name": name, "fraction": 0.6, **OWN.get(name, {})} for name in ALGORITHMS],
     "fleet": {"block": 4},
+    "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
     "evaluate": {"every": 2, "metrics": ["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]},
 }
 
@@ -90,6 +91,22 @@ def test_merges_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
     assert metrics(runs["two"] / "fedavg")["bytes_up"] == [6 * (4 * (parameters + norm) + 8)] * 5
     assert metrics(runs["two"] / "radfed")["bytes_down"] == [6 * (4 * (parameters + norm) + 8)] * 5
     assert metrics(runs["two"] / "fedbn")["bytes_up"] == [6 * 4 * parameters] * 5
+
+
+def test_asynchronous_rounds_are_arrivals_in_virtual_time(runs: dict[str, Path]) -> None:
+    table, visits = (pq.read_table(runs["two"] / "fedasync" / f"{kind}.parquet") for kind in ("metrics", "visits"))
+    each = metrics(runs["two"] / "fedavg")["bytes_up"][0] // 6
+    assert table["bytes_up"].to_pylist() == [6 * each] * 5
+    assert table["bytes_down"].to_pylist() == [12 * each, *[6 * each] * 4]
+    staleness = visits["staleness"].to_pylist()
+    assert staleness[0] == 0 and max(staleness) > 1
+    clients = visits["client"].to_pylist()
+    assert any(clients[start : start + 6] != sorted(clients[start : start + 6]) for start in range(0, 30, 6))
+    plain = pq.read_table(runs["two"] / "fedavg" / "visits.parquet")
+    assert plain["staleness"].null_count == plain.num_rows
+    # As many clients are under way as a cohort has: whoever is quick need not wait for the slowest.
+    virtual = metrics(runs["two"] / "fedavg")["simulated_seconds"]
+    assert 0 < sum(table["simulated_seconds"].to_pylist()) < sum(virtual)
 
 
 def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
@@ -189,6 +206,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": {"name": "logistic", "norm": "batch"}}, "norm"),
     ({"model": {"name": "mlp", "hidden": [0]}}, "hidden"),
     ({"algorithm": {"name": "fedavg", "cohort": 11}}, "at most 10"),
+    ({"algorithm": {"name": "fedasync", "concurrency": 11}}, "algorithm.concurrency = 11: must be at most 10"),
+    ({"devices": {"compute": 0.0}}, "devices.compute = 0.0"),
+    ({"devices": {"bandwidth": 5.0}}, "bandwidth"),
     ({"evaluate": {"on": ["test"]}, "data": {"dataset": "digits"}}, "evaluate.on = 'test'"),
     ({"data": {"dataset": "digitss"}}, "digits"),
     ({"data": {"dataset": "file:nosuch.parquet"}}, "nosuch.parquet"),

@@ -15,7 +15,7 @@ import torch
 from ray.experimental import get_object_locations
 
 import partitioning
-from algorithms import Bench, Block, Local, Output, Sample, State, begin, fedavg, radfed, step
+from algorithms import Bench, Block, Local, Output, Sample, State, begin, fedasync, fedavg, radfed, step
 from algorithms.layout import Packed
 from raysim.data import load
 from raysim.errors import InputError
@@ -101,6 +101,17 @@ def test_a_merging_round_brings_one_sum_a_block(actors: ClientActors, population
         driver[block] = fleet.traffic.driver - array_bytes(state.model)
     one = 8 * fleet.placement.travelling.floats
     assert [driver[block] // one for block in (1, 2, 4)] == [4, 2, 1]
+
+
+def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientActors, population: Path) -> None:
+    fleet, algorithm = fleet_of(actors, population, hidden=100), fedasync(HALF, LOCAL, concurrency=3)
+    state, before = start(fleet, 100), fleet.traffic.copy()
+    for _ in range(3):
+        state = step(state, algorithm, fleet)
+    computed = 3 * 4 + len(state.own.trained)
+    # Three visits begin with the first version, and one with each version that follows.
+    versions = computed - 2
+    assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)
 
 
 def test_both_actors_work(actors: ClientActors, population: Path) -> None:

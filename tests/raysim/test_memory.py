@@ -11,6 +11,7 @@ import torch
 
 import partitioning
 from algorithms import Bench, Block, Local, Output, Sample, Samples, Start, Task, Visits, begin, fedavg
+from algorithms.asynchronous import Sent
 from partitioning.command import run_command
 from raysim.cli import cli
 from raysim.data import load
@@ -120,6 +121,17 @@ def test_the_block_that_fits_is_named(fleets: Fleets, plan: BenchPlan, name: str
         "round 1: a block of 8 clients, 8 at once, is out of memory, and its first 2 fit: set fleet.block = 2 "
         "(a new run: other bytes), or let fewer actors share the memory (the same bytes)"
     )
+
+
+@pytest.mark.parametrize("name", ["inline", "ray"])
+def test_asynchronous_visits_name_the_block_that_fits(fleets: Fleets, plan: BenchPlan, name: str) -> None:
+    sent = Sent(Greedy(LOCAL, Samples(), seed=0, number=1, merge=False, most=3))
+    with closing(fleets[name]()) as fleet:
+        state = begin(plan.module(), fleet, 0)
+        models = (fleet.put(state.model),) * 8
+        block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0, 1),) * 8, models)
+        with pytest.raises(OutOfMemoryError, match=r"set fleet.block = 2 "):
+            list(fleet.map(sent, [block], [fleet.put(Start(None, state.initial))]))
 
 
 @pytest.mark.parametrize("name", ["inline", "ray"])

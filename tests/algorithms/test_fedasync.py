@@ -1,0 +1,420 @@
+"""FedAsync: both delays against plain references, its identities, and the virtual clock."""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import (
+    Adam,
+    Algorithm,
+    Arrivals,
+    Assign,
+    Compute,
+    Concurrent,
+    Devices,
+    Drawn,
+    Equal,
+    Hinge,
+    InputError,
+    Layout,
+    Local,
+    Mix,
+    Packed,
+    Place,
+    Polynomial,
+    Purpose,
+    Sample,
+    Samples,
+    State,
+    WeightedMix,
+    begin,
+    fedasync,
+    fedavg,
+    generator,
+    matching,
+    parallelism,
+    phases,
+    radfed,
+    step,
+)
+from algorithms.arrivals import Delay, Dispatcher, Timeline
+from algorithms.asynchronous import UnderWay
+from raysim.fleet import InlineFleet
+from tests.algorithms.conftest import Samples as Data
+from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.test_fedopt import visit
+from tests.algorithms.test_step import same, train
+
+Federation = Callable[..., InlineFleet]
+SIZES = (11, 4, 1, 23, 0, 8)
+HALF = Sample(fraction=0.5)
+LOCAL = Local(lr=0.1, batch_size=4, lr_decay=0.9)
+FP64 = Compute("sequential", precision="fp64")
+DEVICES = Devices(compute=20, spread=1.0, down=1e4, up=1e3, latency=0.1)
+
+
+def simulate(
+    federation: Federation, algorithm: Algorithm, data: list[Data], rounds: int, norm: bool = True, **options: Any
+) -> tuple[State, InlineFleet, list[State]]:
+    """The state after some rounds in float64, the fleet, and the states on the way."""
+    module = perceptron(norm).double()
+    devices = options.pop("devices", None)
+    fleet = federation(data, module, algorithm.place, compute=FP64, **options)
+    states = [begin(perceptron(norm).double(), fleet, 0, rounds, devices=devices)]
+    for number in range(1, rounds + 1):
+        states.append(step(states[-1], algorithm, fleet, last=number == rounds))
+    return states[-1], fleet, states
+
+
+# The references: written from the paper, eager where the engine is lazy.
+
+
+def f(kind: str, staleness: int, a: float, b: float) -> float:
+    if kind == "constant":
+        return 1.0
+    if kind == "polynomial":
+        return (staleness + 1) ** -a
+    return 1.0 if staleness <= b else 1 / (a * (staleness - b) + 1)
+
+
+def mix(module: torch.nn.Module, arrived: torch.nn.Module, alpha: float) -> torch.nn.Module:
+    mixed, new = deepcopy(module), arrived.state_dict()
+    old = module.state_dict()
+    mixed.load_state_dict(
+        {
+            name: (1 - alpha) * value + alpha * new[name] if value.is_floating_point() else max(value, new[name])
+            for name, value in old.items()
+        }
+    )
+    return mixed
+
+
+def on_devices(data: list[Data], rounds: int, m: int, concurrency: int, nbytes: int, **how: Any) -> tuple[Any, float]:
+    """A heap of events in virtual time; the model, and when its last arrival was."""
+    module, local = perceptron(True).double(), replace(LOCAL, proximal=how["rho"])
+    heap: list[Any] = []
+    sent = now = 0
+
+    def send(version: int) -> None:
+        nonlocal sent
+        sent += 1
+        idle = sorted(set(range(len(data))) - {event[2] for event in heap})
+        client = idle[generator(0, Purpose.COHORT, sent).integers(len(idle))]
+        speed = 20 * np.exp(generator(0, Purpose.DEVICE, 0, client).standard_normal())
+        due = now + 0.1 + nbytes / 1e4 + len(data[client][1]) / speed + nbytes / 1e3
+        model = deepcopy(module)
+        rate = 0.1 * 0.9 ** (version // m)
+        trained = visit(model, data[client], sent, client, replace(local, lr=rate))
+        heappush(heap, (due, sent, client, version, model if trained else None))
+
+    for _ in range(concurrency):
+        send(0)
+    for version in range(rounds * m):
+        now, _, _, base, arrived = heappop(heap)
+        if arrived is not None:
+            module = mix(module, arrived, how["alpha"] * f(how["kind"], version - base, how["a"], how["b"]))
+        send(version + 1)
+    return module, now
+
+
+def as_drawn(data: list[Data], rounds: int, m: int, most: int, **how: Any) -> torch.nn.Module:
+    """All versions are kept; each arrival draws the one that it trained on."""
+    local, versions = replace(LOCAL, proximal=how["rho"]), [perceptron(True).double()]
+    for t in range(rounds * m):
+        rng = generator(0, Purpose.COHORT, t + 1)
+        staleness = int(rng.integers(min(most, t) + 1))
+        client, model = int(rng.integers(len(data))), deepcopy(versions[t - staleness])
+        rate = 0.1 * 0.9 ** ((t - staleness) // m)
+        trained = visit(model, data[client], t + 1, client, replace(local, lr=rate))
+        alpha = how["alpha"] * f(how["kind"], staleness, how["a"], how["b"])
+        versions.append(mix(versions[-1], model, alpha) if trained else versions[-1])
+    return versions[-1]
+
+
+HOW = [
+    {"kind": "constant", "alpha": 0.6, "rho": 0.5, "a": 0.0, "b": 0.0},
+    {"kind": "polynomial", "alpha": 0.9, "rho": 0.0, "a": 0.5, "b": 0.0},
+    {"kind": "hinge", "alpha": 0.9, "rho": 0.1, "a": 10.0, "b": 1.0},
+]
+
+
+def composed(how: dict[str, Any], **delay: Any) -> Algorithm:
+    own = {"constant": (), "polynomial": ("a",), "hinge": ("a", "b")}[how["kind"]]
+    numbers = {name: how[name] for name in own}
+    server = WeightedMix(how["alpha"])
+    return fedasync(HALF, LOCAL, server, staleness=how["kind"], proximal=how["rho"], **numbers, **delay)
+
+
+def close(state: State, module: torch.nn.Module, fleet: InlineFleet) -> None:
+    assert state.model.floats.dtype == np.float64
+    for name, value in fleet.placement.travelling.unpack(state.model).items():
+        np.testing.assert_allclose(value, module.state_dict()[name].numpy(), atol=1e-9, rtol=0, err_msg=name)
+
+
+@pytest.mark.parametrize("how", HOW, ids=lambda how: how["kind"])
+@pytest.mark.parametrize("concurrency", [2, 5, 6])
+def test_on_devices_it_matches_a_heap_of_events(how: dict[str, Any], concurrency: int, federation: Federation) -> None:
+    data = clients(SIZES)
+    state, fleet, states = simulate(federation, composed(how, concurrency=concurrency), data, 5, devices=DEVICES)
+    nbytes = fleet.placement.travelling.nbytes
+    module, now = on_devices(data, 5, 3, concurrency, nbytes, **how)
+    close(state, module, fleet)
+    rounds = [each.report.measures["simulated_seconds"] for each in states[1:] if each.report]
+    assert sum(rounds) == pytest.approx(now) and min(rounds) >= 0
+
+
+@pytest.mark.parametrize("how", HOW, ids=lambda how: how["kind"])
+@pytest.mark.parametrize("most", [0, 4, 9])
+def test_with_drawn_staleness_it_matches_a_list_of_versions(
+    how: dict[str, Any], most: int, federation: Federation
+) -> None:
+    data = clients(SIZES)
+    state, fleet, _ = simulate(federation, composed(how, max_staleness=most), data, 5, devices=DEVICES)
+    close(state, as_drawn(data, 5, 3, most, **how), fleet)
+    assert state.report is not None and not state.report.measures  # this clock counts no seconds
+
+
+@pytest.mark.parametrize("delay", [{"concurrency": 1}, {"max_staleness": 0}])
+def test_without_delay_it_is_sequential_training(delay: dict[str, int], federation: Federation) -> None:
+    data, local = clients((11, 4, 9, 23)), replace(LOCAL, lr_decay=1.0)
+    algorithm = fedasync(Sample(), local, WeightedMix(1.0), proximal=0, **delay)  # type: ignore[arg-type]
+    fleet = federation(data, perceptron())
+    state, visited = begin(perceptron(), fleet, 0), []
+    for _ in range(3):
+        state = step(state, algorithm, fleet)
+        assert state.report is not None
+        visited += [row for _, row, _ in state.report.visits]
+    assert all(row.report["staleness"] == 0 and row.weight == 1 for row in visited)
+    module = perceptron()
+    for number, row in enumerate(visited, start=1):
+        train(module, data[row.client], local, number, row.client)
+    assert same(state.model, fleet.placement.travelling.pack(module.state_dict()))
+
+
+@pytest.mark.parametrize("delay", [{"concurrency": 4}, {"max_staleness": 5}])
+def test_bytes_do_not_depend_on_the_block(delay: dict[str, int], federation: Federation) -> None:
+    models = [
+        simulate(federation, composed(HOW[1], **delay), clients(SIZES), 4, block=block)[0].model for block in (1, 2, 6)
+    ]
+    assert same(models[0], models[1]) and same(models[0], models[2])
+
+
+@pytest.mark.parametrize("delay", [{"concurrency": 4}, {"max_staleness": 5}])
+def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Federation) -> None:
+    algorithm = composed(HOW[2], **delay)
+    state, fleet, states = simulate(federation, algorithm, clients(SIZES), 4, devices=DEVICES)
+    again = replace(states[2], own=pickle.loads(pickle.dumps(states[2].own)))
+    for _ in range(2):
+        again = step(again, algorithm, fleet)
+    assert same(again.model, state.model)
+    assert again.report and state.report
+    for (block, row, _), (other_block, other, _) in zip(again.report.visits, state.report.visits, strict=True):
+        assert (block, row.client, row.weight) == (other_block, other.client, other.weight)
+        np.testing.assert_equal(row.report, other.report)
+
+
+def test_what_is_kept_between_rounds(federation: Federation) -> None:
+    algorithm = replace(composed(HOW[0], concurrency=3), schedule=Arrivals(Sample(cohort=1), Concurrent(3)))
+    _, _, states = simulate(federation, algorithm, clients((8, 8, 8, 8, 8)), 4)
+    kept = [state.own for state in states[1:]]
+    assert all(isinstance(own, UnderWay) for own in kept)
+    # Equal devices and sizes: who was sent first arrives first. Three are computed side by side; each arrival sends
+    # another, whose version is kept until the clock comes to it.
+    assert [sorted(own.trained) for own in kept] == [[2, 3], [3], [], [5, 6]]
+    assert [sorted(own.versions) for own in kept] == [[1], [1, 2], [1, 2, 3], [4]]
+    assert [[flight.number for flight in own.timeline.flights] for own in kept] == [
+        [2, 3, 4],
+        [3, 4, 5],
+        [4, 5, 6],
+        [5, 6, 7],
+    ]
+    rows = [row for state in states[1:] if state.report for _, row, _ in state.report.visits]
+    assert [row.report["staleness"] for row in rows] == [0, 1, 2, 2]
+
+
+def test_protocol_bytes(federation: Federation) -> None:
+    data = clients(SIZES)
+    _, fleet, states = simulate(federation, composed(HOW[0], concurrency=5), data, 3)
+    each = fleet.placement.travelling.nbytes
+    found = [(state.report.bytes_up / each, state.report.bytes_down / each) for state in states if state.report]
+    assert found == [(3, 5 + 3), (3, 3), (3, 3)]  # at first five are sent, and one after every arrival
+    _, _, states = simulate(federation, composed(HOW[0], max_staleness=4), data, 3)
+    staleness = [int(generator(0, Purpose.COHORT, t + 1).integers(min(4, t) + 1)) for t in range(40)]
+    sent = [sum(t - s <= version for t, s in enumerate(staleness)) for version in (3, 6, 9)]
+    assert [state.report.bytes_down / each for state in states if state.report] == np.diff([0, *sent]).tolist()
+
+
+def test_clients_without_samples_change_nothing(federation: Federation) -> None:
+    for delay in ({"concurrency": 2}, {"max_staleness": 2}):
+        state, _, states = simulate(federation, composed(HOW[0], **delay), clients((0, 0, 1, 0)), 3)
+        assert same(state.model, states[0].model)
+        assert state.report is not None and all(row.weight == 0 for _, row, _ in state.report.visits)
+        assert state.own.timeline.version == 6
+
+
+def test_counters_are_the_largest(federation: Federation) -> None:
+    algorithm = fedasync(Sample(), Local(batch_size=4), max_staleness=3)
+    state, _, states = simulate(federation, algorithm, clients((8, 40)), 6)
+    counted = [int(each.model.integers[0]) for each in states]
+    assert counted == sorted(counted) and counted[-1] > 0
+    assert state.model.integers.dtype == np.int64
+
+
+def test_any_server_rule_may_take_what_arrives(federation: Federation) -> None:
+    models = [
+        simulate(federation, fedasync(HALF, LOCAL, server, concurrency=3), clients(SIZES), 3)[0]
+        for server in (WeightedMix(0.6), Mix(0.6), Assign(), Adam(lr=0.1, tau=0.1))
+    ]
+    assert len({state.model.floats.tobytes() for state in models}) == 4
+    assert all(np.isfinite(state.model.floats).all() for state in models)
+
+
+def test_a_phase_with_another_schedule_begins_with_nobody_under_way(federation: Federation) -> None:
+    first = fedasync(HALF, LOCAL, concurrency=5)
+    both = phases(first, (1, replace(first, weigh=Equal())), (2, fedavg(HALF, LOCAL)), (3, first))
+    _, _, states = simulate(federation, both, clients(SIZES), 4)
+    assert [each.own.timeline.version for each in states[1:]] == [3, 6, 6, 3]
+    assert states[4].own.first == 3
+
+
+# The parts.
+
+
+def test_staleness_functions_by_hand() -> None:
+    fresh, stale = {"staleness": 0.0}, {"staleness": 8.0}
+    assert (Polynomial()(fresh), Polynomial()(stale), Polynomial(2.0)(stale)) == (1, pytest.approx(1 / 3), 1 / 81)
+    assert (Hinge()(fresh), Hinge()({"staleness": 4.0}), Hinge()(stale)) == (1, 1, 1 / 41)
+    assert Polynomial()({"samples": 3.0}) == Hinge()({"samples": 3.0}) == 1  # what is never stale
+
+
+def test_the_weighted_mix_by_hand() -> None:
+    layout = Layout.of(torch.nn.Linear(1, 1, bias=False))
+    model, mean = (layout.pack({"weight": torch.tensor([[value]])}) for value in (1.0, 3.0))
+    mixed, memory = WeightedMix(0.5)(model, mean, 0.25, {}, layout)
+    assert mixed.floats[0] == 1.25 and memory == {}
+    whole, _ = WeightedMix(1.0)(model, mean, 1.0, {}, layout)
+    assert isinstance(whole, Packed) and whole.floats[0] == 3
+    with pytest.raises(InputError, match=r"server.alpha x weight = 1.5: must be at most 1"):
+        WeightedMix(0.5)(model, mean, 3.0, {}, layout)
+
+
+# The virtual clock.
+
+
+def timelines(delay: Delay, clients: int, cohort: int, arrivals: int) -> list[Timeline]:
+    """The clock after each arrival; the visit of client k takes k + 1 seconds."""
+    dispatcher = Dispatcher(0, np.arange(clients), cohort, lambda client: client + 1.0)
+    found = [Timeline().departed(delay, dispatcher)]
+    for _ in range(arrivals):
+        found.append(found[-1].arrived().departed(delay, dispatcher))
+    return found
+
+
+def test_so_many_are_always_under_way() -> None:
+    for size in (1, 4, 10):
+        states = timelines(Concurrent(size), clients=10, cohort=3, arrivals=300)
+        assert all(len({flight.client for flight in each.flights}) == size == len(each.flights) for each in states)
+        assert all(each.sent == each.version + size for each in states)
+        times = [each.now for each in states]
+        assert times == sorted(times)
+    assert len(timelines(Concurrent(), clients=10, cohort=3, arrivals=1)[0].flights) == 3
+
+
+def test_among_equal_devices_the_order_is_that_of_the_dispatches() -> None:
+    timeline, dispatcher = Timeline(), Dispatcher(0, np.arange(9), 4, lambda client: 1.0)
+    timeline, numbers = timeline.departed(Concurrent(), dispatcher), []
+    for _ in range(20):
+        numbers.append((timeline.next.number, timeline.version - timeline.next.base))
+        timeline = timeline.arrived().departed(Concurrent(), dispatcher)
+    assert numbers == [(i + 1, min(i, 3)) for i in range(20)]
+
+
+def test_idle_clients_have_equal_chances() -> None:
+    dispatcher = Dispatcher(0, np.array([3, 5, 8, 13, 21, 34]), 3, lambda client: 1.0)
+    for busy in ([], [3], [34, 5], [21, 3, 13], [3, 5, 8, 13, 21]):
+        idle = [client for client in (3, 5, 8, 13, 21, 34) if client not in busy]
+        for number in range(30):
+            place = int(dispatcher.rng(number).integers(len(idle)))
+            assert dispatcher.draw(dispatcher.rng(number), busy) == idle[place]
+
+
+def test_drawn_staleness_is_uniform_and_never_older_than_the_initial_model() -> None:
+    staleness = [each.version - each.next.base for each in timelines(Drawn(4), clients=7, cohort=3, arrivals=2000)]
+    assert all(0 <= value <= min(4, number) for number, value in enumerate(staleness))
+    counts = Counter(staleness)
+    assert set(counts) == {0, 1, 2, 3, 4} and all(abs(count / 2000 - 0.2) < 0.03 for count in counts.values())
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 10])
+def test_the_average_parallelism_of_drawn_staleness(most: int) -> None:
+    states = timelines(Drawn(most), clients=50, cohort=3, arrivals=4000)
+    staleness = [each.version - each.next.base for each in states[:-1]]
+    running = [len(each.under_way) for each in states[:-1]]
+    # Each arrival of staleness s was under way in s + 1 intervals; those that did not arrive yet are left over.
+    left = sum(states[-2].version + 1 - flight.base for flight in states[-2].under_way if flight.due > states[-1].now)
+    assert sum(running) == sum(value + 1 for value in staleness) + left
+    assert np.mean(running) == pytest.approx(parallelism(most), rel=0.03)
+
+
+def test_the_staleness_that_matches_a_cohort() -> None:
+    assert [parallelism(most) for most in (0, 1, 2, 10)] == [1, 1.5, 2, 6]
+    assert [matching(parallel) for parallel in (1, 1.5, 1.9, 2, 6)] == [0, 1, 1, 2, 10]
+    for parallel in range(1, 40):
+        assert parallelism(matching(parallel)) == parallel < parallelism(matching(parallel) + 1)
+    matched, exact = (timelines(Drawn(most), 50, 6, 30) for most in (None, 10))
+    assert matched == exact
+
+
+def test_the_staleness_of_radfed_s_comparison() -> None:
+    reported = (18, 19, 18, 28, 31)  # for MNIST, Cifar10, Covertype, Shakespeare, eICU
+    tenth = Sample(fraction=0.1)
+    of_all = [matching(tenth.size(clients)) for clients in (100, 100, 100, 143, 164)]
+    assert of_all == [18, 18, 18, 26, 30]
+    assert all(0 <= theirs - ours <= 2 for theirs, ours in zip(reported, of_all, strict=True))
+    of_training_clients = [matching(tenth.size(clients)) for clients in (60, 60, 60, 85, 98)]
+    assert of_training_clients == [10, 10, 10, 14, 16]
+
+
+KEPT = Place(statistics="kept")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: replace(fedasync(HALF, LOCAL), place=KEPT), "place = .* with schedule = .*: must keep nothing"),
+        (lambda: fedavg(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
+        (lambda: radfed(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
+        (lambda: replace(fedasync(HALF, LOCAL), weigh=Samples()), "'weighted-mix' with weigh = Samples"),
+        (lambda: fedasync(replace(HALF, by="size"), LOCAL), 'algorithm.sampling = "size"'),
+        (lambda: fedasync(HALF, LOCAL, concurrency=0), "algorithm.concurrency = 0: must be a whole number >= 1"),
+        (lambda: fedasync(HALF, LOCAL, max_staleness=-1), "algorithm.max_staleness = -1: must be a whole number >= 0"),
+        (lambda: fedasync(HALF, LOCAL, max_staleness=2, concurrency=2), r"= \(2, 2\): must be one of them"),
+        (lambda: fedasync(HALF, LOCAL, staleness="linear"), "algorithm.staleness = 'linear'"),  # type: ignore[arg-type]
+        (lambda: fedasync(HALF, LOCAL, staleness="constant", a=1.0), 'algorithm.a = 1.0 with .* "constant"'),
+        (lambda: fedasync(HALF, LOCAL, b=1.0), 'algorithm.b = 1.0 with algorithm.staleness = "polynomial"'),
+        (lambda: fedasync(HALF, LOCAL, a=-1.0), "algorithm.a = -1.0: must be a finite number >= 0"),
+        (lambda: fedasync(HALF, LOCAL, staleness="hinge", b=-1.0), "algorithm.b = -1.0"),
+        (lambda: fedasync(HALF, LOCAL, proximal=-1.0), "local.proximal = -1.0"),
+        (lambda: matching(0.5), "must be a number >= 1"),
+        (lambda: Arrivals(Sample(), Concurrent(7)).size(6), "algorithm.concurrency = 7: must be at most 6"),
+        (lambda: Arrivals(Sample(cohort=7)).size(6), "algorithm.cohort = 7"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_too_few_clients_are_refused_at_the_first_step(federation: Federation) -> None:
+    fleet = federation(clients(SIZES), perceptron())
+    with pytest.raises(InputError, match=r"algorithm.concurrency = 9: must be at most 6"):
+        step(begin(perceptron(), fleet, 0), fedasync(HALF, LOCAL, concurrency=9), fleet)
