@@ -21,7 +21,7 @@ from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
-from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, settled
+from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets
 from raysim.population import population_of
@@ -55,7 +55,8 @@ def run(
     """Run an experiment.
 
     Args:
-        config: an experiment file, a recipe's name, or the same as a mapping.
+        config: an experiment file, a recipe's name, or the same as a mapping, where `algorithm.name` may also be
+            a function of one's own.
         out: the run's folder, which must be new; default `runs/NAME-TIME`.
         changes: `key.path=value` each, applied to the file.
         actors: client actors, instead of the file's; never changes the result.
@@ -69,7 +70,7 @@ def run(
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment = Experiment.of(raw)
+    experiment = Experiment.of(raw, _folders(config))
     if inline and (actors is not None or address is not None):
         raise InputError(
             "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
@@ -88,6 +89,14 @@ def run(
     return Run(folder, report.write([folder], folder / "report.html"), results)
 
 
+def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
+    """Where a user's own modules may be: beside the experiment's file, and in the current folder."""
+    here = Path.cwd()
+    if isinstance(config, Mapping) or not Path(config).is_file():
+        return (here,)
+    return (Path(config).resolve().parent, here)
+
+
 def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, watcher: Watcher) -> tuple[Result, ...]:
     """Run the algorithms one after the other; client actors start, in the background, once all input is checked."""
     watcher.stage("reading the data and partitioning it into clients")
@@ -102,7 +111,8 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
-    with place:
+    own_code = [module for table in experiment.algorithm for module in table.own_code]
+    with sent_whole(own_code), place:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         results = tuple(

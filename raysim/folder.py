@@ -154,10 +154,10 @@ class AlgorithmFolder:
 
 
 def algorithm_names(names: Sequence[str]) -> list[str]:
-    """The folders of algorithms of these names: a second fedavg is fedavg-2."""
+    """The folders of algorithms of these names: a second fedavg is fedavg-2, and module:function is function."""
     seen: Counter[str] = Counter()
     folders = []
-    for name in names:
+    for name in (name.rpartition(":")[2] for name in names):
         seen[name] += 1
         folders.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return folders

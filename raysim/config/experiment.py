@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -15,6 +16,7 @@ import partitioning
 from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning.schemes import parameters, takes
+from raysim.config import own
 from raysim.config.check import Table, checked, known, table_of, table_with
 from raysim.errors import InputError, one_input_error
 from raysim.models import MODELS
@@ -87,12 +89,23 @@ class AlgorithmTable(Table):
             InputError: a number is out of range, or the parts make no sense together.
         """
         with one_input_error():
-            return ALGORITHMS[self.name](
+            algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
                 Sample(self.fraction, self.cohort, self.sampling),
                 _local_of(self.local.beyond(Table)),
-                SERVERS[self.server.rule](**self.server.beyond(Server)),
+                own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
                 **self.beyond(AlgorithmTable),
             )
+        if not isinstance(algorithm, Algorithm):
+            raise InputError(
+                f"algorithm.name = {self.name!r}: must return an Algorithm, and returned a "
+                f"{type(algorithm).__name__}; change the function"
+            )
+        return algorithm
+
+    @property
+    def own_code(self) -> list[ModuleType]:
+        """The user's modules that its algorithm and its server's rule come from; none where both are ours."""
+        return own.modules_of([self.name, self.server.rule])
 
     def computed(self, execution: str) -> AlgorithmTable:
         """The table with `local.execution` written out."""
@@ -101,9 +114,9 @@ class AlgorithmTable(Table):
 
 def _local_of(keys: Mapping[str, Any]) -> Local:
     """`[local]` holds the keys of `Local` and of its `Compute` side by side."""
-    own = {field.name for field in fields(Compute)}
-    compute = Compute(**{key: value for key, value in keys.items() if key in own})
-    return Local(**{key: value for key, value in keys.items() if key not in own}, compute=compute)
+    names = {field.name for field in fields(Compute)}
+    compute = Compute(**{key: value for key, value in keys.items() if key in names})
+    return Local(**{key: value for key, value in keys.items() if key not in names}, compute=compute)
 
 
 class FleetTable(Table):
@@ -144,12 +157,17 @@ class Experiment(_Top):
     evaluate: Evaluate
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> Experiment:
+    def of(cls, raw: Mapping[str, Any], folders: Sequence[Path] = ()) -> Experiment:
         """Check and resolve what an experiment file says.
+
+        Args:
+            raw: the file's tables.
+            folders: where a user's own modules are looked for first.
 
         Raises:
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
+        raw = own.loaded(raw, folders)
         tables = [key for key in (*cls.model_fields, "local", "server") if key not in _Top.model_fields]
         data = checked(Data, _table(raw, "data"), "data")
         if (data.dataset is None) == (data.population is None):
@@ -231,35 +249,38 @@ def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
 
 
 def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any]) -> AlgorithmTable:
-    function = known("algorithm.name", raw.get("name", "fedavg"), ALGORITHMS)
+    name = raw.get("name", "fedavg")
+    function = own.found("algorithm.name", name, ALGORITHMS)
+    if ":" in name:
+        own.check_shape(name, function, AlgorithmTable.model_fields)
     default = signature(function).parameters["server"].default
     parts = {
         "local": _local(local, _table({"local": raw.pop("local", {})}, "local")),
         "server": _server(server, _table({"server": raw.pop("server", {})}, "server"), default),
     }
     model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
-    own = checked(model, raw, "algorithm", of=f"algorithm {raw.get('name', 'fedavg')}")
-    table = own.model_copy(update=parts)
+    table = checked(model, raw, "algorithm", of=f"algorithm {name}").model_copy(update=parts)
     table.compose()
     return table
 
 
-def _local(common: dict[str, Any], own: dict[str, Any]) -> Table:
+def _local(common: dict[str, Any], special: dict[str, Any]) -> Table:
     # `steps` and `epochs` exclude each other, so an algorithm's own choice ends the common one.
-    ended = {"epochs", "steps"} if own.keys() & {"epochs", "steps"} else set()
-    merged = {key: value for key, value in common.items() if key not in ended} | own
+    ended = {"epochs", "steps"} if special.keys() & {"epochs", "steps"} else set()
+    merged = {key: value for key, value in common.items() if key not in ended} | special
     if "steps" not in merged:
         merged.setdefault("epochs", 1)
     # The proximal term is the algorithm's own key.
     return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")
 
 
-def _server(common: dict[str, Any], own: dict[str, Any], default: Any) -> Server:
+def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Server:
     # What the common rule takes means nothing to an algorithm's own rule. Where none is named, it is the algorithm's.
-    merged = own if "rule" in own else {**common, **own}
-    usual = next(name for name, rule in SERVERS.items() if rule is type(default))
+    merged = special if "rule" in special else {**common, **special}
+    its_own = f"{type(default).__module__}:{type(default).__qualname__}"
+    usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
     name = merged.get("rule", usual)
-    rule = known("server.rule", name, SERVERS)
+    rule = own.found("server.rule", name, SERVERS)
     given = {**asdict(default), **merged} if name == usual else merged
     return checked(table_of(rule, (), Server), {**given, "rule": name}, "server", of=f"rule {name}")
 

@@ -64,7 +64,7 @@ def _apply(raw: dict[str, Any], change: str) -> None:
     value = _value(text.strip())
     places = [raw]
     for key in keys[:-1]:
-        named = [table for table in places if table.get("name") == key]
+        named = [table for table in places if _called(table.get("name")) == key]
         places = named or [table for place in places for table in _tables(place, key, change)]
     for place in places:
         # What excludes the key gives way: a person who sets the one does not want the other.
@@ -72,6 +72,11 @@ def _apply(raw: dict[str, Any], change: str) -> None:
             if keys[-1] in pair:
                 place.pop(pair[1 - pair.index(keys[-1])], None)
         place[keys[-1]] = value
+
+
+def _called(name: Any) -> str:
+    """What a person calls an algorithm; one's own, `module:function`, by its function."""
+    return getattr(name, "__name__", str(name).rpartition(":")[2])
 
 
 def _tables(place: dict[str, Any], key: str, change: str) -> list[dict[str, Any]]:

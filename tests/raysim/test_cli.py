@@ -54,7 +54,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("algorithms", list(ALGORITHMS)),
+        ("algorithms", [*ALGORITHMS, "module:function"]),
         ("models", list(MODELS)),
         ("datasets", [*DATASETS, "file:"]),
         ("recipes", ["quickstart"]),
