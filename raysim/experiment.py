@@ -17,6 +17,7 @@ from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
 from partitioning import Population
 from raysim import report
+from raysim.budget import rounds_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import decode_population, decoder_of
@@ -137,11 +138,21 @@ def _simulate(
         watcher.notice(text)
     files = AlgorithmFolder(folder / name, targets.columns)
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
-        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds)
+        rounds = _rounds(experiment, name, plan)
+        state = begin(plan.module(), fleet, experiment.seed, rounds)
         simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
-        state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
+        state, result = simulation.run(state, rounds, experiment.evaluate.every)
         files.finish(state, fleet.placement, _summary(result, place.fingerprint))
     return result
+
+
+def _rounds(experiment: Experiment, name: str, plan: BenchPlan) -> int:
+    """How many rounds an algorithm has; with a budget of epochs it depends on what its visits do."""
+    if experiment.epochs is None:
+        return experiment.rounds or 0
+    rounds = rounds_of(experiment.epochs, plan.algorithm, plan.census)
+    LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
+    return rounds
 
 
 def _idle(name: str, plan: BenchPlan, workers: int) -> str:

@@ -24,6 +24,9 @@ from raysim.models import MODELS
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
 Target = Literal["test", "held_out", "validation", "local", "domains"]
 
+ROUNDS = 10
+"""How many rounds there are where the file says neither these nor `epochs`."""
+
 CLIENTS = 10
 """How many clients a partition has where the file does not say and the data do not decide."""
 
@@ -143,11 +146,15 @@ class Evaluate(Table):
 
 class _Top(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    rounds: Annotated[int, Field(ge=0)] = 10
+    rounds: Annotated[int, Field(ge=0)] | None = None
+    epochs: Annotated[float, Field(gt=0)] | None = None
 
 
 class Experiment(_Top):
-    """One experiment: the algorithms run one after the other on the same population."""
+    """One experiment: the algorithms run one after the other on the same population.
+
+    They run for so many `rounds`, or for as many as make so many `epochs`: one of the two is None.
+    """
 
     data: Data
     partition: Partition | None
@@ -189,7 +196,7 @@ class Experiment(_Top):
                 "remove one of the two"
             )
         return cls(
-            **checked(_Top, raw, "", besides=tables).model_dump(),
+            **_top(raw, tables),
             data=data,
             partition=None if data.population is not None else _partition(_table(raw, "partition")),
             model=_model(_table(raw, "model")),
@@ -206,6 +213,16 @@ class Experiment(_Top):
     def to_toml(self) -> dict[str, Any]:
         """The experiment as it would be written in a file, every default included."""
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
+
+def _top(raw: Mapping[str, Any], tables: Sequence[str]) -> dict[str, Any]:
+    top = checked(_Top, raw, "", besides=tables)
+    if top.epochs is None:
+        return {**top.model_dump(), "rounds": ROUNDS if top.rounds is None else top.rounds}
+    if top.rounds is not None:
+        both = (raw["rounds"], raw["epochs"])
+        raise InputError(f"rounds, epochs = {both}: must be only one of them; remove the other")
+    return top.model_dump()
 
 
 @cache  # experiments are equal where their tables are, and those of two classes never are

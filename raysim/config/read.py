@@ -11,7 +11,7 @@ from typing import Any
 
 from raysim.errors import InputError, unknown
 
-EXCLUSIVE = (("cohort", "fraction"), ("epochs", "steps"))
+EXCLUSIVE = (("cohort", "fraction"), ("epochs", "steps"), ("epochs", "rounds"))
 """Keys of which a table has only one."""
 
 
