@@ -33,6 +33,7 @@ class Result:
         seconds: of the rounds, without evaluation.
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
+        exchanges: how often in turn the clients and the server waited for each other.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Result:
     seconds: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
+    exchanges: int = 0
 
     def after(self, row: dict[str, Any]) -> Result:
         """The result with one more round."""
@@ -51,6 +53,7 @@ class Result:
             seconds=self.seconds + row["seconds"],
             bytes_up=self.bytes_up + row["bytes_up"],
             bytes_down=self.bytes_down + row["bytes_down"],
+            exchanges=self.exchanges + row["exchanges"],
         )
 
 
@@ -191,6 +194,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "visits": len(report.visits),
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
+        "exchanges": report.exchanges,
     }
 
 

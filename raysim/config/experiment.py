@@ -21,7 +21,7 @@ from raysim.config.check import Table, checked, known, table_of, table_with
 from raysim.errors import InputError, one_input_error
 from raysim.models import MODELS
 
-Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
+Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
 Target = Literal["test", "held_out", "validation", "local", "domains"]
 
 ROUNDS = 10

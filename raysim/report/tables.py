@@ -91,6 +91,12 @@ METRICS = {
     "macro_f1": Metric("Macro F1", "number", max, "F1 a class, averaged over the classes"),
     "weighted_f1": Metric("Weighted F1", "number", max, "F1 a class, averaged by the class's samples"),
     "auc": Metric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
+    "miou": Metric(
+        "mIoU",
+        "number",
+        max,
+        "a class's hits by all samples that are or are predicted as it, averaged over the classes",
+    ),
     "loss": Metric("Loss", "number", min, "mean cross-entropy in nats; less is better"),
 }
 
@@ -99,6 +105,7 @@ COSTS = {
     "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
     "Time": "of all rounds, without evaluation, as this machine took it",
     "Protocol bytes": "what a real federation would send through its server: up from clients, down to them",
+    "Exchanges": "how often in turn the clients and the server waited for each other: once a round in most algorithms",
     "Driver bytes": "array data that the driving process held here, as measured: what it put, and what it took",
     "Moved bytes": "array data that actors took from the object store, as measured",
 }
@@ -162,6 +169,7 @@ def headline(results: Sequence[Result]) -> Table:
             TableColumn("", "Time", [_sum(each, "seconds", human_seconds) for each in results]),
             TableColumn("Protocol bytes", "up", [_sum(each, "bytes_up", human_bytes) for each in results]),
             TableColumn("Protocol bytes", "down", [_sum(each, "bytes_down", human_bytes) for each in results]),
+            TableColumn("", "Exchanges", [_sum(each, "exchanges", lambda n: f"{n:,.0f}") for each in results]),
             TableColumn(
                 "Measured bytes",
                 "driver",

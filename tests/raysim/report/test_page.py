@@ -82,8 +82,8 @@ def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
 def test_the_headline_shows_last_values_and_totals(tmp_path, out):
     page = page_of(write_run(tmp_path / "run", ["fedavg"], rounds=10, every=4, targets=["test"]), out=out)
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
-    # accuracy after round 10; rounds; the sum of seconds; 40 messages of 217 kB a round up and down
-    assert cells[:7] == ["24.9 %", "10", "4 s", "86.8 MB", "86.8 MB", "17.4 MB", "0 B"]
+    # accuracy after round 10; rounds; the sum of seconds; 40 messages of 217 kB a round up and down; exchanges
+    assert cells[:7] == ["24.9 %", "10", "4 s", "86.8 MB", "86.8 MB", "10", "17.4 MB"]
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):
