@@ -103,6 +103,7 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
+    experiment.evaluate.selection.check(targets.columns)
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
     experiment, plans = _plans(experiment, folder, decoded, model, place.device)
@@ -140,9 +141,9 @@ def _simulate(
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
         rounds = _rounds(experiment, name, plan)
         state = begin(plan.module(), fleet, experiment.seed, rounds)
-        simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
+        simulation = Simulation(name, plan.algorithm, fleet, targets, experiment.evaluate.selection, files, watcher)
         state, result = simulation.run(state, rounds, experiment.evaluate.every)
-        files.finish(state, fleet.placement, _summary(result, place.fingerprint))
+        files.finish(state, fleet.placement, _summary(result, experiment.evaluate.target, place.fingerprint))
     return result
 
 
@@ -218,6 +219,9 @@ def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
     )
 
 
-def _summary(result: Result, machine: Mapping[str, str]) -> dict[str, Any]:
+def _summary(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:
+    summary = asdict(result)
+    standing = summary.pop("standing")
+    rounds = {column: {"target": value, "round": standing["reached"].get(column)} for column, value in targets.items()}
     own = {"algorithm": repr(result.algorithm), "fingerprint": machine}
-    return asdict(result) | own
+    return summary | {"best": standing["best"], "reached": rounds} | own

@@ -19,6 +19,7 @@ from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.check import Table, checked, known, table_of, table_with
 from raysim.errors import InputError, one_input_error
+from raysim.measures.selection import Selection
 from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
@@ -132,7 +133,7 @@ class FleetTable(Table):
 
 
 class Evaluate(Table):
-    """`[evaluate]`: when, on what (default: all that the population has), and which metrics."""
+    """`[evaluate]`: when, on what (default: all that the population has), which metrics, and what follows from them."""
 
     every: Annotated[int, Field(ge=0)] = 0
     on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(_once)] | None = None
@@ -142,6 +143,15 @@ class Evaluate(Table):
         "macro_f1",
         "weighted_f1",
     )
+    select: Literal["last", "best"] = "last"
+    select_by: str = "validation_accuracy"
+    patience: Annotated[int, Field(ge=1)] | None = None
+    target: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def selection(self) -> Selection:
+        """The keys that ask something of the evaluations, as the main loop takes them."""
+        return Selection(self.select == "best", self.select_by, self.patience, self.target)
 
 
 class _Top(Table):
@@ -202,7 +212,7 @@ class Experiment(_Top):
             model=_model(_table(raw, "model")),
             algorithm=_algorithms(raw),
             fleet=checked(FleetTable, _table(raw, "fleet"), "fleet"),
-            evaluate=checked(Evaluate, _table(raw, "evaluate"), "evaluate"),
+            evaluate=_evaluate(_table(raw, "evaluate")),
         )
 
     @property
@@ -255,6 +265,22 @@ def _model(raw: dict[str, Any]) -> Model:
     model = known("model.name", raw.get("name", "mlp"), MODELS)
     table = table_of(model.build, ("shape", "classes"), Model)
     return checked(table, raw, "model", of=f"model {raw.get('name', 'mlp')}")
+
+
+def _evaluate(raw: dict[str, Any]) -> Evaluate:
+    evaluate = checked(Evaluate, raw, "evaluate")
+    if not evaluate.every and (evaluate.patience is not None or evaluate.select == "best"):
+        key = 'select = "best"' if evaluate.patience is None else f"patience = {evaluate.patience}"
+        raise InputError(
+            f"evaluate.every = 0 with evaluate.{key}: must be >= 1, for only the last round would be evaluated; "
+            "set evaluate.every = 1"
+        )
+    if evaluate.patience is not None and not evaluate.select_by.startswith("validation_"):
+        raise InputError(
+            f"evaluate.select_by = {evaluate.select_by!r} with evaluate.patience: must be a column of the validation "
+            'clients, for what is tested must not say when to stop; set evaluate.select_by = "validation_accuracy"'
+        )
+    return evaluate
 
 
 def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -117,8 +117,11 @@ class Evaluation:
         self._targets = targets
         self._models = [_models(state, target) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
+        self.state = state
+        """As a merge would leave it now."""
         if targets.targets:
-            model = fleet.put((current(state, algorithm, fleet), state.average))
+            self.state = replace(state, model=current(state, algorithm, fleet), travellers=())
+            model = fleet.put((self.state.model, state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
                 function = Evaluate(target.part, "auc" in targets.metrics, target.domain)
                 self._maps.append(fleet.map(function, _blocks(state, target, models), [model]))
