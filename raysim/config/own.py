@@ -12,8 +12,9 @@ from importlib.machinery import PathFinder
 from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
+from raysim.config.check import Table, table_of
 from raysim.errors import InputError, unknown
 
 FORM = "def mine(sample, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
@@ -80,24 +81,28 @@ def check_shape(name: str, function: Callable[..., Any], taken: Collection[str])
     Raises:
         InputError: what differs.
     """
-    parameters = signature(function).parameters
-    own = [each for each in parameters.values() if each.name not in PARTS]
     wrong = ""
-    if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
-        wrong = "its first parameters are others"
-    elif loose := [each.name for each in own if each.kind is not Parameter.KEYWORD_ONLY]:
-        wrong = f"{loose[0]} is not keyword-only"
-    elif bare := [each.name for each in own if each.annotation is Parameter.empty]:
-        wrong = f"{bare[0]} has no annotation"
-    elif double := [each.name for each in own if each.name in taken]:
-        wrong = f"{double[0]} is a key of every algorithm"
-    else:
-        try:
-            get_type_hints(function)
-        except Exception as error:  # whatever evaluating the user's annotations comes to
-            wrong = f"its annotations cannot be read: {error}"
+    try:
+        wrong = _difference(signature(function).parameters, taken)
+        table_of(function, PARTS, Table)
+    except Exception as error:  # whatever reading the user's annotations comes to
+        wrong = wrong or f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
     if wrong:
         raise InputError(f"algorithm.name = {name!r}: must be of the shape `{FORM}`, and {wrong}; change the function")
+
+
+def _difference(parameters: Mapping[str, Parameter], taken: Collection[str]) -> str:
+    """In what they differ from an algorithm's; nothing if they do not."""
+    own = [each for each in parameters.values() if each.name not in PARTS]
+    if tuple(parameters)[:3] != PARTS or parameters["server"].default is Parameter.empty:
+        return "its first parameters are others"
+    if loose := [each.name for each in own if each.kind is not Parameter.KEYWORD_ONLY]:
+        return f"{loose[0]} is not keyword-only"
+    if bare := [each.name for each in own if each.annotation is Parameter.empty]:
+        return f"{bare[0]} has no annotation"
+    if double := [each.name for each in own if each.name in taken]:
+        return f"{double[0]} is a key of every algorithm"
+    return ""
 
 
 def modules_of(names: Iterable[str]) -> list[ModuleType]:

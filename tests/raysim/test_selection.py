@@ -130,6 +130,7 @@ def test_targets_are_in_the_summary(tmp_path: Path) -> None:
         "validation_loss": {"target": 1e-6, "round": None},
     }
     assert not summary["stopped_early"]
+    assert summary["exchanges"] == summary["rounds"] == 6
 
 
 RAW: dict[str, Any] = {"data": {"dataset": "digits", "test": 0.1}, "algorithm": {"name": "fedavg"}, "rounds": 1}
