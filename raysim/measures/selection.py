@@ -80,10 +80,11 @@ class Selection:
             if column not in columns:
                 raise unknown(f"key 'evaluate.target.{column}'", column, columns or ["nothing is measured"])
         if (self.best or self.patience is not None) and self.by not in columns:
-            remedy = 'partition.validation_clients, or "last"' if self.by.startswith("validation") else "another column"
+            validates = self.by.startswith("validation_")
+            remedy = "set partition.validation_clients, or name another column" if validates else "name one of them"
             measured = ", ".join(columns[:12]) or "none"
             raise InputError(
-                f"evaluate.select_by = {self.by!r}: must be a column that is measured ({measured}); set {remedy}"
+                f"evaluate.select_by = {self.by!r}: must be a column that is measured ({measured}); {remedy}"
             )
 
     def takes(self, standing: Standing, number: int) -> bool:
