@@ -93,12 +93,7 @@ class Algorithm:
                 "are redistributed, for a merged model has trained on several clients; use Equal() or merge_every = 1"
             )
         asynchronous = isinstance(self.schedule, Arrivals)
-        if asynchronous and "kept" in (
-            self.place.weights,
-            self.place.affine,
-            self.place.statistics,
-            *self.place.slots.values(),
-        ):
+        if asynchronous and self.place.keeps:
             raise InputError(
                 f"place = {self.place} with schedule = {self.schedule}: must keep nothing, for visits that overlap "
                 "leave no order in a client's own entries; use Place(), or Rounds"

@@ -82,6 +82,11 @@ class Place:
         allowed = '"initial" or "average"'
         require(self.newcomer in ("initial", "average"), "newcomer", self.newcomer, allowed, "use one")
 
+    @property
+    def keeps(self) -> bool:
+        """Whether anything stays with the clients."""
+        return "kept" in (self.weights, self.affine, self.statistics, *self.slots.values())
+
     def divide(self, layout: Layout) -> Placement:
         """Divide a model's entries.
 

@@ -17,11 +17,12 @@ from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
 from partitioning import Population
 from raysim import report
+from raysim.budget import rounds_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
-from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, settled
+from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets
 from raysim.population import population_of
@@ -55,7 +56,8 @@ def run(
     """Run an experiment.
 
     Args:
-        config: an experiment file, a recipe's name, or the same as a mapping.
+        config: an experiment file, a recipe's name, or the same as a mapping, where `algorithm.name` may also be
+            a function of one's own.
         out: the run's folder, which must be new; default `runs/NAME-TIME`.
         changes: `key.path=value` each, applied to the file.
         actors: client actors, instead of the file's; never changes the result.
@@ -69,7 +71,7 @@ def run(
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment = Experiment.of(raw)
+    experiment = Experiment.of(raw, _folders(config))
     if inline and (actors is not None or address is not None):
         raise InputError(
             "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
@@ -88,11 +90,20 @@ def run(
     return Run(folder, report.write([folder], folder / "report.html"), results)
 
 
+def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
+    """Where a user's own modules may be: beside the experiment's file, and in the current folder."""
+    here = Path.cwd()
+    if isinstance(config, Mapping) or not Path(config).is_file():
+        return (here,)
+    return (Path(config).resolve().parent, here)
+
+
 def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, watcher: Watcher) -> tuple[Result, ...]:
     """Run the algorithms one after the other; client actors start, in the background, once all input is checked."""
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
+    experiment.evaluate.selection.check(targets.columns)
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
     experiment, plans = _plans(experiment, folder, decoded, model, place.device)
@@ -102,7 +113,8 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
-    with place:
+    own_code = [module for table in experiment.algorithm for module in table.own_code]
+    with sent_whole(own_code), place:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         results = tuple(
@@ -127,12 +139,22 @@ def _simulate(
         watcher.notice(text)
     files = AlgorithmFolder(folder / name, targets.columns)
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+        rounds = _rounds(experiment, name, plan)
         devices = experiment.devices.profile() if experiment.devices else None
-        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds, devices=devices)
-        simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
-        state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
-        files.finish(state, fleet.placement, _summary(result, place.fingerprint))
+        state = begin(plan.module(), fleet, experiment.seed, rounds, devices=devices)
+        simulation = Simulation(name, plan.algorithm, fleet, targets, experiment.evaluate.selection, files, watcher)
+        state, result = simulation.run(state, rounds, experiment.evaluate.every)
+        files.finish(state, fleet.placement, _summary(result, experiment.evaluate.target, place.fingerprint))
     return result
+
+
+def _rounds(experiment: Experiment, name: str, plan: BenchPlan) -> int:
+    """How many rounds an algorithm has; with a budget of epochs it depends on what its visits do."""
+    if experiment.epochs is None:
+        return experiment.rounds or 0
+    rounds = rounds_of(experiment.epochs, plan.algorithm, plan.census)
+    LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
+    return rounds
 
 
 def _idle(name: str, plan: BenchPlan, workers: int) -> str:
@@ -207,6 +229,9 @@ def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
     )
 
 
-def _summary(result: Result, machine: Mapping[str, str]) -> dict[str, Any]:
+def _summary(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:
+    summary = asdict(result)
+    standing = summary.pop("standing")
+    rounds = {column: {"target": value, "round": standing["reached"].get(column)} for column, value in targets.items()}
     own = {"algorithm": repr(result.algorithm), "fingerprint": machine}
-    return asdict(result) | own
+    return summary | {"best": standing["best"], "reached": rounds} | own

@@ -51,7 +51,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
 
     Seconds are the machine's, `simulated_seconds` apart: those are virtual, null where there are no devices.
     """
-    whole = ["visits", "bytes_up", "bytes_down"]
+    whole = ["visits", "bytes_up", "bytes_down", "exchanges"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
     return pa.schema(
         [
@@ -159,10 +159,10 @@ class AlgorithmFolder:
 
 
 def algorithm_names(names: Sequence[str]) -> list[str]:
-    """The folders of algorithms of these names: a second fedavg is fedavg-2."""
+    """The folders of algorithms of these names: a second fedavg is fedavg-2, and module:function is function."""
     seen: Counter[str] = Counter()
     folders = []
-    for name in names:
+    for name in (name.rpartition(":")[2] for name in names):
         seen[name] += 1
         folders.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return folders

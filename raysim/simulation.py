@@ -15,7 +15,8 @@ from algorithms import Algorithm, RoundReport, State, step
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
-from raysim.measures import Evaluation, Targets, evaluate
+from raysim.measures import Evaluation, Selection, Targets, evaluate
+from raysim.measures.selection import Standing
 from raysim.progress import Watcher
 
 LOG = logging.getLogger("raysim")
@@ -28,20 +29,28 @@ class Result:
     Args:
         name: its folder in the run.
         algorithm: its five parts.
-        metrics: the last evaluation.
+        metrics: the evaluation of the model that is written.
         rounds: rounds done.
+        model_round: the round that left the model that is written.
+        stopped_early: whether patience was lost before the last round.
+        standing: what all evaluations came to.
         seconds: of the rounds, without evaluation.
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
+        exchanges: how often in turn the clients and the server waited for each other.
     """
 
     name: str
     algorithm: Algorithm
     metrics: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
+    model_round: int = 0
+    stopped_early: bool = False
+    standing: Standing = Standing()
     seconds: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
+    exchanges: int = 0
 
     def after(self, row: dict[str, Any]) -> Result:
         """The result with one more round."""
@@ -51,6 +60,7 @@ class Result:
             seconds=self.seconds + row["seconds"],
             bytes_up=self.bytes_up + row["bytes_up"],
             bytes_down=self.bytes_down + row["bytes_down"],
+            exchanges=self.exchanges + row["exchanges"],
         )
 
 
@@ -63,6 +73,7 @@ class Simulation:
         algorithm: its five parts.
         fleet: what runs the blocks.
         targets: what to evaluate on.
+        selection: whose model is written, and when the run stops before its last round.
         files: where its rows and models go.
         watcher: is told what happens.
     """
@@ -71,32 +82,40 @@ class Simulation:
     algorithm: Algorithm
     fleet: InlineFleet | RayFleet
     targets: Targets
+    selection: Selection
     files: AlgorithmFolder
     watcher: Watcher
 
     def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
-        """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last."""
+        """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last.
+
+        Returns:
+            the state that left the model to be written, and what the run came to.
+        """
         self.watcher.begin(self.name, rounds, self.algorithm.schedule.size(len(self.fleet.census.clients)))
         records = Records(self)
         if not rounds:
             metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
             return state, replace(records.result, metrics=metrics)
         try:
-            return self._rounds(state, rounds, every, records), records.result
+            self._rounds(state, rounds, every, records)
+            return records.finished(rounds)
         except BaseException:
             records.give_up()
             raise
 
-    def _rounds(self, state: State, rounds: int, every: int, records: Records) -> State:
+    def _rounds(self, state: State, rounds: int, every: int, records: Records) -> None:
         for number in range(1, rounds + 1):
-            last, before, starting = number == rounds, self.fleet.traffic.copy(), self.fleet.starting
+            last = number == rounds or records.patience_lost
+            before, starting = self.fleet.traffic.copy(), self.fleet.starting
             # While this round's visits run, the one before is evaluated and written.
             state = step(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
             records.add(state, self.fleet.traffic.since(before), self.fleet.starting - starting)
             if last or (every and number % every == 0):
                 records.evaluate(state)
+            if last:
+                break
         records.write()
-        return state
 
 
 class Records:
@@ -109,10 +128,17 @@ class Records:
     def __init__(self, simulation: Simulation) -> None:
         self.result = Result(simulation.name, simulation.algorithm)
         self._simulation = simulation
+        self._chosen: State | None = None
         self._diverged = False
         self._report: RoundReport | None = None
         self._row: dict[str, Any] = {}
         self._evaluation: Evaluation | None = None
+        self._latest: dict[str, float] = {}
+
+    @property
+    def patience_lost(self) -> bool:
+        """Whether the evaluations that are done end the run: the next round is the last."""
+        return self._simulation.selection.stops(self.result.standing)
 
     def add(self, state: State, traffic: Traffic, starting: float) -> None:
         """Take note of a round that is done, and of the seconds of it in which actors were started."""
@@ -136,17 +162,37 @@ class Records:
         row, simulation = self._row, self._simulation
         if self._evaluation is not None:
             started = time.perf_counter()
-            metrics = self._evaluation.values()
-            row |= metrics
+            self._latest = self._evaluation.values()
+            row |= self._latest
             row["seconds_evaluate"] += time.perf_counter() - started
-            self.result = replace(self.result, metrics=metrics)
+            self._select(row["round"], self._latest, self._evaluation.state)
         simulation.files.append(row, self._report)
         shown = "".join(f", {name} {row[name]:.4f}" for name in simulation.targets.columns if name in row)
         LOG.info("%s: round %d in %.3f s%s", simulation.name, row["round"], row["seconds"], shown)
         self._tell_if_diverged(row)
-        simulation.watcher.round(row["round"], self.result.metrics)
+        simulation.watcher.round(row["round"], self._latest)
         self.result = self.result.after(row)
         self._report = self._evaluation = None
+
+    def finished(self, rounds: int) -> tuple[State, Result]:
+        """The state that left the model to be written, and the result, of a run that was to have so many rounds."""
+        if self._chosen is None:
+            raise RuntimeError("the last round was not evaluated")
+        done, simulation = self.result.rounds, self._simulation
+        self.result = replace(self.result, stopped_early=done < rounds)
+        for text in simulation.selection.notices(self.result.standing, done, done < rounds):
+            LOG.info("%s: %s", simulation.name, text)
+            simulation.watcher.notice(f"{simulation.name}: {text}")
+        return self._chosen, self.result
+
+    def _select(self, number: int, metrics: dict[str, float], state: State) -> None:
+        """Take note of an evaluation, and of the state that it was of where that is the one to be kept."""
+        selection = self._simulation.selection
+        standing = self.result.standing.after(number, metrics, selection.targets)
+        self.result = replace(self.result, standing=standing)
+        if selection.takes(standing, number):
+            self._chosen = state
+            self.result = replace(self.result, metrics=metrics, model_round=number)
 
     def give_up(self) -> None:
         """Write the round that was added last without its evaluation: what was measured is kept."""
@@ -192,6 +238,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
         "simulated_seconds": report.measures.get("simulated_seconds"),
+        "exchanges": report.exchanges,
     }
 
 

@@ -9,6 +9,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from algorithms.named import ALGORITHMS
+from raysim.config.own import FORM
 from raysim.config.read import recipes
 from raysim.data import DATASETS
 from raysim.models import MODELS
@@ -51,6 +52,7 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield from (
             (name, (inspect.getdoc(function) or "").partition("\n")[0]) for name, function in ALGORITHMS.items()
         )
+        yield "module:function", f"your own, from beside the file or from here: {FORM}"
     elif kind == "models":
         yield from ((name, model.description) for name, model in MODELS.items())
     elif kind == "datasets":

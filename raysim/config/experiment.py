@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -15,12 +16,17 @@ import partitioning
 from algorithms import Algorithm, Compute, Devices, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning.schemes import parameters, takes
+from raysim.config import own
 from raysim.config.check import Table, checked, known, table_of, table_with
 from raysim.errors import InputError, one_input_error
+from raysim.measures.selection import Selection
 from raysim.models import MODELS
 
-Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
+Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
 Target = Literal["test", "held_out", "validation", "local", "domains"]
+
+ROUNDS = 10
+"""How many rounds there are where the file says neither these nor `epochs`."""
 
 CLIENTS = 10
 """How many clients a partition has where the file does not say and the data do not decide."""
@@ -89,12 +95,23 @@ class AlgorithmTable(Table):
             InputError: a number is out of range, or the parts make no sense together.
         """
         with one_input_error():
-            return ALGORITHMS[self.name](
+            algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
                 Sample(self.fraction, self.cohort, self.sampling, self.active),
                 _local_of(self.local.beyond(Table)),
-                SERVERS[self.server.rule](**self.server.beyond(Server)),
+                own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
                 **self.beyond(AlgorithmTable),
             )
+        if not isinstance(algorithm, Algorithm):
+            raise InputError(
+                f"algorithm.name = {self.name!r}: must return an Algorithm, and returned a "
+                f"{type(algorithm).__name__}; change the function"
+            )
+        return algorithm
+
+    @property
+    def own_code(self) -> list[ModuleType]:
+        """The user's modules that its algorithm and its server's rule come from; none where both are ours."""
+        return own.modules_of([self.name, self.server.rule])
 
     def computed(self, execution: str) -> AlgorithmTable:
         """The table with `local.execution` written out."""
@@ -103,9 +120,9 @@ class AlgorithmTable(Table):
 
 def _local_of(keys: Mapping[str, Any]) -> Local:
     """`[local]` holds the keys of `Local` and of its `Compute` side by side."""
-    own = {field.name for field in fields(Compute)}
-    compute = Compute(**{key: value for key, value in keys.items() if key in own})
-    return Local(**{key: value for key, value in keys.items() if key not in own}, compute=compute)
+    names = {field.name for field in fields(Compute)}
+    compute = Compute(**{key: value for key, value in keys.items() if key in names})
+    return Local(**{key: value for key, value in keys.items() if key not in names}, compute=compute)
 
 
 class FleetTable(Table):
@@ -118,7 +135,7 @@ class FleetTable(Table):
 
 
 class Evaluate(Table):
-    """`[evaluate]`: when, on what (default: all that the population has), and which metrics."""
+    """`[evaluate]`: when, on what (default: all that the population has), which metrics, and what follows from them."""
 
     every: Annotated[int, Field(ge=0)] = 0
     on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(_once)] | None = None
@@ -128,6 +145,15 @@ class Evaluate(Table):
         "macro_f1",
         "weighted_f1",
     )
+    select: Literal["last", "best"] = "last"
+    select_by: str = "validation_accuracy"
+    patience: Annotated[int, Field(ge=1)] | None = None
+    target: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def selection(self) -> Selection:
+        """The keys that ask something of the evaluations, as the main loop takes them."""
+        return Selection(self.select == "best", self.select_by, self.patience, self.target)
 
 
 class DevicesTable(Table):
@@ -147,11 +173,15 @@ class DevicesTable(Table):
 
 class _Top(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    rounds: Annotated[int, Field(ge=0)] = 10
+    rounds: Annotated[int, Field(ge=0)] | None = None
+    epochs: Annotated[float, Field(gt=0)] | None = None
 
 
 class Experiment(_Top):
-    """One experiment: the algorithms run one after the other on the same population."""
+    """One experiment: the algorithms run one after the other on the same population.
+
+    They run for so many `rounds`, or for as many as make so many `epochs`: one of the two is None.
+    """
 
     data: Data
     partition: Partition | None
@@ -162,12 +192,17 @@ class Experiment(_Top):
     devices: DevicesTable | None = None
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> Experiment:
+    def of(cls, raw: Mapping[str, Any], folders: Sequence[Path] = ()) -> Experiment:
         """Check and resolve what an experiment file says.
+
+        Args:
+            raw: the file's tables.
+            folders: where a user's own modules are looked for first.
 
         Raises:
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
+        raw = own.loaded(raw, folders)
         tables = [key for key in (*cls.model_fields, "local", "server") if key not in _Top.model_fields]
         data = checked(Data, _table(raw, "data"), "data")
         if (data.dataset is None) == (data.population is None):
@@ -189,13 +224,13 @@ class Experiment(_Top):
                 "remove one of the two"
             )
         return cls(
-            **checked(_Top, raw, "", besides=tables).model_dump(),
+            **_top(raw, tables),
             data=data,
             partition=None if data.population is not None else _partition(_table(raw, "partition")),
             model=_model(_table(raw, "model")),
             algorithm=_algorithms(raw),
             fleet=checked(FleetTable, _table(raw, "fleet"), "fleet"),
-            evaluate=checked(Evaluate, _table(raw, "evaluate"), "evaluate"),
+            evaluate=_evaluate(_table(raw, "evaluate")),
             devices=_devices(_table(raw, "devices")) if "devices" in raw else None,
         )
 
@@ -207,6 +242,16 @@ class Experiment(_Top):
     def to_toml(self) -> dict[str, Any]:
         """The experiment as it would be written in a file, every default included."""
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
+
+def _top(raw: Mapping[str, Any], tables: Sequence[str]) -> dict[str, Any]:
+    top = checked(_Top, raw, "", besides=tables)
+    if top.epochs is None:
+        return {**top.model_dump(), "rounds": ROUNDS if top.rounds is None else top.rounds}
+    if top.rounds is not None:
+        both = (raw["rounds"], raw["epochs"])
+        raise InputError(f"rounds, epochs = {both}: must be only one of them; remove the other")
+    return top.model_dump()
 
 
 @cache  # experiments are equal where their tables are, and those of two classes never are
@@ -247,6 +292,22 @@ def _model(raw: dict[str, Any]) -> Model:
     return checked(table, raw, "model", of=f"model {raw.get('name', 'mlp')}")
 
 
+def _evaluate(raw: dict[str, Any]) -> Evaluate:
+    evaluate = checked(Evaluate, raw, "evaluate")
+    if not evaluate.every and (evaluate.patience is not None or evaluate.select == "best"):
+        key = 'select = "best"' if evaluate.patience is None else f"patience = {evaluate.patience}"
+        raise InputError(
+            f"evaluate.every = 0 with evaluate.{key}: must be >= 1, for only the last round would be evaluated; "
+            "set evaluate.every = 1"
+        )
+    if evaluate.patience is not None and not evaluate.select_by.startswith("validation_"):
+        raise InputError(
+            f"evaluate.select_by = {evaluate.select_by!r} with evaluate.patience: must be a column of the validation "
+            'clients, for what is tested must not say when to stop; set evaluate.select_by = "validation_accuracy"'
+        )
+    return evaluate
+
+
 def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
     tables = raw.get("algorithm", {})
     tables = tables if isinstance(tables, list) else [tables]
@@ -256,36 +317,39 @@ def _algorithms(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
 
 
 def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any]) -> AlgorithmTable:
-    function = known("algorithm.name", raw.get("name", "fedavg"), ALGORITHMS)
+    name = raw.get("name", "fedavg")
+    function = own.found("algorithm.name", name, ALGORITHMS)
+    if ":" in name:
+        own.check_shape(name, function, AlgorithmTable.model_fields)
     default = signature(function).parameters["server"].default
     parts = {
         "local": _local(local, _table({"local": raw.pop("local", {})}, "local")),
         "server": _server(server, _table({"server": raw.pop("server", {})}, "server"), default),
     }
     model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
-    own = checked(model, raw, "algorithm", of=f"algorithm {raw.get('name', 'fedavg')}")
-    table = own.model_copy(update=parts)
+    table = checked(model, raw, "algorithm", of=f"algorithm {name}").model_copy(update=parts)
     table.compose()
     return table
 
 
-def _local(common: dict[str, Any], own: dict[str, Any]) -> Table:
+def _local(common: dict[str, Any], special: dict[str, Any]) -> Table:
     # They exclude each other, so an algorithm's own choice ends the common one.
     lengths = {"epochs", "steps", "batches"}
-    ended = lengths if own.keys() & lengths else set()
-    merged = {key: value for key, value in common.items() if key not in ended} | own
+    ended = lengths if special.keys() & lengths else set()
+    merged = {key: value for key, value in common.items() if key not in ended} | special
     if not merged.keys() & lengths or merged.get("steps") == "largest":
         merged.setdefault("epochs", 1)
     # The proximal term is the algorithm's own key.
     return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")
 
 
-def _server(common: dict[str, Any], own: dict[str, Any], default: Any) -> Server:
+def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Server:
     # What the common rule takes means nothing to an algorithm's own rule. Where none is named, it is the algorithm's.
-    merged = own if "rule" in own else {**common, **own}
-    usual = next(name for name, rule in SERVERS.items() if rule is type(default))
+    merged = special if "rule" in special else {**common, **special}
+    its_own = f"{type(default).__module__}:{type(default).__qualname__}"
+    usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
     name = merged.get("rule", usual)
-    rule = known("server.rule", name, SERVERS)
+    rule = own.found("server.rule", name, SERVERS)
     given = {**asdict(default), **merged} if name == usual else merged
     return checked(table_of(rule, (), Server), {**given, "rule": name}, "server", of=f"rule {name}")
 

@@ -11,7 +11,12 @@ from typing import Any
 
 from raysim.errors import InputError, unknown
 
-EXCLUSIVE = (("cohort", "fraction"), ("epochs", "steps", "batches"), ("concurrency", "max_staleness"))
+EXCLUSIVE = (
+    ("cohort", "fraction"),
+    ("epochs", "steps", "batches"),
+    ("epochs", "rounds"),
+    ("concurrency", "max_staleness"),
+)
 """Keys of which a table has only one."""
 
 
@@ -64,7 +69,7 @@ def _apply(raw: dict[str, Any], change: str) -> None:
     value = _value(text.strip())
     places = [raw]
     for key in keys[:-1]:
-        named = [table for table in places if table.get("name") == key]
+        named = [table for table in places if _called(table.get("name")) == key]
         places = named or [table for place in places for table in _tables(place, key, change)]
     for place in places:
         # What excludes the key gives way: a person who sets the one does not want the other.
@@ -72,6 +77,11 @@ def _apply(raw: dict[str, Any], change: str) -> None:
             for other in several if keys[-1] in several else ():
                 place.pop(other, None)
         place[keys[-1]] = value
+
+
+def _called(name: Any) -> str:
+    """What a person calls an algorithm; one's own, `module:function`, by its function."""
+    return getattr(name, "__name__", str(name).rpartition(":")[2])
 
 
 def _tables(place: dict[str, Any], key: str, change: str) -> list[dict[str, Any]]:

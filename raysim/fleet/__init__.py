@@ -5,6 +5,17 @@ from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.machine import settled
+from raysim.fleet.own_code import sent_whole
 from raysim.fleet.ray_fleet import RayFleet
 
-__all__ = ["BenchPlan", "ClientActors", "FittedActors", "Inline", "InlineFleet", "ModelPlan", "RayFleet", "settled"]
+__all__ = [
+    "BenchPlan",
+    "ClientActors",
+    "FittedActors",
+    "Inline",
+    "InlineFleet",
+    "ModelPlan",
+    "RayFleet",
+    "sent_whole",
+    "settled",
+]

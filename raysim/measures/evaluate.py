@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -118,8 +118,11 @@ class Evaluation:
         own = fleet.placement.has_own_models
         self._models = [_models(state, target, own) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
+        self.state = state
+        """As a merge would leave it now."""
         if targets.targets:
-            model = fleet.put((current(state, algorithm, fleet), state.average))
+            self.state = replace(state, model=current(state, algorithm, fleet), travellers=())
+            model = fleet.put((self.state.model, state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
                 function = Evaluate(target.part, "auc" in targets.metrics, target.domain)
                 self._maps.append(fleet.map(function, _blocks(state, target, models, own), [model]))

@@ -84,12 +84,20 @@ def auc(score: Score) -> float | None:
     return float(np.mean(areas)) if areas else None
 
 
+def miou(score: Score) -> float:
+    """Intersection over union, TP / (TP + FP + FN), averaged over the classes that occur, true or predicted."""
+    hits = np.diagonal(score.confusion)
+    union = score.confusion.sum(0) + score.confusion.sum(1) - hits
+    return float(np.mean(hits[union > 0] / union[union > 0]))
+
+
 METRICS: Mapping[str, Callable[[Score], float | None]] = {
     "accuracy": accuracy,
     "loss": loss,
     "macro_f1": macro_f1,
     "weighted_f1": weighted_f1,
     "auc": auc,
+    "miou": miou,
 }
 
 

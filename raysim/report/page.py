@@ -54,6 +54,9 @@ def render(runs: Sequence[Run]) -> str:
         headline=tables.headline(results),
         metrics=tables.every_metric(results),
         evaluated=tables.evaluated(results),
+        best=tables.best_values(results),
+        goals=tables.goals(results),
+        endings=tables.endings(results, [each.label for each in series]),
         evaluation=list(curves.evaluation(series)),
         training=list(curves.training(series)),
         stages=breakdown(series),
@@ -112,6 +115,10 @@ def _facts(run: Run) -> dict[str, str]:
         "Partition": str(scheme or ""),
         "Clients": "" if clients is None else f"{clients:,}",
         "Model": " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key)),
-        "Rounds": str(run.config.get("rounds", "")),
+        "Rounds": str(run.config.get("rounds", "")) or _epochs(run.config.get("epochs")),
         "Seed": str(run.config.get("seed", "")),
     }
+
+
+def _epochs(epochs: float | None) -> str:
+    return "" if epochs is None else f"of {epochs:g} epochs"

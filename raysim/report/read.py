@@ -53,9 +53,17 @@ class Result:
         """The columns with at least one value, in the table's order."""
         return [name for name, values in self.metrics.items() if not np.isnan(values).all()]
 
-    def last(self, name: str) -> float | None:
-        """The latest value of a column that is seldom filled."""
+    @property
+    def model_round(self) -> int | None:
+        """The round that left the model that was written, where it is not the last; None otherwise."""
+        found = self.summary.get("model_round")
+        return int(found) if found and found != self.summary.get("rounds") else None
+
+    def final(self, name: str) -> float | None:
+        """The value of a column that is seldom filled: that of the model that was written, else the latest."""
         values = self.column(name)
+        if self.model_round is not None:
+            values = values[self.column("round") <= self.model_round]
         known = values[~np.isnan(values)]
         return float(known[-1]) if known.size else None
 

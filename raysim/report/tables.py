@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -91,6 +92,12 @@ METRICS = {
     "macro_f1": Metric("Macro F1", "number", max, "F1 a class, averaged over the classes"),
     "weighted_f1": Metric("Weighted F1", "number", max, "F1 a class, averaged by the class's samples"),
     "auc": Metric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
+    "miou": Metric(
+        "mIoU",
+        "number",
+        max,
+        "a class's hits by all samples that are or are predicted as it, averaged over the classes",
+    ),
     "loss": Metric("Loss", "number", min, "mean cross-entropy in nats; less is better"),
 }
 
@@ -99,6 +106,7 @@ COSTS = {
     "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
     "Time": "of all rounds, without evaluation, as this machine took it",
     "Protocol bytes": "what a real federation would send through its server: up from clients, down to them",
+    "Exchanges": "how often in turn the clients and the server waited for each other: once a round in most algorithms",
     "Driver bytes": "array data that the driving process held here, as measured: what it put, and what it took",
     "Moved bytes": "array data that actors took from the object store, as measured",
 }
@@ -162,6 +170,7 @@ def headline(results: Sequence[Result]) -> Table:
             TableColumn("", "Time", [_sum(each, "seconds", human_seconds) for each in results]),
             TableColumn("Protocol bytes", "up", [_sum(each, "bytes_up", human_bytes) for each in results]),
             TableColumn("Protocol bytes", "down", [_sum(each, "bytes_down", human_bytes) for each in results]),
+            TableColumn("", "Exchanges", [_sum(each, "exchanges", lambda n: f"{n:,.0f}") for each in results]),
             TableColumn(
                 "Measured bytes",
                 "driver",
@@ -177,7 +186,7 @@ def headline(results: Sequence[Result]) -> Table:
 
 
 def every_metric(results: Sequence[Result]) -> list[tuple[str, Table]]:
-    """The last value of every metric, one table a target; empty where the headline has them all."""
+    """The final value of every metric, one table a target; empty where the headline has them all."""
     metrics = [metric for metric in METRICS if _targets(results, metric)]
     targets = [target for target in TARGETS if any(target in _targets(results, metric) for metric in metrics)]
     if len(metrics) < 2:
@@ -191,11 +200,58 @@ def every_metric(results: Sequence[Result]) -> list[tuple[str, Table]]:
     ]
 
 
+def best_values(results: Sequence[Result]) -> Table | None:
+    """The best value of every metric, and its round; None where no summary has any."""
+    columns = [
+        TableColumn(target.title, metric.title, [_best(each, f"{name}_{key}", metric) for each in results])
+        for name, target in TARGETS.items()
+        for key, metric in METRICS.items()
+        if any(f"{name}_{key}" in each.summary.get("best", {}) for each in results)
+    ]
+    return Table(columns) if columns else None
+
+
+def _best(result: Result, column: str, metric: Metric) -> str:
+    found = result.summary.get("best", {}).get(column)
+    return ABSENT if found is None else f"{metric.text(found['value'])} ({found['round']})"
+
+
+def goals(results: Sequence[Result]) -> Table | None:
+    """The first evaluated round at each target; None where there are no targets."""
+    every = [each.summary.get("reached", {}) for each in results]
+    wanted = list(dict.fromkeys((column, goal["target"]) for reached in every for column, goal in reached.items()))
+    columns = [
+        TableColumn("Rounds to", f"{column} {target:g}", [_rounds_to(reached, column, target) for reached in every])
+        for column, target in wanted
+    ]
+    return Table(columns) if columns else None
+
+
+def _rounds_to(reached: Mapping[str, Any], column: str, target: float) -> str:
+    found = reached.get(column)
+    if found is None or found["target"] != target:
+        return ABSENT
+    return "not reached" if found["round"] is None else str(found["round"])
+
+
+def endings(results: Sequence[Result], labels: Sequence[str]) -> list[str]:
+    """A sentence for every algorithm whose model is not the last round's, or that stopped early."""
+    told = []
+    for label, each in zip(labels, results, strict=True):
+        if each.model_round is not None:
+            told.append(f"{label}'s model, and its values here, are those of round {each.model_round}.")
+        if each.summary.get("stopped_early"):
+            told.append(f"{label} stopped early, after round {each.summary['rounds']}.")
+    return told
+
+
 def evaluated(results: Sequence[Result]) -> str:
     """After which round the tables' values were taken, in words; empty if there was no evaluation."""
     last = {round_ for each in results if (round_ := _last_evaluation(each)) is not None}
     if not last:
         return ""
+    if any(each.model_round is not None for each in results):
+        return "after the round that left each algorithm's model"
     return f"after round {last.pop()}" if len(last) == 1 else "at each algorithm's last evaluation"
 
 
@@ -216,7 +272,7 @@ def indented(description: str) -> str:
 
 def _targets(results: Sequence[Result], metric: str) -> list[str]:
     """The targets for which at least one result has the metric."""
-    return [target for target in TARGETS if any(each.last(f"{target}_{metric}") is not None for each in results)]
+    return [target for target in TARGETS if any(each.final(f"{target}_{metric}") is not None for each in results)]
 
 
 def _of_targets(results: Sequence[Result], metric: str) -> list[TableColumn]:
@@ -225,7 +281,7 @@ def _of_targets(results: Sequence[Result], metric: str) -> list[TableColumn]:
 
 
 def _of_metric(results: Sequence[Result], target: str, metric: str, title: str, group: str = "") -> TableColumn:
-    values = [each.last(f"{target}_{metric}") for each in results]
+    values = [each.final(f"{target}_{metric}") for each in results]
     known = [value for value in values if value is not None and math.isfinite(value)]
     top = METRICS[metric].best(known) if len(known) > 1 else None
     best = frozenset(row for row, value in enumerate(values) if value is not None and value == top)

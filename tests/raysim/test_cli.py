@@ -10,6 +10,7 @@ import pytest
 from algorithms.named import ALGORITHMS
 from partitioning.command import run_command
 from raysim.cli import cli
+from raysim.config.read import recipes
 from raysim.data import DATASETS
 from raysim.models import MODELS
 
@@ -54,10 +55,10 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("algorithms", list(ALGORITHMS)),
+        ("algorithms", [*ALGORITHMS, "module:function"]),
         ("models", list(MODELS)),
         ("datasets", [*DATASETS, "file:"]),
-        ("recipes", ["fedasync-digits", "quickstart"]),
+        ("recipes", list(recipes())),
     ],
 )
 def test_list(raysim: Cli, kind: str, names: list[str]) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from raysim.measures.metrics import METRICS, Score, accuracy, auc, loss, macro_f1, pooled, weighted_f1
+from raysim.measures.metrics import METRICS, Score, accuracy, auc, loss, macro_f1, miou, pooled, weighted_f1
 
 
 def score_of(labels: np.ndarray, probabilities: np.ndarray) -> Score:
@@ -51,3 +51,11 @@ def test_auc_of_two_classes_is_that_of_the_second() -> None:
 def test_auc_needs_probabilities() -> None:
     with pytest.raises(ValueError, match="needs the samples' probabilities"):
         auc(Score(np.eye(2, dtype=np.int64), 0.0))
+
+
+def test_miou_by_hand() -> None:
+    # Class 0 has 2 hits in a union of 3, class 1 has 1 in 1, class 2 is only predicted, class 3 does not occur.
+    confusion = np.array([[2, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    assert miou(Score(confusion, 0.0)) == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert miou(Score(np.array([[3, 1], [2, 4]]), 0.0)) == pytest.approx((3 / 6 + 4 / 7) / 2)
+    assert miou(Score(np.diag([3, 0, 2]), 0.0)) == 1

@@ -65,6 +65,7 @@ def metrics(rounds: int, every: int, targets: Sequence[str], index: int) -> pa.T
         "merged": pa.array(merged, pa.bool_()),
         "bytes_up": pa.array([40 * 217_000] * rounds, pa.int64()),
         "bytes_down": pa.array([40 * 217_000] * rounds, pa.int64()),
+        "exchanges": pa.array([1] * rounds, pa.int64()),
         "machine_bytes_driver": pa.array([8 * 217_000 if m else 900 for m in merged], pa.int64()),
         "machine_bytes_inlined": pa.array([400] * rounds, pa.int64()),
         "machine_bytes_moved": pa.array([0 if m else 40 * 217_000 for m in merged], pa.int64()),

@@ -82,8 +82,36 @@ def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
 def test_the_headline_shows_last_values_and_totals(tmp_path, out):
     page = page_of(write_run(tmp_path / "run", ["fedavg"], rounds=10, every=4, targets=["test"]), out=out)
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
-    # accuracy after round 10; rounds; the sum of seconds; 40 messages of 217 kB a round up and down
-    assert cells[:7] == ["24.9 %", "10", "4 s", "86.8 MB", "86.8 MB", "17.4 MB", "0 B"]
+    # accuracy after round 10; rounds; the sum of seconds; 40 messages of 217 kB a round up and down; exchanges
+    assert cells[:7] == ["24.9 %", "10", "4 s", "86.8 MB", "86.8 MB", "10", "17.4 MB"]
+
+
+def told(run: Path, name: str, **keys: object) -> None:
+    """Add to an algorithm's summary."""
+    path = run / name / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys), encoding="utf-8")
+
+
+def test_the_chosen_round_s_values_stand_in_the_headline(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg", "radfed"], rounds=10, every=4, targets=["test"])
+    told(run, "fedavg", model_round=4, stopped_early=True)
+    page = page_of(run, out=out)
+    text = Outline(page).text
+    # 1 - 0.97^4 of 0.95
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", page)[0] == "10.9 %"
+    assert "Evaluated after the round that left each algorithm's model." in text
+    assert "fedavg's model, and its values here, are those of round 4." in text
+    assert "fedavg stopped early, after round 10." in text and "radfed stopped" not in text
+
+
+def test_best_values_and_rounds_to_targets(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg", "radfed"], targets=["test"])
+    reached = {"test_accuracy": {"target": 0.25, "round": 6}, "test_loss": {"target": 1.0, "round": None}}
+    told(run, "fedavg", best={"test_accuracy": {"value": 0.3125, "round": 9}}, reached=reached)
+    text = Outline(page_of(run, out=out)).text
+    assert "31.2 % (9)" in text
+    assert "test_accuracy 0.25" in text and "not reached" in text
+    assert "Rounds to a target" not in Outline(page_of(write_run(tmp_path / "without"), out=out)).text
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):

@@ -1,0 +1,28 @@
+"""The recipes: each resolves into an experiment, and its header says what a reader must know."""
+
+from pathlib import Path
+
+import pytest
+
+from raysim.config import Experiment, read
+from raysim.config.read import recipes
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_it_resolves_and_is_read_back(name: str) -> None:
+    experiment = Experiment.of(read(name))
+    assert Experiment.of(experiment.to_toml()) == experiment
+    assert all(table.compose().schedule for table in experiment.algorithm)
+
+
+@pytest.mark.parametrize(("name", "path"), recipes().items())
+def test_its_header_says_what_was_measured(name: str, path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    header = " ".join(line.lstrip("# ") for line in text.split("\n\n")[0].splitlines())
+    assert header.endswith(".") and header.partition(".")[0] and "MEASURED" not in header
+    assert ("Not run here." in header) != ("Time: " in header)
+
+
+def test_every_paper_has_a_small_recipe_and_its_own() -> None:
+    assert {"fedbn-small", "fedbs-small", "fixbn-small", "radfed-small"} <= recipes().keys()
+    assert {"fedbn-digits", "fedbs-mnist", "fixbn-cifar10", "radfed-mnist"} <= recipes().keys()
