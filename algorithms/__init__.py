@@ -22,7 +22,8 @@ from algorithms.resident import Resident
 from algorithms.schedule import Rounds, Sample
 from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, Yogi
 from algorithms.silobn import silobn
-from algorithms.step import RoundReport, State, Traveller, begin, current, step
+from algorithms.staticbn import static_bn
+from algorithms.step import RoundReport, State, Traveller, begin, current, merged, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.visit import Start, Task, Visits
 from algorithms.weigh import Equal, Loss, Samples, Weigh
@@ -91,6 +92,7 @@ __all__ = [
     "fixbn",
     "generator",
     "lanes_of",
+    "merged",
     "phases",
     "radfed",
     "radfeda",
@@ -98,6 +100,7 @@ __all__ = [
     "radfedp",
     "silobn",
     "singleset",
+    "static_bn",
     "step",
     "torch_seed",
     "trainer",

@@ -32,11 +32,11 @@ def fixbn(
         weigh: a model's share in the mean: "equal" (appendix C) or "samples" (equation 6).
 
     Raises:
-        InputError: a number is out of range.
+        InputError: a number is out of range, or the model has no batch-norm layer (when the parts meet the model).
 
     Paper: section 6.2, appendix C, Algorithm 1; T* is half of the rounds.
 
-    Deviations: without batch norm it is FedAvg. Not here: the sliding window of B.6, fixing the affine entries (Table
+    Deviations: not here: the sliding window of B.6, fixing the affine entries (Table
     H) and maintained momentum (section 7).
     """
     first = replace(fedavg(sample, local, server), weigh=Equal() if weigh == "equal" else Samples())

@@ -12,6 +12,7 @@ from algorithms.fixbn import fixbn
 from algorithms.radfed import radfed, radfeda, radfedm, radfedp
 from algorithms.server import Adagrad, Adam, Assign, Mix, Server, Yogi
 from algorithms.silobn import silobn
+from algorithms.staticbn import static_bn
 
 ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
@@ -24,6 +25,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "singleset": singleset,
     "fedbs": fedbs,
     "fixbn": fixbn,
+    "static-bn": static_bn,
     "radfed": radfed,
     "radfedp": radfedp,
     "radfedm": radfedm,

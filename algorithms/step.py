@@ -16,6 +16,7 @@ from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
 from algorithms.merge import Sum
 from algorithms.server import Memory
+from algorithms.statistics import statistics_of, with_statistics
 from algorithms.stopwatch import Stopwatch
 from algorithms.tree import Node, join_all
 from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitRow, Visits
@@ -189,6 +190,18 @@ def _together(
 
 
 def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
+    """The travelling entries of the global model as it would be evaluated, and written, now.
+
+    They are what a merge would give; where visits leave no batch-norm statistics, these come from a pass over the
+    training clients' data (see `algorithms.staticbn`), but for the initial model.
+    """
+    model = merged(state, algorithm, fleet)
+    if algorithm.phase(state.phase).local.statistics != "untracked" or not state.round:
+        return model
+    return with_statistics(model, state.average, fleet)
+
+
+def merged(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
     """The travelling entries of the global model as a merge would give them now, summed where the models are."""
     if not state.travellers:
         return state.model
@@ -257,7 +270,9 @@ def _report(
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
     owners = (block.number for block in blocks for _ in block.clients)
     visited = [(number, row, machine[number]) for number, row in zip(owners, rows, strict=True)]
-    up = down = len(visited) * fleet.placement.travelling.nbytes
+    # Statistics that nobody tracks are not sent.
+    untracked = statistics_of(fleet.placement.travelling).nbytes if algorithm.local.statistics == "untracked" else 0
+    up = down = len(visited) * (fleet.placement.travelling.nbytes - untracked)
     if algorithm.place.newcomer == "average":
         newcomers = sum(task.kept is None for block in blocks for task in block.rows)
         up += len(visited) * fleet.placement.kept.nbytes

@@ -7,14 +7,14 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from algorithms import InputError as AlgorithmInputError
-from algorithms import Purpose, begin, torch_seed
+from algorithms import Purpose, begin, current, torch_seed
 from partitioning import Population
 from raysim import report
 from raysim.config import Experiment, changed, read
@@ -130,6 +130,7 @@ def _simulate(
         state = begin(plan.module(), fleet, experiment.seed, experiment.rounds)
         simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
         state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
+        state = replace(state, model=current(state, plan.algorithm, fleet))
         files.finish(state, fleet.placement, _summary(result, place.fingerprint))
     return result
 

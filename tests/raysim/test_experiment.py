@@ -92,6 +92,13 @@ def test_merges_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
     assert metrics(runs["two"] / "fedbn")["bytes_up"] == [6 * 4 * parameters] * 5
 
 
+def test_the_model_that_is_written_is_the_one_that_was_evaluated(runs: dict[str, Path]) -> None:
+    written = load_file(runs["two"] / "static-bn" / "model.safetensors")
+    assert written["norm1.running_mean"].any() and written["norm1.num_batches_tracked"] == 1
+    parameters = 64 * 24 + 24 + 24 * 10 + 10 + 2 * 24
+    assert metrics(runs["two"] / "static-bn")["bytes_up"] == [6 * 4 * parameters] * 5
+
+
 def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
     first = pq.read_table(runs["two"] / "fedavg" / "visits.parquet").to_pydict()["machine_actor"]
     assert -1 in first
@@ -186,6 +193,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"partition": {"scheme": "iid", "clients": 5, "test_clients": 5}}, "test_clients"),
     ({"model": {"name": "mlp", "hidden": [8]}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
     ({"model": {"name": "logistic"}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
+    *(
+        ({"model": {"name": "logistic"}, "algorithm": {"name": name}}, f"{name}: .*no batch-norm layer")
+        for name in ("fixbn", "static-bn")
+    ),
     ({"model": {"name": "logistic", "norm": "batch"}}, "norm"),
     ({"model": {"name": "mlp", "hidden": [0]}}, "hidden"),
     ({"algorithm": {"name": "fedavg", "cohort": 11}}, "at most 10"),
