@@ -32,19 +32,24 @@ class Place:
     average of the kept entries of the last merged cohort (which a real federation would have to send, so they
     are counted as protocol bytes then). Evaluation is another matter: initial statistics are harmless in
     training, which normalises by the batch, and meaningless in evaluation. So data of nobody, or of a client
-    that keeps nothing yet, is always evaluated with the average, and no protocol bytes are counted for it.
+    that keeps nothing yet, is always evaluated with the average, and no protocol bytes are counted for it. The data
+    of an outsider, a client that never trains, may be evaluated with statistics of its own instead: the affine entries
+    stay the average, the statistics come from a pass over the data that it is evaluated on (see
+    `algorithms.statistics`). Where these are too few for batch norm, a single sample mostly, it keeps the average.
 
     Args:
         weights: place of all entries that are not batch norm's.
         affine: place of the learned scale and shift of batch-norm layers.
         statistics: place of the running mean, variance and counter of batch-norm layers.
         newcomer: what a client without kept entries starts from, "initial" or "average".
+        outsider: the batch-norm statistics that a client that never trains is evaluated with, "average" or "own".
     """
 
     weights: Where = "shared"
     affine: Where = "shared"
     statistics: Where = "shared"
     newcomer: Literal["initial", "average"] = "initial"
+    outsider: Literal["average", "own"] = "average"
 
     def __post_init__(self) -> None:
         for name in ("weights", "affine", "statistics"):
@@ -52,6 +57,11 @@ class Place:
             require(value in ("shared", "kept"), f"place.{name}", value, '"shared" or "kept"', "use one")
         allowed = '"initial" or "average"'
         require(self.newcomer in ("initial", "average"), "newcomer", self.newcomer, allowed, "use one")
+        known = self.outsider in ("average", "own")
+        require(known, "algorithm.outsider", self.outsider, '"average" or "own"', 'set algorithm.outsider = "average"')
+        lives = self.outsider == "average" or self.statistics == "kept"
+        allowed = '"average" where clients share their statistics'
+        require(lives, "algorithm.outsider", self.outsider, allowed, 'set algorithm.outsider = "average"')
 
     def divide(self, layout: Layout) -> Placement:
         """Divide a model's entries.

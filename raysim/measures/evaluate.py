@@ -15,12 +15,11 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, State, current
 from algorithms.fleet import Part
+from algorithms.merge import Sum
+from algorithms.statistics import CHUNK, add_statistics, load_statistics, statistics_of
 from partitioning import Population
 from raysim.errors import InputError
 from raysim.measures.metrics import METRICS, Score, pooled
-
-CHUNK = 1024
-"""Samples of one forward pass: fixed, for the sums' order follows it."""
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
@@ -104,7 +103,8 @@ class Targets:
 class Evaluation:
     """An evaluation of the global model, as a merge would give it now, under way on all targets.
 
-    A client that keeps entries is evaluated with its own; everything else with the average (see `Place`).
+    A client that keeps entries is evaluated with its own; everything else with the average, but where the statistics
+    of outsiders are their own (see `Place`).
 
     Args:
         state: the run, which may go on meanwhile.
@@ -120,7 +120,9 @@ class Evaluation:
         if targets.targets:
             model = fleet.put((current(state, algorithm, fleet), state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
-                function = Evaluate(target.part, "auc" in targets.metrics, target.domain)
+                own = target.part == "all" and algorithm.place.outsider == "own"
+                kind = EvaluateOutsiders if own else Evaluate
+                function = kind(target.part, "auc" in targets.metrics, target.domain)
                 self._maps.append(fleet.map(function, _blocks(state, target, models), [model]))
 
     def values(self) -> dict[str, float]:
@@ -210,6 +212,23 @@ class Evaluate:
             scores.append(Score(confusion.cpu().numpy(), float(each[part].sum()), *extra))
             start = part.stop
         return scores
+
+
+class EvaluateOutsiders(Evaluate):
+    """Score the global model on each client of a block, with statistics of the samples that it is scored on."""
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        model, average = values[0]
+        scores: list[Score] = []
+        for client in block.clients:
+            samples, statistics = self._samples(bench, client), Sum.zero(statistics_of(bench.resident.placement.whole))
+            bench.resident.load(model, average)
+            add_statistics(statistics, bench.resident, samples[0])
+            bench.resident.load(model, average)
+            if (own := statistics.mean()) is not None:
+                load_statistics(bench.resident, own)
+            scores += self._score(bench, [samples])
+        return Output(scores)
 
 
 def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) -> float | None:
