@@ -1,6 +1,7 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
 from algorithms.algorithm import Algorithm, Switch
+from algorithms.centralized import centralized
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.fedavg import fedavg
@@ -80,6 +81,7 @@ __all__ = [
     "Work",
     "Yogi",
     "begin",
+    "centralized",
     "choose",
     "current",
     "fedadagrad",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from algorithms.algorithm import Algorithm
+from algorithms.centralized import centralized
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
@@ -26,6 +27,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedbs": fedbs,
     "fixbn": fixbn,
     "static-bn": static_bn,
+    "centralized": centralized,
     "radfed": radfed,
     "radfedp": radfedp,
     "radfedm": radfedm,

@@ -20,6 +20,7 @@ from algorithms import (
     Sample,
     State,
     begin,
+    centralized,
     current,
     fedavg,
     fedbn,
@@ -30,13 +31,13 @@ from algorithms import (
 )
 from algorithms.named import ALGORITHMS
 from raysim.fleet import InlineFleet
-from tests.algorithms.conftest import Samples, clients, perceptron
+from tests.algorithms.conftest import Samples, clients, named, perceptron
 
 Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)
 HALF = Sample(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
-TABLE = {name: function(HALF, LOCAL) for name, function in ALGORITHMS.items()} | {
+TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
     "fedavg mixed": fedavg(HALF, LOCAL, Mix(0.5)),
     "fedbn by samples, average": fedbn(HALF, LOCAL, weigh="samples", newcomer="average"),
     "radfed that merges": radfed(HALF, LOCAL, merge_every=3),
@@ -110,7 +111,7 @@ def test_every_round_reports_its_visits_in_client_order(name: str, federation: F
         state = step(state, algorithm, fleet)
         assert state.report is not None
         visited = [row.client for _, row, _ in state.report.visits]
-        assert visited == sorted(set(visited)) and len(visited) == 3
+        assert visited == sorted(set(visited)) and len(visited) == (1 if name == "centralized" else 3)
         assert all(row.weight >= 0 for _, row, _ in state.report.visits)
 
 
@@ -143,7 +144,13 @@ def test_mixing_whole_is_assigning(federation: Federation) -> None:
 
 
 @pytest.mark.parametrize(
-    "algorithm", [fedavg(Sample(), LOCAL), fedprox(Sample(), LOCAL, proximal=0), radfed(Sample(), LOCAL, merge_every=3)]
+    "algorithm",
+    [
+        fedavg(Sample(), LOCAL),
+        fedprox(Sample(), LOCAL, proximal=0),
+        radfed(Sample(), LOCAL, merge_every=3),
+        centralized(Sample(), LOCAL),
+    ],
 )
 def test_one_client_is_centralised_sgd(algorithm: Algorithm, federation: Federation) -> None:
     data = clients([40])

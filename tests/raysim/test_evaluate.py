@@ -20,6 +20,7 @@ from raysim.data import load
 from raysim.data.shards import Shards
 from raysim.fleet import BenchPlan, Inline, InlineFleet, ModelPlan
 from raysim.measures import Targets, evaluate
+from tests.algorithms.conftest import named
 
 LOCAL = Local(lr=0.1, batch_size=16)
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
@@ -90,7 +91,7 @@ def by_hand(module: torch.nn.Module, samples: Samples) -> tuple[float, float, in
 def test_every_target_is_what_a_plain_module_gives(
     name: str, rounds: int, fleets: Fleets, population: Population
 ) -> None:
-    algorithm = ALGORITHMS[name](Sample(cohort=4), LOCAL)
+    algorithm = named(name, Sample(cohort=4), LOCAL)
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, rounds)
     found = evaluate(state, algorithm, fleet, Targets.of(population, None, METRICS))
@@ -223,7 +224,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
         ("domain_paper", (3, 4, 5)),
         ("domain_glass", (0, 1, 2)),
     ]
-    algorithm = ALGORITHMS[name](Sample(cohort=4), LOCAL)
+    algorithm = named(name, Sample(cohort=4), LOCAL)
     plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / "kept").resolved()
     with Inline() as place, closing(place.fleet(plan)) as fleet:
         state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet

@@ -19,6 +19,7 @@ OWN: dict[str, dict[str, Any]] = {
     "fedprox": {"proximal": 0.1},
     **{name: {"merge_every": 3} for name in ("radfed", "radfedm", "radfeda")},
     "radfedp": {"merge_every": 3, "proximal": 0.5},
+    "centralized": {"fraction": 1.0},
 }
 """What an algorithm is given besides its name: enough to be different from the others in five rounds."""
 
@@ -73,7 +74,8 @@ def test_every_fleet_gives_the_same_bytes(runs: dict[str, Path], name: str, flee
 def test_all_clients_trained_and_learned(runs: dict[str, Path], name: str) -> None:
     table = metrics(runs["two"] / name)
     assert table["round"] == [1, 2, 3, 4, 5]
-    assert table["visits"] == [6] * 5
+    each = 1 if name == "centralized" else 6
+    assert table["visits"] == [each] * 5
     assert table["train_loss"][-1] < table["train_loss"][0]
     evaluated = [value is not None for value in table["local_accuracy"]]
     assert evaluated == [False, True, False, True, True]
@@ -81,7 +83,7 @@ def test_all_clients_trained_and_learned(runs: dict[str, Path], name: str) -> No
         for metric in ("accuracy", "loss", "macro_f1", "weighted_f1", "auc"):
             assert table[f"{target}_{metric}"][-1] >= 0
     visits = pq.read_table(runs["two"] / name / "visits.parquet").to_pydict()
-    assert len(visits["client"]) == 30 and set(visits["round"]) == {1, 2, 3, 4, 5}
+    assert len(visits["client"]) == 5 * each and set(visits["round"]) == {1, 2, 3, 4, 5}
 
 
 def test_merges_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
@@ -182,9 +184,10 @@ def test_the_seed_keys_the_initial_model_and_the_clients(tmp_path: Path) -> None
 
 def test_one_client_with_all_the_data_is_centralised_sgd(tmp_path: Path) -> None:
     one = {**EXPERIMENT, "rounds": 3, "partition": {"scheme": "iid", "clients": 1}}
-    names = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0}, {"name": "radfed", "merge_every": 2}]
+    names: list[dict[str, Any]] = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0}, {"name": "centralized"}]
+    names.append({"name": "radfed", "merge_every": 2})
     raysim.run({**one, "algorithm": names}, tmp_path / "run", inline=True)
-    bytes_of = {(tmp_path / "run" / table["name"] / "model.safetensors").read_bytes() for table in names}  # type: ignore[attr-defined]
+    bytes_of = {(tmp_path / "run" / table["name"] / "model.safetensors").read_bytes() for table in names}
     assert len(bytes_of) == 1
 
 
@@ -200,6 +203,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": {"name": "logistic", "norm": "batch"}}, "norm"),
     ({"model": {"name": "mlp", "hidden": [0]}}, "hidden"),
     ({"algorithm": {"name": "fedavg", "cohort": 11}}, "at most 10"),
+    ({"algorithm": {"name": "centralized", "fraction": 0.5}}, "fraction = 0.5: must be 1 where the data are united"),
+    ({"algorithm": {"name": "centralized", "cohort": 3}}, "cohort = 3: must be all clients where the data are united"),
+    ({"algorithm": {"name": "centralized"}, "server": {"rule": "mix"}}, "must be 'assign' where no models are merged"),
     ({"evaluate": {"on": ["test"]}, "data": {"dataset": "digits"}}, "evaluate.on = 'test'"),
     ({"data": {"dataset": "digitss"}}, "digits"),
     ({"data": {"dataset": "file:nosuch.parquet"}}, "nosuch.parquet"),
