@@ -14,6 +14,7 @@ class Purpose(IntEnum):
     BATCHES = 4
     TEST_ROWS = 5
     DROPOUT = 6
+    TWIN = 10
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -17,13 +17,14 @@ from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, current, torch_seed
 from partitioning import Population
 from raysim import report
+from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
-from raysim.measures import Targets
+from raysim.measures import Targets, check_twins, twins_of
 from raysim.population import population_of
 from raysim.progress import Watcher
 from raysim.simulation import Result, Simulation
@@ -96,6 +97,11 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
     experiment, plans = _plans(experiment, folder, decoded, model, place.device)
+    for name, plan in plans.items():
+        try:
+            check_twins(experiment.evaluate.measures, targets, experiment.evaluate.every, plan.placement)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
     if not targets.targets:
         watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
@@ -125,10 +131,13 @@ def _simulate(
     LOG.info("%s: %r", name, plan.algorithm)
     if text := _idle(name, plan, place.workers):
         watcher.notice(text)
-    files = AlgorithmFolder(folder / name, targets.columns)
+    measures = experiment.evaluate.measures
+    files = AlgorithmFolder(folder / name, [*targets.columns, *columns_of(measures)])
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
-        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds)
-        simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher)
+        wanted = [measure for measure in measures if measure not in TWINS]
+        state = begin(plan.module(), fleet, experiment.seed, experiment.rounds, wanted)
+        twins = twins_of(measures, state, targets)
+        simulation = Simulation(name, plan.algorithm, fleet, targets, files, watcher, twins)
         state, result = simulation.run(state, experiment.rounds, experiment.evaluate.every)
         state = replace(state, model=current(state, plan.algorithm, fleet))
         files.finish(state, fleet.placement, _summary(result, place.fingerprint))

@@ -15,7 +15,7 @@ from algorithms import Algorithm, RoundReport, State, step
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
-from raysim.measures import Evaluation, Targets, evaluate
+from raysim.measures import Evaluation, Targets, Twin, evaluate, verdict
 from raysim.progress import Watcher
 
 LOG = logging.getLogger("raysim")
@@ -33,6 +33,7 @@ class Result:
         seconds: of the rounds, without evaluation.
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
+        concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Result:
     seconds: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
+    concordance: dict[str, Any] | None = None
 
     def after(self, row: dict[str, Any]) -> Result:
         """The result with one more round."""
@@ -65,6 +67,7 @@ class Simulation:
         targets: what to evaluate on.
         files: where its rows and models go.
         watcher: is told what happens.
+        twins: that train beside it.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Simulation:
     targets: Targets
     files: AlgorithmFolder
     watcher: Watcher
+    twins: tuple[Twin, ...] = ()
 
     def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last."""
@@ -95,6 +99,7 @@ class Simulation:
             records.add(state, self.fleet.traffic.since(before), self.fleet.starting - starting)
             if last or (every and number % every == 0):
                 records.evaluate(state)
+            records.follow(state)
         records.write()
         return state
 
@@ -113,6 +118,7 @@ class Records:
         self._report: RoundReport | None = None
         self._row: dict[str, Any] = {}
         self._evaluation: Evaluation | None = None
+        self._twins: tuple[Twin, ...] = ()
 
     def add(self, state: State, traffic: Traffic, starting: float) -> None:
         """Take note of a round that is done, and of the seconds of it in which actors were started."""
@@ -122,6 +128,7 @@ class Records:
         self._report = state.report
         self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
         self._row |= {"phase": state.report.phase, **_reported(state.report), **_measured(traffic)}
+        self._row |= state.report.measures
 
     def evaluate(self, state: State) -> None:
         """Begin to evaluate the round that was added last."""
@@ -129,8 +136,15 @@ class Records:
         self._evaluation = Evaluation(state, simulation.algorithm, simulation.fleet, simulation.targets)
         self._row["seconds_evaluate"] = time.perf_counter() - started
 
+    def follow(self, state: State) -> None:
+        """Have the twins begin the round that was added last."""
+        simulation = self._simulation
+        self._twins = simulation.twins
+        for twin in self._twins:
+            twin.begin(state, simulation.algorithm, simulation.fleet)
+
     def write(self) -> None:
-        """Complete the round that was added last by its evaluation, and write it."""
+        """Complete the round that was added last by its evaluation and its twins', and write it."""
         if self._report is None:
             return
         row, simulation = self._row, self._simulation
@@ -140,6 +154,7 @@ class Records:
             row |= metrics
             row["seconds_evaluate"] += time.perf_counter() - started
             self.result = replace(self.result, metrics=metrics)
+        self._compare(row)
         simulation.files.append(row, self._report)
         shown = "".join(f", {name} {row[name]:.4f}" for name in simulation.targets.columns if name in row)
         LOG.info("%s: round %d in %.3f s%s", simulation.name, row["round"], row["seconds"], shown)
@@ -147,10 +162,21 @@ class Records:
         simulation.watcher.round(row["round"], self.result.metrics)
         self.result = self.result.after(row)
         self._report = self._evaluation = None
+        self._twins = ()
+
+    def _compare(self, row: dict[str, Any]) -> None:
+        """Complete the row by what the twins have come to; it counts as evaluation."""
+        started = time.perf_counter()
+        for twin in self._twins:
+            row |= twin.end(row)
+        if self._twins:
+            row["seconds_evaluate"] = row.get("seconds_evaluate", 0.0) + time.perf_counter() - started
+        if "concordance" in row:
+            self.result = replace(self.result, concordance=verdict(row["concordance"]))
 
     def give_up(self) -> None:
         """Write the round that was added last without its evaluation: what was measured is kept."""
-        self._evaluation = None
+        self._evaluation, self._twins = None, ()
         # The very error that ends the run may be the journal's.
         with suppress(Exception):
             self.write()

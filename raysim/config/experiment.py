@@ -20,6 +20,7 @@ from raysim.errors import InputError, one_input_error
 from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
+Measure = Literal["dc", "concordance", "dl", "bn"]
 Target = Literal["test", "held_out", "validation", "local", "domains"]
 
 CLIENTS = 10
@@ -116,7 +117,7 @@ class FleetTable(Table):
 
 
 class Evaluate(Table):
-    """`[evaluate]`: when, on what (default: all that the population has), and which metrics."""
+    """`[evaluate]`: when, on what (default: all that the population has), which metrics, and measures of training."""
 
     every: Annotated[int, Field(ge=0)] = 0
     on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(_once)] | None = None
@@ -126,6 +127,7 @@ class Evaluate(Table):
         "macro_f1",
         "weighted_f1",
     )
+    measures: Annotated[tuple[Measure, ...], AfterValidator(_once)] = ()
 
 
 class _Top(Table):

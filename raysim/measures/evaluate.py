@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, State, current
+from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, Packed, State, current
 from algorithms.fleet import Part
 from algorithms.merge import Sum
 from algorithms.statistics import CHUNK, add_statistics, load_statistics, statistics_of
 from partitioning import Population
 from raysim.errors import InputError
-from raysim.measures.metrics import METRICS, Score, pooled
+from raysim.measures.metrics import METRICS, Score, loss, pooled
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
@@ -160,6 +160,16 @@ def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets)
     return Evaluation(state, algorithm, fleet, targets).values()
 
 
+def loss_on_test(model: Packed, kept: Packed, fleet: Fleet, targets: Targets) -> float:
+    """The mean cross-entropy of a model on the global test set, which the targets must have."""
+    target = next(target for target in targets.targets if target.name == "test")
+    blocks = _blocks_of_slices(target, {None: 1})
+    scores: list[Score] = []
+    for outcome in fleet.map(Evaluate(None, probabilities=False), blocks, [fleet.put((model, kept))]):
+        scores += outcome.value
+    return loss(pooled(scores))
+
+
 @dataclass(frozen=True)
 class Evaluate:
     """Score the global model on each client or slice of a block.
@@ -245,17 +255,21 @@ def _models(state: State, target: Target) -> Models:
 
 def _blocks(state: State, target: Target, models: Models) -> list[Block]:
     if target.part is None:
-        places = [(kept, place) for kept in models for place in range(len(target.owners))]
-        return [
-            Block(number, (target.owners[place],), target.sizes[place], (kept,))
-            for number, (kept, place) in enumerate(places)
-        ]
+        return _blocks_of_slices(target, models)
     blocks: list[Block] = []
     for start in range(0, len(target.owners), BLOCK):
         owners, sizes = target.owners[start : start + BLOCK], target.sizes[start : start + BLOCK]
         rows = tuple(state.kept.latest(owner, state.round) for owner in owners)
         blocks.append(Block(len(blocks), owners, sum(sizes), rows))
     return blocks
+
+
+def _blocks_of_slices(target: Target, models: Models) -> list[Block]:
+    places = [(kept, place) for kept in models for place in range(len(target.owners))]
+    return [
+        Block(number, (target.owners[place],), target.sizes[place], (kept,))
+        for number, (kept, place) in enumerate(places)
+    ]
 
 
 def _domain(population: Population, name: str) -> Target:

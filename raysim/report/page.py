@@ -55,6 +55,8 @@ def render(runs: Sequence[Run]) -> str:
         metrics=tables.every_metric(results),
         evaluated=tables.evaluated(results),
         evaluation=list(curves.evaluation(series)),
+        measures=list(curves.measures(series)),
+        verdicts=[(each.label, text) for each in series if (text := tables.concordance(each.result))],
         training=list(curves.training(series)),
         stages=breakdown(series),
         merges_marked=any(each.merges.size for each in series),

@@ -205,7 +205,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "fedavg", "cohort": 11}}, "at most 10"),
     ({"algorithm": {"name": "centralized", "fraction": 0.5}}, "fraction = 0.5: must be 1 where the data are united"),
     ({"algorithm": {"name": "centralized", "cohort": 3}}, "cohort = 3: must be all clients where the data are united"),
-    ({"algorithm": {"name": "centralized"}, "server": {"rule": "mix"}}, "must be 'assign' where no models are merged"),
+    (
+        {"algorithm": {"name": "centralized"}, "server": {"rule": "mix", "alpha": 0.5}},
+        "must be 'assign' where no models are merged",
+    ),
     ({"evaluate": {"on": ["test"]}, "data": {"dataset": "digits"}}, "evaluate.on = 'test'"),
     ({"data": {"dataset": "digitss"}}, "digits"),
     ({"data": {"dataset": "file:nosuch.parquet"}}, "nosuch.parquet"),
