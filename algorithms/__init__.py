@@ -9,6 +9,7 @@ from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
+from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
 from algorithms.kept import KeptLedger, KeptStore, Location
@@ -90,6 +91,7 @@ __all__ = [
     "fedbn",
     "fedbs",
     "fedprox",
+    "fedtan",
     "fedyogi",
     "fixbn",
     "generator",

@@ -9,6 +9,7 @@ from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
+from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.radfed import radfed, radfeda, radfedm, radfedp
 from algorithms.server import Adagrad, Adam, Assign, Mix, Server, Yogi
@@ -27,6 +28,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedbs": fedbs,
     "fixbn": fixbn,
     "static-bn": static_bn,
+    "fedtan": fedtan,
     "centralized": centralized,
     "radfed": radfed,
     "radfedp": radfedp,

@@ -47,7 +47,7 @@ STAGES = ("sample", "send", "train", "sum", "merge", "evaluate", "write")
 
 def metrics_schema(columns: Sequence[str]) -> pa.Schema:
     """One row a round; the evaluation's columns are null where a round was not evaluated, or one is undefined."""
-    whole = ["visits", "bytes_up", "bytes_down"]
+    whole = ["visits", "exchanges", "bytes_up", "bytes_down"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
     return pa.schema(
         [

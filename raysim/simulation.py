@@ -215,6 +215,7 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "merged": report.merged,
         "train_loss": float(np.average(losses, weights=samples)) if rows else None,
         "visits": len(report.visits),
+        "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
     }

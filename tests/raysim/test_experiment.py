@@ -99,6 +99,8 @@ def test_the_model_that_is_written_is_the_one_that_was_evaluated(runs: dict[str,
     assert written["norm1.running_mean"].any() and written["norm1.num_batches_tracked"] == 1
     parameters = 64 * 24 + 24 + 24 * 10 + 10 + 2 * 24
     assert metrics(runs["two"] / "static-bn")["bytes_up"] == [6 * 4 * parameters] * 5
+    exchanges = {name: metrics(runs["two"] / name)["exchanges"] for name in ("fedavg", "fedtan", "centralized")}
+    assert exchanges == {"fedavg": [1] * 5, "fedtan": [4] * 5, "centralized": [0] * 5}
 
 
 def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
@@ -198,7 +200,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": {"name": "logistic"}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
     *(
         ({"model": {"name": "logistic"}, "algorithm": {"name": name}}, f"{name}: .*no batch-norm layer")
-        for name in ("fixbn", "static-bn")
+        for name in ("fixbn", "static-bn", "fedtan")
     ),
     ({"model": {"name": "logistic", "norm": "batch"}}, "norm"),
     ({"model": {"name": "mlp", "hidden": [0]}}, "hidden"),
