@@ -121,7 +121,7 @@ def test_one_full_step_of_clients_of_one_size_is_one_of_the_union(tmp_path: Path
     summary = json.loads((tmp_path / "run" / "fedavg" / "summary.json").read_text())["concordance"]
     assert summary == {"delta": found["concordance"][-1], "epsilon": 0.01, "concordant": True}
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "concordant with centralised training" in page and "Weight divergence" in page
+    assert "concordant with centralised training" in page and "Weight divergence by round" in page
 
 
 def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
