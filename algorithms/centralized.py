@@ -65,7 +65,8 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
 
     Paper: the centralised counterpart of FedMMB, section 3.1, and of RADFed, section V. With one client it is FedAvg.
 
-    Deviations: none. One actor gathers the union, which must fit its memory; nothing is sent, so no bytes are counted.
+    Deviations: none. The draws are those of the first client. One actor gathers the union, which must fit its memory;
+    nothing is sent, so no bytes are counted.
     """
     remedy = "leave it out"
     require(sample.cohort is None, "algorithm.cohort", sample.cohort, "all clients where the data are united", remedy)

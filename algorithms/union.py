@@ -34,7 +34,7 @@ class Union:
 
 @dataclass(frozen=True)
 class VisitUnion:
-    """Make one visit of all samples of a block's clients, with the draws of client 0: alone, it is that visit."""
+    """Make one visit of all samples of a block's clients, with the draws of the first: alone, it is that client's."""
 
     visits: Visits
 
@@ -46,4 +46,4 @@ class VisitUnion:
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         union = replace(bench, data=Union(bench.data, block.clients))
-        return self.visits(union, replace(block, clients=(0,), rows=(Task(None, 0.0),)), *values)
+        return self.visits(union, replace(block, clients=block.clients[:1], rows=(Task(None, 0.0),)), *values)

@@ -132,7 +132,7 @@ class Divergence:
         state: of the twin.
 
     Paper: RADFed, section V, "DC". Deviations: what the paper calls weights are the parameters; batch-norm statistics
-    are left out. A cohort of one client is visited with the draws of client 0.
+    are left out. The union is visited with the draws of its first client, so that one client alone does not diverge.
     """
 
     def __init__(self, state: TwinState) -> None:

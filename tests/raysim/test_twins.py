@@ -47,6 +47,12 @@ def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federatio
     assert divergence(algorithm, fleet, 4, norm=True) == [0.0] * 4
 
 
+def test_a_cohort_of_one_does_not_diverge(federation: Federation) -> None:  # noqa: F811
+    algorithm = fedavg(Sample(cohort=1), LOCAL)
+    fleet = federation(clients((9, 14, 5, 8)), perceptron(), algorithm.place)
+    assert divergence(algorithm, fleet, 3) == [0.0] * 3
+
+
 def test_centralised_training_is_its_own_twin(federation: Federation) -> None:  # noqa: F811
     algorithm = centralized(Sample(), LOCAL)
     assert divergence(algorithm, federation(clients((9, 14, 5)), perceptron(), algorithm.place), 3) == [0.0] * 3
@@ -72,7 +78,7 @@ def test_the_divergence_is_that_of_plain_models(merge_every: int, federation: Fe
         module.load_state_dict(mean)
         models = [] if number % merge_every == 0 else models
         union = tuple(torch.cat([data[client][i] for client in cohort]) for i in (0, 1))
-        train(twin, union, LOCAL, number, client=0)  # type: ignore[arg-type]
+        train(twin, union, LOCAL, number, cohort[0])  # type: ignore[arg-type]
         expected.append(np.linalg.norm(vector(module) - vector(twin)) / np.linalg.norm(vector(twin)))
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert found[0] > 1e-3
