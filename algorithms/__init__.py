@@ -2,6 +2,7 @@
 
 from algorithms.algorithm import Algorithm, Step, Switch
 from algorithms.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
+from algorithms.centralized import centralized
 from algorithms.compute import Compute
 from algorithms.devices import Devices
 from algorithms.errors import InputError
@@ -12,6 +13,7 @@ from algorithms.fedbs import fedbs
 from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
+from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
 from algorithms.importance import Importance
@@ -28,7 +30,8 @@ from algorithms.scaffold import scaffold
 from algorithms.schedule import Rounds, Sample, Schedule
 from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
-from algorithms.step import RoundReport, State, Traveller, begin, current, step
+from algorithms.staticbn import static_bn
+from algorithms.step import RoundReport, State, Traveller, begin, current, merged, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.update import Update
 from algorithms.visit import Start, Task, Visits
@@ -99,6 +102,7 @@ __all__ = [
     "Work",
     "Yogi",
     "begin",
+    "centralized",
     "choose",
     "current",
     "fedadagrad",
@@ -110,11 +114,13 @@ __all__ = [
     "fedmmb",
     "fedprox",
     "fedsmb",
+    "fedtan",
     "fedyogi",
     "fixbn",
     "generator",
     "lanes_of",
     "matching",
+    "merged",
     "parallelism",
     "phases",
     "radfed",
@@ -125,6 +131,7 @@ __all__ = [
     "scaffold",
     "silobn",
     "singleset",
+    "static_bn",
     "step",
     "torch_seed",
     "trainer",

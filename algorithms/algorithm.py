@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from algorithms.arrivals import Arrivals
 from algorithms.compute import Compute
 from algorithms.errors import InputError
+from algorithms.layout import Kind, Layout
 from algorithms.local import Local
-from algorithms.place import Place
+from algorithms.place import Place, Placement
 from algorithms.schedule import Rounds, Schedule
 from algorithms.server import Assign, Server, WeightedMix
 from algorithms.weigh import Loss, Samples, Weigh
@@ -64,6 +65,8 @@ class Algorithm:
         server: how the weighted mean becomes the next model.
         switch: what it becomes, and when; see `phases`.
         own_step: its own way to do a round; None for the engine's.
+        needs_batch_norm: whether it makes sense only for models with batch-norm layers that track statistics; so do,
+            anyway, visits that leave statistics untracked or freeze them.
 
     Raises:
         InputError: the parts make no sense together.
@@ -76,6 +79,7 @@ class Algorithm:
     server: Server = Assign()
     switch: Switch | None = None
     own_step: Step | None = None
+    needs_batch_norm: bool = False
 
     def __post_init__(self) -> None:
         if self.local.batches and "batches" not in self.place.slots:
@@ -104,6 +108,16 @@ class Algorithm:
                 f"server.rule = 'weighted-mix' with {what}: must be where models of a weight of at most 1 merge one by "
                 'one, as in fedasync; set server.rule = "mix"'
             )
+        if self.local.statistics == "untracked" and self.place.statistics == "kept":
+            raise InputError(
+                'local.statistics = "untracked" with place.statistics = "kept": must be "batch" where clients keep '
+                'their statistics, for nothing would ever change them; set local.statistics = "batch"'
+            )
+        if self.local.statistics == "untracked" and self.switch and self.switch.then.local.statistics == "frozen":
+            raise InputError(
+                'local.statistics = "untracked" before a phase that freezes them: must be "batch", for there would be '
+                'nothing to freeze; set local.statistics = "batch"'
+            )
 
     @property
     def rounds(self) -> Rounds:
@@ -124,6 +138,20 @@ class Algorithm:
         yield self
         if self.switch is not None:
             yield from self.switch.then.phases
+
+    def divide(self, layout: Layout) -> Placement:
+        """Divide a model's entries, as `place` says.
+
+        Raises:
+            InputError: the algorithm makes no sense for the model.
+        """
+        needed = self.needs_batch_norm or any(phase.local.statistics != "batch" for phase in self.phases)
+        if needed and not any(entry.kind is Kind.STATISTIC for entry in layout.entries):
+            raise InputError(
+                "the algorithm is about batch-norm statistics, but the model has no batch-norm layer: must have one; "
+                'set model.norm = "batch" (not for logistic), or use another algorithm'
+            )
+        return self.place.divide(layout)
 
     def phase(self, number: int) -> Algorithm:
         """A phase, the first being 0."""

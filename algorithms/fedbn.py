@@ -18,6 +18,7 @@ def fedbn(
     *,
     weigh: Literal["equal", "samples"] = "equal",
     newcomer: Literal["initial", "average"] = "initial",
+    outsider: Literal["average", "own"] = "average",
 ) -> Algorithm:
     """FedAvg whose batch-norm layers stay with the clients: affine, statistics and counter.
 
@@ -29,16 +30,18 @@ def fedbn(
         server: how the mean becomes the next model.
         weigh: a model's share in the mean: "equal", as the paper's, or "samples".
         newcomer: what a client without batch-norm entries of its own starts from; see `Place`.
+        outsider: the statistics that a client that never trains is evaluated with: the "average", as FedBS compares
+            it, or its "own", beside averaged affine entries (appendix G, second case).
 
     Raises:
         InputError: the model has no batch-norm layer (when the parts meet the model).
 
-    Paper: Algorithm 1, appendix C.
+    Paper: Algorithm 1, appendices C and G.
 
     Deviations: none in training. Data of no client, or of one that keeps no entries yet, is evaluated with the
-    average of the last merged cohort's batch-norm entries, which the paper does not define.
+    average of the last merged cohort's batch-norm entries, which the paper defines for outsiders' affine ones alone.
     """
-    place = Place(affine="kept", statistics="kept", newcomer=newcomer)
+    place = Place(affine="kept", statistics="kept", newcomer=newcomer, outsider=outsider)
     return Algorithm(Rounds(sample), local, place, Equal() if weigh == "equal" else Samples(), server)
 
 

@@ -59,7 +59,7 @@ def fixbn(
     known = fixed in ("statistics", "affine", "both")
     require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
     first = fedavg(sample, local, server, maintained_momentum=maintained_momentum)
-    first = replace(first, weigh=Equal() if weigh == "equal" else Samples(), place=replace(first.place, needed=True))
+    first = replace(first, weigh=Equal() if weigh == "equal" else Samples(), needs_batch_norm=True)
     rule = Window(width, tau, decide, absent) if fix_after == "window" else After(fix_after)
     second = replace(
         local,

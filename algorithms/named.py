@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from algorithms.algorithm import Algorithm
+from algorithms.centralized import centralized
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
@@ -10,11 +11,13 @@ from algorithms.fedbs import fedbs
 from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
+from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.server import Adagrad, Adam, Assign, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
+from algorithms.staticbn import static_bn
 
 ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
@@ -28,6 +31,9 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "singleset": singleset,
     "fedbs": fedbs,
     "fixbn": fixbn,
+    "static-bn": static_bn,
+    "fedtan": fedtan,
+    "centralized": centralized,
     "radfed": radfed,
     "radfedp": radfedp,
     "radfedm": radfedm,

@@ -33,6 +33,11 @@ class Placement:
     kept: Layout
 
     @property
+    def has_one_model(self) -> bool:
+        """Whether all clients' visits begin alike: nothing but counters stays with them."""
+        return all(entry.kind is Kind.SLOT and entry.integer for entry in self.kept.entries)
+
+    @property
     def has_own_models(self) -> bool:
         """Whether clients keep entries of the model, not only what stands beside it."""
         return any(entry.kind is not Kind.SLOT for entry in self.kept.entries)
@@ -56,7 +61,10 @@ class Place:
     average of the kept entries of the last merged cohort (which a real federation would have to send, so they
     are counted as protocol bytes then). Evaluation is another matter: initial statistics are harmless in
     training, which normalises by the batch, and meaningless in evaluation. So data of nobody, or of a client
-    that keeps nothing yet, is always evaluated with the average, and no protocol bytes are counted for it.
+    that keeps nothing yet, is always evaluated with the average, and no protocol bytes are counted for it. The data
+    of an outsider, a client that never trains, may be evaluated with statistics of its own instead: the affine entries
+    stay the average, the statistics come from a pass over the data that it is evaluated on (see
+    `algorithms.statistics`). Where these are too few for batch norm, a single sample mostly, it keeps the average.
 
     Args:
         weights: place of all entries that are not batch norm's.
@@ -65,15 +73,15 @@ class Place:
         newcomer: what a client without kept entries starts from, "initial" or "average".
         slots: which of `Local.slots` outlast a visit, and their place: "kept" by the client, or "shared", so that they
             travel and are averaged; they begin at 0, and so do all others in each visit.
-        needed: whether the algorithm makes no sense without batch norm, even where none of it is kept.
+        outsider: the batch-norm statistics that a client that never trains is evaluated with, "average" or "own".
     """
 
     weights: Where = "shared"
     affine: Where = "shared"
     statistics: Where = "shared"
     newcomer: Literal["initial", "average"] = "initial"
+    outsider: Literal["average", "own"] = "average"
     slots: Mapping[str, Where] = field(default_factory=dict)
-    needed: bool = False
 
     def __post_init__(self) -> None:
         places = {name: getattr(self, name) for name in ("weights", "affine", "statistics")} | dict(self.slots)
@@ -81,6 +89,11 @@ class Place:
             require(value in ("shared", "kept"), f"place.{name}", value, '"shared" or "kept"', "use one")
         allowed = '"initial" or "average"'
         require(self.newcomer in ("initial", "average"), "newcomer", self.newcomer, allowed, "use one")
+        known = self.outsider in ("average", "own")
+        require(known, "algorithm.outsider", self.outsider, '"average" or "own"', 'set algorithm.outsider = "average"')
+        lives = self.outsider == "average" or self.statistics == "kept"
+        allowed = '"average" where clients share their statistics'
+        require(lives, "algorithm.outsider", self.outsider, allowed, 'set algorithm.outsider = "average"')
 
     @property
     def keeps(self) -> bool:
@@ -93,10 +106,10 @@ class Place:
         Raises:
             InputError: there have to be batch-norm layers, and the model has none.
         """
-        needed = self.needed or "kept" in (self.affine, self.statistics)
-        if needed and not any(entry.kind in BATCH_NORM for entry in layout.entries):
+        kept = "kept" in (self.affine, self.statistics)
+        if kept and not any(entry.kind in BATCH_NORM for entry in layout.entries):
             raise InputError(
-                "the algorithm is about batch norm, but the model has no batch-norm layer: must have one; "
+                "batch-norm layers stay with the clients, but the model has no batch-norm layer: must have one; "
                 'set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         slots = [entry for slot in self.slots for entry in _slot(slot, layout)]

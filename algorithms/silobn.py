@@ -17,6 +17,7 @@ def silobn(
     *,
     weigh: Literal["equal", "samples"] = "equal",
     newcomer: Literal["initial", "average"] = "initial",
+    outsider: Literal["average", "own"] = "own",
 ) -> Algorithm:
     """FedAvg whose batch-norm statistics stay with the clients; scale and shift are averaged like all weights.
 
@@ -28,14 +29,16 @@ def silobn(
         server: how the mean becomes the next model.
         weigh: a model's share in the mean, "equal" or "samples".
         newcomer: what a client without statistics of its own starts from; see `Place`.
+        outsider: the statistics that a client that never trains is evaluated with: its "own", as the paper's, or the
+            "average"; see `Place`.
 
     Raises:
         InputError: the model has no batch-norm layer (when the parts meet the model).
 
     Paper: section 3; compared with in FedBN, appendix C, and FedBS, section II.
 
-    Deviations: data of no client is evaluated with the average of the last merged cohort's statistics, where the paper
-    computes them on the new client's own data.
+    Deviations: data of no client is evaluated with the average of the last merged cohort's statistics, which the paper
+    does not define.
     """
-    place = Place(affine="shared", statistics="kept", newcomer=newcomer)
+    place = Place(affine="shared", statistics="kept", newcomer=newcomer, outsider=outsider)
     return Algorithm(Rounds(sample), local, place, Equal() if weigh == "equal" else Samples(), server)

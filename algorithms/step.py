@@ -19,6 +19,7 @@ from algorithms.layout import Packed
 from algorithms.merge import Sum
 from algorithms.observe import batch_statistics, divergence
 from algorithms.server import Memory
+from algorithms.statistics import statistics_of, with_statistics
 from algorithms.stopwatch import Stopwatch
 from algorithms.tree import Node, join_all
 from algorithms.visit import BlockOfVisits, Start, SumOfTravelling, Task, VisitRow, Visits
@@ -159,7 +160,7 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     newcomer = state.average if algorithm.place.newcomer == "average" else state.initial
     start = fleet.put(Start(None if state.travellers else state.model, newcomer))
     state, scored = _with_chances(state, algorithm, fleet, visits, start)
-    cohort = _cohort(state, algorithm, fleet)
+    cohort = cohort_of(state, algorithm, fleet)
     dealt, waiting = _deal(state, algorithm, len(cohort))
     blocks = blocks_of(state, fleet, cohort, dealt)
     watch.lap("sample")
@@ -217,6 +218,18 @@ def _together(
 
 
 def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
+    """The travelling entries of the global model as it would be evaluated, and written, now.
+
+    They are what a merge would give; where visits leave no batch-norm statistics, these come from a pass over the
+    training clients' data (see `algorithms.staticbn`), but for the initial model.
+    """
+    model = merged(state, algorithm, fleet)
+    if algorithm.phase(state.phase).local.statistics != "untracked" or not state.round:
+        return model
+    return with_statistics(model, state.average, fleet)
+
+
+def merged(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
     """The travelling entries of the global model as a merge would give them now, summed where the models are."""
     if not state.travellers:
         return state.model
@@ -250,7 +263,7 @@ def _with_chances(
     return replace(state, importance=by.initial(visits, fleet, start)), by.start == "score"
 
 
-def _cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:
+def cohort_of(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:
     """The clients of the next round, in id order: where models travel, no more than there are models."""
     sample = algorithm.schedule.sample
     weights = fleet.census.samples if sample.by == "size" else state.importance
@@ -341,7 +354,10 @@ def _report(
     """Report the visits, and count the protocol's bytes: each visit one model down and one up."""
     owners = (block.number for block in blocks for _ in block.clients)
     visited = [(number, row, machine[number]) for number, row in zip(owners, rows, strict=True)]
-    travelling, tasks = fleet.placement.travelling.nbytes, [task for block in blocks for task in block.rows]
+    # Statistics that nobody tracks are not sent.
+    untracked = statistics_of(fleet.placement.travelling).nbytes if algorithm.local.statistics == "untracked" else 0
+    travelling = fleet.placement.travelling.nbytes - untracked
+    tasks = [task for block in blocks for task in block.rows]
     average = fleet.placement.kept.nbytes if algorithm.place.newcomer == "average" else 0
     up = [travelling + average for _ in tasks]
     down = [travelling + (average if task.kept is None else 0) for task in tasks]

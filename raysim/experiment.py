@@ -18,13 +18,14 @@ from algorithms import Purpose, begin, torch_seed
 from partitioning import Population
 from raysim import report
 from raysim.budget import rounds_of
+from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
 from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
-from raysim.measures import Targets
+from raysim.measures import Targets, check_twins, twins_of
 from raysim.population import population_of
 from raysim.progress import Watcher
 from raysim.simulation import Result, Simulation
@@ -107,6 +108,11 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
     experiment, plans = _plans(experiment, folder, decoded, model, place.device)
+    for name, plan in plans.items():
+        try:
+            check_twins(experiment.evaluate.measures, targets, experiment.evaluate.every, plan.placement)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
     if not targets.targets:
         watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
@@ -137,12 +143,15 @@ def _simulate(
     LOG.info("%s: %r", name, plan.algorithm)
     if text := _idle(name, plan, place.workers):
         watcher.notice(text)
-    files = AlgorithmFolder(folder / name, targets.columns)
+    measures = experiment.evaluate.measures
+    files = AlgorithmFolder(folder / name, [*targets.columns, *columns_of(measures)])
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
         rounds = _rounds(experiment, name, plan)
+        wanted = [measure for measure in measures if measure not in TWINS]
         devices = experiment.devices.profile() if experiment.devices else None
-        state = begin(plan.module(), fleet, experiment.seed, rounds, devices=devices)
-        simulation = Simulation(name, plan.algorithm, fleet, targets, experiment.evaluate.selection, files, watcher)
+        state = begin(plan.module(), fleet, experiment.seed, rounds, wanted, devices)
+        twins, selection = twins_of(measures, state, targets), experiment.evaluate.selection
+        simulation = Simulation(name, plan.algorithm, fleet, targets, selection, files, watcher, twins)
         state, result = simulation.run(state, rounds, experiment.evaluate.every)
         files.finish(state, fleet.placement, _summary(result, experiment.evaluate.target, place.fingerprint))
     return result

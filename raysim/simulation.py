@@ -15,7 +15,7 @@ from algorithms import Algorithm, RoundReport, State, step
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
-from raysim.measures import Evaluation, Selection, Targets, evaluate
+from raysim.measures import Evaluation, Selection, Targets, Twin, evaluate, verdict
 from raysim.measures.selection import Standing
 from raysim.progress import Watcher
 
@@ -38,6 +38,7 @@ class Result:
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
         exchanges: how often in turn the clients and the server waited for each other.
+        concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Result:
     bytes_up: int = 0
     bytes_down: int = 0
     exchanges: int = 0
+    concordance: dict[str, Any] | None = None
 
     def after(self, row: dict[str, Any]) -> Result:
         """The result with one more round."""
@@ -76,6 +78,7 @@ class Simulation:
         selection: whose model is written, and when the run stops before its last round.
         files: where its rows and models go.
         watcher: is told what happens.
+        twins: that train beside it.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Simulation:
     selection: Selection
     files: AlgorithmFolder
     watcher: Watcher
+    twins: tuple[Twin, ...] = ()
 
     def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last.
@@ -113,6 +117,7 @@ class Simulation:
             records.add(state, self.fleet.traffic.since(before), self.fleet.starting - starting)
             if last or (every and number % every == 0):
                 records.evaluate(state)
+            records.follow(state)
             if last:
                 break
         records.write()
@@ -133,6 +138,7 @@ class Records:
         self._report: RoundReport | None = None
         self._row: dict[str, Any] = {}
         self._evaluation: Evaluation | None = None
+        self._twins: tuple[Twin, ...] = ()
         self._latest: dict[str, float] = {}
 
     @property
@@ -148,6 +154,7 @@ class Records:
         self._report = state.report
         self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
         self._row |= {"phase": state.report.phase, **_reported(state.report), **_measured(traffic)}
+        self._row |= state.report.measures
 
     def evaluate(self, state: State) -> None:
         """Begin to evaluate the round that was added last."""
@@ -155,8 +162,15 @@ class Records:
         self._evaluation = Evaluation(state, simulation.algorithm, simulation.fleet, simulation.targets)
         self._row["seconds_evaluate"] = time.perf_counter() - started
 
+    def follow(self, state: State) -> None:
+        """Have the twins begin the round that was added last."""
+        simulation = self._simulation
+        self._twins = simulation.twins
+        for twin in self._twins:
+            twin.begin(state, simulation.algorithm, simulation.fleet)
+
     def write(self) -> None:
-        """Complete the round that was added last by its evaluation, and write it."""
+        """Complete the round that was added last by its evaluation and its twins', and write it."""
         if self._report is None:
             return
         row, simulation = self._row, self._simulation
@@ -166,6 +180,7 @@ class Records:
             row |= self._latest
             row["seconds_evaluate"] += time.perf_counter() - started
             self._select(row["round"], self._latest, self._evaluation.state)
+        self._compare(row)
         simulation.files.append(row, self._report)
         shown = "".join(f", {name} {row[name]:.4f}" for name in simulation.targets.columns if name in row)
         LOG.info("%s: round %d in %.3f s%s", simulation.name, row["round"], row["seconds"], shown)
@@ -173,6 +188,17 @@ class Records:
         simulation.watcher.round(row["round"], self._latest)
         self.result = self.result.after(row)
         self._report = self._evaluation = None
+        self._twins = ()
+
+    def _compare(self, row: dict[str, Any]) -> None:
+        """Complete the row by what the twins have come to; it counts as evaluation."""
+        started = time.perf_counter()
+        for twin in self._twins:
+            row |= twin.end(row)
+        if self._twins:
+            row["seconds_evaluate"] = row.get("seconds_evaluate", 0.0) + time.perf_counter() - started
+        if "concordance" in row:
+            self.result = replace(self.result, concordance=verdict(row["concordance"]))
 
     def finished(self, rounds: int) -> tuple[State, Result]:
         """The state that left the model to be written, and the result, of a run that was to have so many rounds."""
@@ -196,7 +222,7 @@ class Records:
 
     def give_up(self) -> None:
         """Write the round that was added last without its evaluation: what was measured is kept."""
-        self._evaluation = None
+        self._evaluation, self._twins = None, ()
         # The very error that ends the run may be the journal's.
         with suppress(Exception):
             self.write()
@@ -235,10 +261,10 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "merged": report.merged,
         "train_loss": float(np.average(losses, weights=samples)) if rows else None,
         "visits": len(report.visits),
+        "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
         "simulated_seconds": report.measures.get("simulated_seconds"),
-        "exchanges": report.exchanges,
     }
 
 

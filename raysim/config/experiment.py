@@ -23,6 +23,7 @@ from raysim.measures.selection import Selection
 from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
+Measure = Literal["dc", "concordance", "dl", "bn"]
 Target = Literal["test", "held_out", "validation", "local", "domains"]
 
 ROUNDS = 10
@@ -135,7 +136,7 @@ class FleetTable(Table):
 
 
 class Evaluate(Table):
-    """`[evaluate]`: when, on what (default: all that the population has), which metrics, and what follows from them."""
+    """`[evaluate]`: when, on what (default: all there is), which metrics and measures, and what follows from them."""
 
     every: Annotated[int, Field(ge=0)] = 0
     on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(_once)] | None = None
@@ -145,6 +146,7 @@ class Evaluate(Table):
         "macro_f1",
         "weighted_f1",
     )
+    measures: Annotated[tuple[Measure, ...], AfterValidator(_once)] = ()
     select: Literal["last", "best"] = "last"
     select_by: str = "validation_accuracy"
     patience: Annotated[int, Field(ge=1)] | None = None

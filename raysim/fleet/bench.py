@@ -125,7 +125,7 @@ class BenchPlan:
         if self.lanes is None:
             raise ValueError("the plan is not resolved")
         module = self.module()
-        placement = self.algorithm.place.divide(Layout.of(module))
+        placement = self.algorithm.divide(Layout.of(module))
         with models_fit(self.lanes):
             resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
         shards, kept = Shards(self.population, self.device, share), KeptStore(self.kept, placement.kept)
@@ -157,9 +157,9 @@ class BenchPlan:
         """How the model's entries are divided.
 
         Raises:
-            InputError: the placement makes no sense for the model.
+            InputError: the algorithm makes no sense for the model.
         """
-        return self.algorithm.place.divide(Layout.of(self.module()))
+        return self.algorithm.divide(Layout.of(self.module()))
 
     @cached_property
     def census(self) -> Census:

@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, State, current
+from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, Packed, State, current
 from algorithms.fleet import Part
+from algorithms.merge import Sum
+from algorithms.statistics import CHUNK, add_statistics, load_statistics, statistics_of
 from partitioning import Population
 from raysim.errors import InputError
-from raysim.measures.metrics import METRICS, Score, pooled
-
-CHUNK = 1024
-"""Samples of one forward pass: fixed, for the sums' order follows it."""
+from raysim.measures.metrics import METRICS, Score, loss, pooled
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
@@ -104,7 +103,8 @@ class Targets:
 class Evaluation:
     """An evaluation of the global model, as a merge would give it now, under way on all targets.
 
-    A client that keeps entries is evaluated with its own; everything else with the average (see `Place`).
+    A client that keeps entries is evaluated with its own; everything else with the average, but where the statistics
+    of outsiders are their own (see `Place`).
 
     Args:
         state: the run, which may go on meanwhile.
@@ -118,13 +118,14 @@ class Evaluation:
         own = fleet.placement.has_own_models
         self._models = [_models(state, target, own) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
-        self.state = state
+        self.state = replace(state, model=current(state, algorithm, fleet), travellers=())
         """As a merge would leave it now."""
         if targets.targets:
-            self.state = replace(state, model=current(state, algorithm, fleet), travellers=())
             model = fleet.put((self.state.model, state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
-                function = Evaluate(target.part, "auc" in targets.metrics, target.domain)
+                outside = target.part == "all" and algorithm.place.outsider == "own"
+                kind = EvaluateOutsiders if outside else Evaluate
+                function = kind(target.part, "auc" in targets.metrics, target.domain)
                 self._maps.append(fleet.map(function, _blocks(state, target, models, own), [model]))
 
     def values(self) -> dict[str, float]:
@@ -160,6 +161,16 @@ class Evaluation:
 def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
     """Evaluate now; see `Evaluation`."""
     return Evaluation(state, algorithm, fleet, targets).values()
+
+
+def loss_on_test(model: Packed, kept: Packed, fleet: Fleet, targets: Targets) -> float:
+    """The mean cross-entropy of a model on the global test set, which the targets must have."""
+    target = next(target for target in targets.targets if target.name == "test")
+    blocks = _blocks_of_slices(target, {None: 1})
+    scores: list[Score] = []
+    for outcome in fleet.map(Evaluate(None, probabilities=False), blocks, [fleet.put((model, kept))]):
+        scores += outcome.value
+    return loss(pooled(scores))
 
 
 @dataclass(frozen=True)
@@ -216,6 +227,23 @@ class Evaluate:
         return scores
 
 
+class EvaluateOutsiders(Evaluate):
+    """Score the global model on each client of a block, with statistics of the samples that it is scored on."""
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        model, average = values[0]
+        scores: list[Score] = []
+        for client in block.clients:
+            samples, statistics = self._samples(bench, client), Sum.zero(statistics_of(bench.resident.placement.whole))
+            bench.resident.load(model, average)
+            add_statistics(statistics, bench.resident, samples[0])
+            bench.resident.load(model, average)
+            if (own := statistics.mean()) is not None:
+                load_statistics(bench.resident, own)
+            scores += self._score(bench, [samples])
+        return Output(scores)
+
+
 def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) -> float | None:
     """Over those for which a metric is defined, each counting once or as many clients; None where there is none."""
     every = list(values)
@@ -235,17 +263,21 @@ def _kept(state: State, client: int, own: bool) -> Location | None:
 
 def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Block]:
     if target.part is None:
-        places = [(kept, place) for kept in models for place in range(len(target.owners))]
-        return [
-            Block(number, (target.owners[place],), target.sizes[place], (kept,))
-            for number, (kept, place) in enumerate(places)
-        ]
+        return _blocks_of_slices(target, models)
     blocks: list[Block] = []
     for start in range(0, len(target.owners), BLOCK):
         owners, sizes = target.owners[start : start + BLOCK], target.sizes[start : start + BLOCK]
         rows = tuple(_kept(state, owner, own) for owner in owners)
         blocks.append(Block(len(blocks), owners, sum(sizes), rows))
     return blocks
+
+
+def _blocks_of_slices(target: Target, models: Models) -> list[Block]:
+    places = [(kept, place) for kept in models for place in range(len(target.owners))]
+    return [
+        Block(number, (target.owners[place],), target.sizes[place], (kept,))
+        for number, (kept, place) in enumerate(places)
+    ]
 
 
 def _domain(population: Population, name: str) -> Target:

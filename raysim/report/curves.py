@@ -9,7 +9,7 @@ import numpy as np
 
 from raysim.report import charts
 from raysim.report.read import Column, Result, Run
-from raysim.report.tables import METRICS, TARGETS
+from raysim.report.tables import MEASURES, METRICS, TARGETS
 
 BYTES = {
     "Protocol bytes up": "bytes_up",
@@ -63,6 +63,15 @@ def evaluation(series: Sequence[Series]) -> Iterator[Chart]:
             svg = charts.lines(f"evaluation-{name}", panels, metric.title, metric.kind, wide)
             yield Chart(metric.title, svg, wide)
             wide = False
+
+
+def measures(series: Sequence[Series]) -> Iterator[Chart]:
+    """One chart a measure that was taken in any round."""
+    present = {name for each in series for name in each.result.measured}
+    for name, measure in MEASURES.items():
+        if name in present:
+            panel = charts.Panel(measure.title, _lines(series, name))
+            yield Chart(measure.title, charts.lines(f"measure-{name}", [panel], measure.title))
 
 
 def training(series: Sequence[Series]) -> Iterator[Chart]:

@@ -58,6 +58,8 @@ def render(runs: Sequence[Run]) -> str:
         goals=tables.goals(results),
         endings=tables.endings(results, [each.label for each in series]),
         evaluation=list(curves.evaluation(series)),
+        measures=list(curves.measures(series)),
+        verdicts=[(each.label, text) for each in series if (text := tables.concordance(each.result))],
         training=list(curves.training(series)),
         stages=breakdown(series),
         merges_marked=any(each.merges.size for each in series),

@@ -43,6 +43,14 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """One column of `[evaluate] measures`."""
+
+    title: str
+    meaning: str
+
+
+@dataclass(frozen=True)
 class Stage:
     """Part of what the driver does for a round; `beside`: perhaps while the next round runs already."""
 
@@ -101,6 +109,21 @@ METRICS = {
     "loss": Metric("Loss", "number", min, "mean cross-entropy in nats; less is better"),
 }
 
+MEASURES = {
+    "dc": Measure(
+        "Weight divergence",
+        "distance of the global model's parameters from those of a model that trains on "
+        "the union of each round's data, as a share of their norm",
+    ),
+    "twin_test_loss": Measure("Twin's test loss", "of a model that trains on mini-batches of all clients' data"),
+    "concordance": Measure("Discordance", "mean squared difference of the test loss from the twin's, over the rounds"),
+    "dl": Measure("Divergence of local models", "how far the models of a round, as sent, point apart"),
+    "dl_updates": Measure("Divergence of local updates", "how far the changes that a round's visits made point apart"),
+    "bn_change": Measure("Change of batch-norm statistics", "from one round to the next"),
+    "bn_deviation": Measure("Deviation of batch-norm statistics", "of the clients' from the merged ones"),
+    "bn_variance": Measure("Variance of batch-norm statistics", "over the clients of a round"),
+}
+
 COSTS = {
     "Round": "every model trains once on one client: the unit in which algorithms compare at equal work",
     "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
@@ -124,6 +147,7 @@ STAGES = {
 GLOSSARY = (
     ("Evaluated on", [(each.title, each.meaning) for each in TARGETS.values()]),
     ("Metrics", [(each.title, each.meaning) for each in METRICS.values()]),
+    ("Measures", [(each.title, each.meaning) for each in MEASURES.values()]),
     ("Costs", list(COSTS.items())),
     ("Stages of a round, in the driver's seconds", [(each.title, each.meaning) for each in STAGES.values()]),
 )
@@ -243,6 +267,16 @@ def endings(results: Sequence[Result], labels: Sequence[str]) -> list[str]:
         if each.summary.get("stopped_early"):
             told.append(f"{label} stopped early, after round {each.summary['rounds']}.")
     return told
+
+
+def concordance(result: Result) -> str:
+    """Whether a result is concordant with centralised training, in words; empty where nobody asked."""
+    verdict = result.summary.get("concordance")
+    if not verdict:
+        return ""
+    no = "" if verdict["concordant"] else "not "
+    delta, epsilon = float(verdict["delta"]), verdict["epsilon"]
+    return f"{no}concordant with centralised training: discordance {delta:.2g}, {no}below {epsilon:g}"
 
 
 def evaluated(results: Sequence[Result]) -> str:

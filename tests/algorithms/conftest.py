@@ -9,7 +9,20 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Bench, Census, Compute, KeptStore, Layout, Place, Resident, trainer
+from algorithms import (
+    Algorithm,
+    Bench,
+    Census,
+    Compute,
+    KeptStore,
+    Layout,
+    Local,
+    Place,
+    Resident,
+    Sample,
+    trainer,
+)
+from algorithms.named import ALGORITHMS
 from raysim.fleet import InlineFleet, settled
 
 Samples = tuple[torch.Tensor, torch.Tensor]
@@ -34,6 +47,11 @@ def perceptron(norm: bool = False, seed: int = 0) -> nn.Sequential:
         torch.manual_seed(seed)
         middle = [nn.BatchNorm1d(6)] if norm else []
         return nn.Sequential(nn.Linear(4, 6), *middle, nn.ReLU(), nn.Linear(6, 3))
+
+
+def named(name: str, sample: Sample, local: Local) -> Algorithm:
+    """An algorithm by its name, on a cohort of that size where it leaves the choice."""
+    return ALGORITHMS[name](Sample() if name == "centralized" else sample, local)
 
 
 def clients(sizes: Sequence[int], seed: int = 0) -> list[Samples]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Equal, InputError, Local, Sample, Window, fedavg, fixbn, step
+from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, step
 from algorithms.step import begin
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -100,9 +100,10 @@ def test_maintained_momentum_needs_momentum() -> None:
             make(HALF, LOCAL, maintained_momentum="local")
 
 
-def test_without_batch_norm_there_is_nothing_to_fix(federation: Federation) -> None:
-    with pytest.raises(InputError, match="about batch norm, but the model has no batch-norm layer"):
-        federation(DATA, perceptron(), fixbn(HALF, LOCAL).place)
+def test_without_batch_norm_there_is_nothing_to_fix() -> None:
+    for fixed in ("statistics", "affine", "both"):
+        with pytest.raises(InputError, match="about batch-norm statistics, but the model has no batch-norm layer"):
+            fixbn(HALF, LOCAL, fixed=fixed).divide(Layout.of(perceptron()))  # type: ignore[arg-type]
 
 
 def test_the_window_fixes_when_statistics_change_evenly(federation: Federation) -> None:

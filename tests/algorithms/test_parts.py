@@ -28,6 +28,7 @@ from algorithms import (
     fedbn,
     generator,
     radfed,
+    silobn,
     torch_seed,
 )
 from algorithms.norms import refuses_single
@@ -156,6 +157,14 @@ def test_place_divides_by_layer_type() -> None:
 def test_fedbn_without_batch_norm_is_refused() -> None:
     with pytest.raises(InputError, match="the model has no batch-norm layer"):
         fedbn(Sample(), Local()).place.divide(Layout.of(perceptron()))
+
+
+def test_outsiders_own_statistics_need_clients_that_keep_theirs() -> None:
+    assert (fedbn(Sample(), Local()).place.outsider, silobn(Sample(), Local()).place.outsider) == ("average", "own")
+    with pytest.raises(InputError, match=r"algorithm.outsider = 'own': must be \"average\" where clients share their"):
+        Place(outsider="own")
+    with pytest.raises(InputError, match=r"algorithm.outsider = 'both'"):
+        Place(statistics="kept", outsider="both")  # type: ignore[arg-type]
 
 
 def test_a_batch_of_one_is_told_by_the_shapes() -> None:

@@ -29,7 +29,7 @@ from algorithms import (
 from algorithms.layout import Kind
 from algorithms.named import ALGORITHMS
 from raysim.fleet import InlineFleet
-from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.conftest import clients, named, perceptron
 from tests.algorithms.test_step import same
 
 Federation = Callable[..., InlineFleet]
@@ -101,9 +101,9 @@ def simulate(
 
 def algorithm_for(name: str, model: str) -> Algorithm:
     """The algorithm, or a skip where it makes no sense for the model: it says so itself."""
-    algorithm = ALGORITHMS[name](SAMPLE, LOCAL)
+    algorithm = named(name, SAMPLE, LOCAL)
     try:
-        algorithm.place.divide(Layout.of(MODELS[model]()))
+        algorithm.divide(Layout.of(MODELS[model]()))
     except InputError as error:
         pytest.skip(str(error))
     return algorithm

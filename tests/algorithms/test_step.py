@@ -21,6 +21,7 @@ from algorithms import (
     Sample,
     State,
     begin,
+    centralized,
     current,
     fedasync,
     fedavg,
@@ -32,13 +33,13 @@ from algorithms import (
 )
 from algorithms.named import ALGORITHMS
 from raysim.fleet import InlineFleet
-from tests.algorithms.conftest import Samples, clients, perceptron
+from tests.algorithms.conftest import Samples, clients, named, perceptron
 
 Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)
 HALF = Sample(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4)
-TABLE = {name: function(HALF, LOCAL) for name, function in ALGORITHMS.items()} | {
+TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
     "fedasync, drawn": fedasync(HALF, LOCAL, staleness="hinge", a=0.5, b=1, max_staleness=5),
     "fedavg mixed": fedavg(HALF, LOCAL, Mix(0.5)),
     "fedbn by samples, average": fedbn(HALF, LOCAL, weigh="samples", newcomer="average"),
@@ -117,7 +118,10 @@ def test_every_round_reports_its_visits_in_client_order(name: str, federation: F
             assert all(row.report["staleness"] >= 0 for _, row, _ in state.report.visits)
         else:
             assert visited == sorted(set(visited))
-        assert len(visited) == 3 and set(visited) <= set(range(6))
+        if name == "centralized":
+            assert visited == [-1]
+        else:
+            assert len(visited) == 3 and set(visited) <= set(range(6))
         assert all(row.weight >= 0 for _, row, _ in state.report.visits)
 
 
@@ -150,7 +154,13 @@ def test_mixing_whole_is_assigning(federation: Federation) -> None:
 
 
 @pytest.mark.parametrize(
-    "algorithm", [fedavg(Sample(), LOCAL), fedprox(Sample(), LOCAL, proximal=0), radfed(Sample(), LOCAL, merge_every=3)]
+    "algorithm",
+    [
+        fedavg(Sample(), LOCAL),
+        fedprox(Sample(), LOCAL, proximal=0),
+        radfed(Sample(), LOCAL, merge_every=3),
+        centralized(Sample(), LOCAL),
+    ],
 )
 def test_one_client_is_centralised_sgd(algorithm: Algorithm, federation: Federation) -> None:
     data = clients([40])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import partitioning
-from algorithms import Algorithm, Local, Sample, State, begin, current, fedavg, fedbn, radfed, step
+from algorithms import Algorithm, Local, Sample, State, begin, current, fedavg, fedbn, radfed, silobn, step
+from algorithms.fleet import Part
 from algorithms.named import ALGORITHMS
 from partitioning import Population
 from partitioning.sources import TableSource
@@ -18,6 +20,7 @@ from raysim.data import load
 from raysim.data.shards import Shards
 from raysim.fleet import BenchPlan, Inline, InlineFleet, ModelPlan
 from raysim.measures import Targets, evaluate
+from tests.algorithms.conftest import named
 
 LOCAL = Local(lr=0.1, batch_size=16)
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
@@ -68,6 +71,14 @@ def module_of(state: State, algorithm: Algorithm, fleet: InlineFleet, client: in
 
 
 @torch.no_grad()
+def with_own_statistics(module: torch.nn.Module, samples: Samples) -> torch.nn.Module:
+    """The module, its batch norm tracking these samples as one batch."""
+    module.norm1.train().momentum = 1.0
+    module(samples[0])
+    return module.eval()
+
+
+@torch.no_grad()
 def by_hand(module: torch.nn.Module, samples: Samples) -> tuple[float, float, int]:
     """Correct ones, summed loss, and how many."""
     x, y = samples
@@ -80,20 +91,21 @@ def by_hand(module: torch.nn.Module, samples: Samples) -> tuple[float, float, in
 def test_every_target_is_what_a_plain_module_gives(
     name: str, rounds: int, fleets: Fleets, population: Population
 ) -> None:
-    algorithm = ALGORITHMS[name](Sample(fraction=0.5), LOCAL)
+    algorithm = named(name, Sample(fraction=0.5), LOCAL)
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, rounds)
     found = evaluate(state, algorithm, fleet, Targets.of(population, None, METRICS))
     shards = Shards(population.path)
+    outsider = with_own_statistics if name == "silobn" else lambda module, samples: module
     hands: dict[str, list[tuple[float, float, int]]] = {
         "test": [by_hand(module_of(state, algorithm, fleet, None), shards.test_slice(0))],
         "held_out": [
-            by_hand(module_of(state, algorithm, fleet, None), shards.samples(int(client), "all"))
-            for client in population.test_clients
+            by_hand(outsider(module_of(state, algorithm, fleet, None), samples), samples)
+            for samples in (shards.samples(int(client), "all") for client in population.test_clients)
         ],
         "validation": [
-            by_hand(module_of(state, algorithm, fleet, None), shards.samples(int(client), "all"))
-            for client in population.validation_clients
+            by_hand(outsider(module_of(state, algorithm, fleet, None), samples), samples)
+            for samples in (shards.samples(int(client), "all") for client in population.validation_clients)
         ],
         "local": [
             by_hand(module_of(state, algorithm, fleet, int(client)), shards.samples(int(client), "test"))
@@ -145,6 +157,60 @@ def test_a_client_that_keeps_entries_is_evaluated_with_its_own(fleets: Fleets, p
         assert not torch.equal(own.norm1.running_mean, average.norm1.running_mean)
 
 
+@pytest.mark.parametrize("make", [fedbn, silobn])
+def test_an_outsider_may_have_statistics_of_its_own(
+    make: Callable[..., Algorithm], fleets: Fleets, population: Population
+) -> None:
+    algorithm = make(Sample(), LOCAL, outsider="own")
+    fleet = fleets(algorithm)
+    state = simulate(algorithm, fleet, 2)
+    targets, losses = Targets.of(population, ["held_out"], ["loss"]), []
+    for client in population.test_clients:
+        samples, module = Shards(population.path).samples(int(client), "all"), module_of(state, algorithm, fleet, None)
+        affine = module.norm1.weight.clone()
+        losses.append(by_hand(with_own_statistics(module, samples), samples)[1] / len(samples[1]))
+        assert torch.equal(module.norm1.weight, affine) and not torch.equal(affine, torch.ones(12))
+    found = evaluate(state, algorithm, fleet, targets)["held_out_mean_loss"]
+    assert found == pytest.approx(np.mean(losses), rel=1e-5)
+    average = replace(algorithm, place=replace(algorithm.place, outsider="average"))
+    assert evaluate(state, average, fleet, targets)["held_out_mean_loss"] != pytest.approx(found, rel=1e-3)
+
+
+def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, population: Population) -> None:
+    algorithm = fedbn(Sample(), LOCAL, outsider="own")
+    fleet = fleets(algorithm)
+    state = simulate(algorithm, fleet, 1)
+
+    class First:
+        """Only the first sample of each client."""
+
+        def samples(self, client: int, part: Part) -> Samples:
+            x, y = Shards(population.path).samples(client, part)
+            return x[:1], y[:1]
+
+    targets = Targets.of(population, ["held_out"], ["loss"])
+    fleet._bench = replace(fleet._bench, data=First())  # type: ignore[arg-type]
+    found = evaluate(state, algorithm, fleet, targets)
+    average = replace(algorithm, place=replace(algorithm.place, outsider="average"))
+    assert found == pytest.approx(evaluate(state, average, fleet, targets), rel=1e-6)
+
+
+@pytest.mark.parametrize("newcomer", ["initial", "average"])
+def test_initial_entries_are_never_used_in_silence(newcomer: str, fleets: Fleets, population: Population) -> None:
+    algorithm = fedbn(Sample(cohort=3), LOCAL, newcomer=newcomer)  # type: ignore[arg-type]
+    fleet = fleets(algorithm)
+    state = simulate(algorithm, fleet, 1)
+    assert state.report is not None
+    cohort = [row.client for _, row, _ in state.report.visits]
+    kept = [fleet._bench.kept.read(state.kept.latest(client, 1)) for client in cohort]  # type: ignore[arg-type]
+    np.testing.assert_allclose(state.average.floats, np.mean([each.floats for each in kept], axis=0), rtol=1e-6)
+    module, shards = module_of(state, algorithm, fleet, None), Shards(population.path)
+    assert module.norm1.running_mean.any() and (module.norm1.running_var != 1).all()
+    found = evaluate(state, algorithm, fleet, Targets.of(population, ["test"], ["loss"]))
+    _, loss, samples = by_hand(module, shards.test_slice(0))
+    assert found["test_loss"] == pytest.approx(loss / samples, rel=1e-5)
+
+
 @pytest.mark.parametrize("name", ["fedavg", "fedbn"])
 def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Path) -> None:
     table = load("digits").train
@@ -158,7 +224,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
         ("domain_paper", (3, 4, 5)),
         ("domain_glass", (0, 1, 2)),
     ]
-    algorithm = ALGORITHMS[name](Sample(fraction=0.5), LOCAL)
+    algorithm = named(name, Sample(fraction=0.5), LOCAL)
     plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / "kept").resolved()
     with Inline() as place, closing(place.fleet(plan)) as fleet:
         state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet

@@ -19,6 +19,7 @@ OWN: dict[str, dict[str, Any]] = {
     "fedprox": {"proximal": 0.1},
     **{name: {"merge_every": 3} for name in ("radfed", "radfedm", "radfeda")},
     "radfedp": {"merge_every": 3, "proximal": 0.5},
+    "centralized": {"fraction": 1.0},
 }
 """What an algorithm is given besides its name: enough to be different from the others in five rounds."""
 
@@ -74,7 +75,8 @@ def test_every_fleet_gives_the_same_bytes(runs: dict[str, Path], name: str, flee
 def test_all_clients_trained_and_learned(runs: dict[str, Path], name: str) -> None:
     table = metrics(runs["two"] / name)
     assert table["round"] == [1, 2, 3, 4, 5]
-    assert table["visits"] == [6] * 5
+    each = 1 if name == "centralized" else 6
+    assert table["visits"] == [each] * 5
     assert table["train_loss"][-1] < table["train_loss"][0]
     evaluated = [value is not None for value in table["local_accuracy"]]
     assert evaluated == [False, True, False, True, True]
@@ -82,7 +84,7 @@ def test_all_clients_trained_and_learned(runs: dict[str, Path], name: str) -> No
         for metric in ("accuracy", "loss", "macro_f1", "weighted_f1", "auc"):
             assert table[f"{target}_{metric}"][-1] >= 0
     visits = pq.read_table(runs["two"] / name / "visits.parquet").to_pydict()
-    assert len(visits["client"]) == 30 and set(visits["round"]) == {1, 2, 3, 4, 5}
+    assert len(visits["client"]) == 5 * each and set(visits["round"]) == {1, 2, 3, 4, 5}
 
 
 def test_merges_and_the_bytes_of_the_protocol(runs: dict[str, Path]) -> None:
@@ -107,6 +109,15 @@ def test_asynchronous_rounds_are_arrivals_in_virtual_time(runs: dict[str, Path])
     # As many clients are under way as a cohort has: whoever is quick need not wait for the slowest.
     virtual = metrics(runs["two"] / "fedavg")["simulated_seconds"]
     assert 0 < sum(table["simulated_seconds"].to_pylist()) < sum(virtual)
+
+
+def test_the_model_that_is_written_is_the_one_that_was_evaluated(runs: dict[str, Path]) -> None:
+    written = load_file(runs["two"] / "static-bn" / "model.safetensors")
+    assert written["norm1.running_mean"].any() and written["norm1.num_batches_tracked"] == 1
+    parameters = 64 * 24 + 24 + 24 * 10 + 10 + 2 * 24
+    assert metrics(runs["two"] / "static-bn")["bytes_up"] == [6 * 4 * parameters] * 5
+    exchanges = {name: metrics(runs["two"] / name)["exchanges"] for name in ("fedavg", "fedtan", "centralized")}
+    assert exchanges == {"fedavg": [1] * 5, "fedtan": [4] * 5, "centralized": [0] * 5}
 
 
 def test_the_driver_trains_until_the_actors_are_there(runs: dict[str, Path]) -> None:
@@ -192,9 +203,10 @@ def test_the_seed_keys_the_initial_model_and_the_clients(tmp_path: Path) -> None
 
 def test_one_client_with_all_the_data_is_centralised_sgd(tmp_path: Path) -> None:
     one = {**EXPERIMENT, "rounds": 3, "partition": {"scheme": "iid", "clients": 1}}
-    names = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0}, {"name": "radfed", "merge_every": 2}]
+    names: list[dict[str, Any]] = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0}, {"name": "centralized"}]
+    names.append({"name": "radfed", "merge_every": 2})
     raysim.run({**one, "algorithm": names}, tmp_path / "run", inline=True)
-    bytes_of = {(tmp_path / "run" / table["name"] / "model.safetensors").read_bytes() for table in names}  # type: ignore[attr-defined]
+    bytes_of = {(tmp_path / "run" / table["name"] / "model.safetensors").read_bytes() for table in names}
     assert len(bytes_of) == 1
 
 
@@ -203,12 +215,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"partition": {"scheme": "iid", "clients": 5, "test_clients": 5}}, "test_clients"),
     ({"model": {"name": "mlp", "hidden": [8]}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
     ({"model": {"name": "logistic"}, "algorithm": {"name": "fedbn"}}, "no batch-norm layer"),
+    *(
+        ({"model": {"name": "logistic"}, "algorithm": {"name": name}}, f"{name}: .*no batch-norm layer")
+        for name in ("fixbn", "static-bn", "fedtan")
+    ),
     ({"model": {"name": "logistic", "norm": "batch"}}, "norm"),
     ({"model": {"name": "mlp", "hidden": [0]}}, "hidden"),
     ({"algorithm": {"name": "fedavg", "cohort": 11}}, "at most 10"),
     ({"algorithm": {"name": "fedasync", "concurrency": 11}}, "algorithm.concurrency = 11: must be at most 10"),
     ({"devices": {"compute": 0.0}}, "devices.compute = 0.0"),
     ({"devices": {"bandwidth": 5.0}}, "bandwidth"),
+    ({"algorithm": {"name": "centralized", "fraction": 0.5}}, "fraction = 0.5: must be 1 where the data are united"),
+    ({"algorithm": {"name": "centralized", "cohort": 3}}, "cohort = 3: must be all clients where the data are united"),
+    (
+        {"algorithm": {"name": "centralized"}, "server": {"rule": "mix", "alpha": 0.5}},
+        "must be 'assign' where no models are merged",
+    ),
     ({"evaluate": {"on": ["test"]}, "data": {"dataset": "digits"}}, "evaluate.on = 'test'"),
     ({"data": {"dataset": "digitss"}}, "digits"),
     ({"data": {"dataset": "file:nosuch.parquet"}}, "nosuch.parquet"),

@@ -12,6 +12,7 @@ from algorithms.named import ALGORITHMS
 from raysim.data import load
 from raysim.fleet import BenchPlan, ModelPlan
 from raysim.fleet.probe import largest_block, measure, rehearse
+from tests.algorithms.conftest import named
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def plan_of(population: Path, name: str, block: int, cohort: int = 6, device: str = "cpu") -> BenchPlan:
     model = ModelPlan("mlp", {"hidden": (16,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
-    algorithm = ALGORITHMS[name](Sample(cohort=cohort), Local(lr=0.1))
+    algorithm = named(name, Sample(cohort=cohort), Local(lr=0.1))
     return BenchPlan(population, model, algorithm, population.parent / "kept", block, device).resolved()
 
 

@@ -1,0 +1,78 @@
+"""Centralised training: mini-batches of all clients' data together, by which the papers measure a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from algorithms.algorithm import Algorithm
+from algorithms.errors import require
+from algorithms.fedavg import fedavg
+from algorithms.fleet import Block, Fleet
+from algorithms.local import Local
+from algorithms.schedule import Sample
+from algorithms.server import Assign, Server
+from algorithms.step import RoundReport, State, visits_of
+from algorithms.stopwatch import Stopwatch
+from algorithms.union import VisitUnion
+from algorithms.visit import Start
+
+NOBODY = -1
+"""The client of a visit that is of all clients' data."""
+
+
+@dataclass(frozen=True)
+class OneVisit:
+    """A round that is one visit of the union of all training clients' samples, in one block."""
+
+    def __call__(
+        self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+    ) -> State:
+        """Do the round; see `algorithms.algorithm.Step`."""
+        watch, number, census = Stopwatch(), state.round + 1, fleet.census
+        clients = tuple(int(client) for client in census.clients)
+        block = Block(0, clients, int(census.samples.sum()))
+        watch.lap("sample")
+        visit = VisitUnion(visits_of(state, algorithm, fleet, merge=True))
+        outcomes = fleet.map(visit, [block], [fleet.put(Start(state.model, state.average))])
+        watch.lap("send")
+        meanwhile()
+        watch.lap("meanwhile")
+        (outcome,) = outcomes
+        watch.lap("train")
+        (row,) = outcome.value.rows
+        model = outcome.value.models.mean() or state.model
+        average = outcome.value.kept.mean() or state.average
+        watch.lap("sum")
+        visits = ((0, replace(row, client=NOBODY), outcome.machine[0]),)
+        report = RoundReport(visits, True, 0, 0, state.phase, exchanges=0)
+        watch.lap("merge")
+        report.seconds.update(watch.seconds)
+        return replace(state, round=number, model=model, average=average, report=report)
+
+
+def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+    """Mini-batch training on the union of all training clients' data; a round is one visit of it.
+
+        w <- w - lr grad F(w; batch),  batches drawn from D = D_1 + ... + D_K
+
+    Args:
+        sample: all clients, for all their data are trained on.
+        local: what a visit of the union does: its epochs or steps, or the next `batches` of a pass over it.
+        server: no model arrives there, so it has to be `Assign`.
+
+    Raises:
+        InputError: not all clients are in the cohort, or another rule is given.
+
+    Paper: the centralised counterpart of FedMMB, section 3.1, and of RADFed, section V. With one client it is FedAvg.
+
+    Deviations: none. The draws are those of the first client. One actor gathers the union, which must fit its memory;
+    nothing is sent, so no bytes are counted.
+    """
+    remedy = "leave it out"
+    require(sample.cohort is None, "algorithm.cohort", sample.cohort, "all clients where the data are united", remedy)
+    whole = sample.fraction in (None, 1)
+    require(whole, "algorithm.fraction", sample.fraction, "1 where the data are united", remedy)
+    holds = isinstance(server, Assign)
+    require(holds, "server.rule", server, "'assign' where no models are merged", "remove the table [server]")
+    return replace(fedavg(Sample(), local, server), own_step=OneVisit())

@@ -1,0 +1,144 @@
+"""FedTAN: Wang, Shi and Chang, "Why Batch Normalization Damages Federated Learning on Non-IID Data?", 2023."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from algorithms.algorithm import Algorithm
+from algorithms.errors import require
+from algorithms.exchange import Common, Exchange, Together
+from algorithms.fedavg import fedavg
+from algorithms.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference
+from algorithms.local import Local
+from algorithms.place import Placement
+from algorithms.schedule import Sample
+from algorithms.server import Assign, Server
+from algorithms.step import State, cohort_of, do_round, visits_of
+from algorithms.visit import Start
+from algorithms.weigh import Equal
+
+
+@dataclass(frozen=True)
+class CommonFirstStep:
+    """The engine's round, but the cohort's first local steps normalise by common statistics."""
+
+    def __call__(
+        self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+    ) -> State:
+        """Do the round; see `algorithms.algorithm.Step`."""
+        started, cohort = time.perf_counter(), cohort_of(state, algorithm, fleet)
+        block = Block(0, tuple(int(client) for client in cohort), int(fleet.census.of(cohort).sum()))
+        exchange = Exchange(visits_of(state, algorithm, fleet, merge=True))
+        (outcome,) = fleet.map(exchange, [block], [fleet.put(Start(state.model, state.average))])
+        common: tuple[Common, ...] = outcome.value
+        taken = time.perf_counter() - started
+
+        state = do_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
+        if state.report is None:
+            raise RuntimeError("a step left no report")
+        took_part = sum(row.report["steps"] > 0 for _, row, _ in state.report.visits)
+        sent = took_part * sum(layer.nbytes for layer in common)
+        seconds = {**state.report.seconds, "train": state.report.seconds["train"] + taken}
+        report = replace(
+            state.report,
+            bytes_up=state.report.bytes_up + sent,
+            bytes_down=state.report.bytes_down + sent,
+            exchanges=3 * len(common) + 1,
+            seconds=seconds,
+        )
+        return replace(state, report=report)
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """A fleet whose visits begin with the common step."""
+
+    fleet: Fleet
+    common: tuple[Common, ...]
+
+    @property
+    def census(self) -> Census:
+        return self.fleet.census
+
+    @property
+    def placement(self) -> Placement:
+        return self.fleet.placement
+
+    def block_size(self, cohort: int) -> int:
+        return self.fleet.block_size(cohort)
+
+    def put(self, value: Any) -> Reference:
+        return self.fleet.put(value)
+
+    def map(
+        self, function: Function, blocks: Sequence[Block], references: Sequence[Reference] = ()
+    ) -> Iterator[Outcome]:
+        return self.fleet.map(_AfterCommonStep(function, self.common), blocks, references)
+
+
+@dataclass(frozen=True)
+class _AfterCommonStep:
+    """Visits whose trainer takes the common step first."""
+
+    visits: Function
+    common: tuple[Common, ...]
+
+    def objects(self, block: Block) -> int:
+        return self.visits.objects(block)
+
+    def join(self, left: Any, right: Any) -> Any:
+        return self.visits.join(left, right)
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        trainer = Together(bench.resident, bench.trainer, self.common)
+        return self.visits(replace(bench, trainer=trainer), block, *values)
+
+
+def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+    """FedAvg whose clients normalise by common batch statistics in the first local step of each round.
+
+        mu_l = 1/m sum_k mean(h_kl),   var_l = 1/m sum_k mean((h_kl - mu_l)^2)          layer by layer
+        A_l, B_l = the derivatives of 1/m sum_k F_k by mu_l and var_l                    and back
+        g_k = grad_w [F_k(w; mu, var) + sum_l <A_l, mean(h_kl)> + <B_l, mean((h_kl - mu_l)^2)>],  mu, var, A, B constant
+
+    so the mean of the g_k is the gradient of the mean loss, through the statistics. All further local steps are
+    ordinary; then models and statistics are averaged.
+
+    Args:
+        sample: how a round's cohort is drawn.
+        local: what a visit does.
+        server: how the mean becomes the next model.
+
+    Raises:
+        InputError: momentum, Adam, a proximal term, rotating batches, bf16, other statistics than the batch's, or
+            sampling by importance; or a model without batch norm or with dropout (when the parts meet the model).
+
+    Paper: Algorithm 1; compared with in FixBN, Table 5. A round is counted as 3 L + 1 exchanges for L batch-norm
+    layers: the means, the variances and the gradients by both of each layer, and the models. With one local step and
+    batches of one size it is centralised training on the union of the batches.
+
+    Deviations: the exchanges are computed in one place, on all first batches at once. Clients count equally whatever
+    the sizes of their batches, as the paper's server averages. The running variance tracks var_l n / (n - 1), n being
+    the values a channel of all first batches, as batch norm does. A client without a batch takes no part.
+    """
+    for name, usual in (
+        ("momentum", 0.0),
+        ("proximal", 0.0),
+        ("statistics", "batch"),
+        ("optimizer", "sgd"),
+        ("batches", None),
+    ):
+        value = getattr(local, name)
+        allowed = f"{usual!r} for fedtan, whose first step is not the trainer's"
+        require(value == usual, f"local.{name}", value, allowed, "leave it out")
+    drawn = sample.by in ("uniform", "size")
+    require(drawn, "algorithm.sampling", sample.by, "'uniform' or 'size' for fedtan", "leave it out")
+    precision = local.compute.precision
+    require(
+        precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
+    )
+    plain = replace(fedavg(sample, local, server), weigh=Equal())
+    return replace(plain, own_step=CommonFirstStep(), needs_batch_norm=True)

@@ -1,0 +1,125 @@
+"""Batch-norm statistics from a pass over data: for models whose visits leave none, and for clients of nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from algorithms.fleet import Bench, Block, Fleet, Output
+from algorithms.layout import Kind, Layout, Packed
+from algorithms.merge import Sum
+from algorithms.norms import is_batch_norm
+from algorithms.place import Placement
+from algorithms.resident import Resident
+from algorithms.tree import Node, join_all
+
+CHUNK = 1024
+"""Samples of one forward pass: fixed, for statistics are of batches."""
+
+
+def statistics_of(layout: Layout) -> Layout:
+    """The layout of the batch-norm statistics among some entries: running means, variances and counters."""
+    return layout.only(lambda entry: entry.kind is Kind.STATISTIC)
+
+
+def add_statistics(total: Sum, resident: Resident, x: torch.Tensor) -> None:
+    """Add the batch statistics of some samples under the resident model of lane 0, chunk after chunk.
+
+        mu <- sum_b n_b mu_b / sum_b n_b;   var likewise, of each batch's variance over n - 1, as batch norm tracks it
+
+    Every layer normalises by its batch, so deeper layers see what they saw in training; dropout is off. A chunk of a
+    single sample is passed over where batch norm would have one value a channel. The model's own statistics are lost.
+
+    Args:
+        total: a sum of `statistics_of` the model's entries; a chunk's weight is its number of samples.
+        resident: has the model.
+        x: inputs, [n, *shape].
+    """
+    layout = statistics_of(resident.placement.whole)
+    with _tracking(resident):
+        for start in range(0, len(x), CHUNK):
+            chunk = x[start : start + CHUNK].to(resident.floating)
+            if len(chunk) > 1 or not resident.refuses_single:
+                resident.module(chunk)
+                total.add(layout.pack(resident.module.state_dict()), float(len(chunk)))
+
+
+def load_statistics(resident: Resident, statistics: Packed) -> None:
+    """Give the resident model of lane 0 other batch-norm statistics."""
+    values = statistics_of(resident.placement.whole).unpack(statistics)
+    for entry, stack in resident.stacks.items():
+        if entry.name in values:
+            stack[0].copy_(torch.from_numpy(values[entry.name]))
+
+
+@contextmanager
+def _tracking(resident: Resident) -> Iterator[None]:
+    """Within, a forward pass leaves its batch's own statistics in the model, and counts the passes from 0."""
+    layers = [layer for layer in resident.module.modules() if is_batch_norm(layer) and layer.running_mean is not None]
+    momenta = [layer.momentum for layer in layers]
+    resident.module.eval()
+    for layer in layers:
+        layer.train()
+        layer.track_running_stats, layer.momentum = True, 1.0
+        if layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.zero_()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        resident.module.eval()
+
+
+@dataclass(frozen=True)
+class Query:
+    """Ask the clients of a block for the batch statistics of their training samples under one model."""
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Sum, right: Sum) -> Sum:
+        return left.plus(right)
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        model, kept = values[0]
+        total = Sum.zero(statistics_of(bench.resident.placement.whole))
+        for client in block.clients:
+            bench.resident.load(model, kept)
+            add_statistics(total, bench.resident, bench.data.samples(client, "train")[0])
+        return Output(total)
+
+
+def with_statistics(model: Packed, kept: Packed, fleet: Fleet) -> Packed:
+    """A model whose batch-norm statistics are those of all training clients' data, weighted by samples.
+
+    Args:
+        model: the travelling entries, the statistics among them.
+        kept: the other entries.
+        fleet: what runs the blocks.
+    """
+    census, function = fleet.census, Query()
+    size = fleet.block_size(len(census.clients))
+    blocks: list[Block] = []
+    for start in range(0, len(census.clients), size):
+        part = census.clients[start : start + size]
+        clients, samples = tuple(int(client) for client in part), int(census.of(part).sum())
+        blocks.append(Block(len(blocks), clients, samples))
+    outcomes = fleet.map(function, blocks, [fleet.put((model, kept))])
+    parts = ((outcome.node, outcome.value) for outcome in outcomes)
+    mean = join_all(Node(0, len(blocks)), parts, function.join).mean()
+    return model if mean is None else _replaced(model, mean, fleet.placement)
+
+
+def _replaced(model: Packed, statistics: Packed, placement: Placement) -> Packed:
+    """The model with these statistics."""
+    changed, layout = model.copy(), placement.travelling
+    entries, values = layout.unpack(changed), statistics_of(layout).unpack(statistics)
+    for name, value in values.items():
+        entries[name][...] = value
+    return changed

@@ -1,0 +1,49 @@
+"""Training on the union of clients' samples: what a federation is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from algorithms.fleet import Bench, Block, ClientData, Output, Part
+from algorithms.visit import BlockOfVisits, Task, Visits
+
+
+@dataclass(frozen=True)
+class Union:
+    """The samples of some clients as if one client had them all, in client-id order."""
+
+    data: ClientData
+    clients: Sequence[int]
+
+    def samples(self, client: int, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+        """A part of all of them, whichever client is asked for."""
+        every = [self.data.samples(each, part) for each in self.clients]
+        if len(every) == 1:
+            return every[0]
+        x, y = (torch.cat(tensors) for tensors in zip(*every, strict=True))
+        return x, y
+
+    def test_slice(self, number: int, domain: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """A slice of the test set, which is nobody's."""
+        return self.data.test_slice(number, domain)
+
+
+@dataclass(frozen=True)
+class VisitUnion:
+    """Make one visit of all samples of a block's clients, with the draws of the first: alone, it is that client's."""
+
+    visits: Visits
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: BlockOfVisits, right: BlockOfVisits) -> BlockOfVisits:
+        return self.visits.join(left, right)
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        union = replace(bench, data=Union(bench.data, block.clients))
+        return self.visits(union, replace(block, clients=block.clients[:1], rows=(Task(None, 0.0),)), *values)

@@ -1,0 +1,296 @@
+"""Twins: centralised models that train beside a run on the same data, and how far the run is from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms import (
+    Algorithm,
+    Bench,
+    Block,
+    Fleet,
+    Local,
+    Outcome,
+    Output,
+    Packed,
+    Placement,
+    Purpose,
+    RoundReport,
+    Samples,
+    Start,
+    State,
+    Work,
+    generator,
+    merged,
+    torch_seed,
+)
+from algorithms.statistics import with_statistics
+from algorithms.step import visits_of
+from algorithms.union import Union, VisitUnion
+from raysim.columns import TWINS
+from raysim.errors import InputError
+from raysim.measures.evaluate import Targets, loss_on_test
+
+EPSILON = 0.01
+"""FedMMB's threshold: a run whose discordance is below it is concordant with its twin."""
+
+
+@dataclass(frozen=True)
+class TwinState:
+    """All that a twin remembers between two rounds.
+
+    Args:
+        model: its entries.
+        rounds: that it has done.
+        drawn: samples that it has drawn.
+        squares: the sum over rounds of the squared differences of the test losses.
+    """
+
+    model: Packed
+    rounds: int = 0
+    drawn: int = 0
+    squares: float = 0.0
+
+
+class Twin(Protocol):
+    """A model that trains beside a run: a round of it begins after each of the run's, and ends during the next."""
+
+    state: TwinState
+
+    def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
+        """Have the fleet begin the twin's round that belongs to the run's last one."""
+        ...
+
+    def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Wait for it, and compare: the values of its columns, given the run's own metrics of that round."""
+        ...
+
+
+def twins_of(measures: Sequence[str], state: State, targets: Targets) -> tuple[Twin, ...]:
+    """The twins that some measures need, at the start of a run.
+
+    Args:
+        measures: their names; those without a twin are passed over.
+        state: of the run, before its first round: a twin starts from the same model.
+        targets: what is evaluated on.
+    """
+    made: list[Twin] = []
+    if "dc" in measures:
+        made.append(Divergence(TwinState(state.model)))
+    if "concordance" in measures:
+        made.append(Concordance(TwinState(state.model), targets))
+    return tuple(made)
+
+
+def check_twins(measures: Sequence[str], targets: Targets, every: int, placement: Placement) -> None:
+    """Refuse what cannot be compared with a twin.
+
+    Args:
+        measures: the names of what is wanted.
+        targets: what is evaluated on.
+        every: after how many rounds.
+        placement: how the algorithm divides the model's entries.
+
+    Raises:
+        InputError: the clients keep entries, or the test loss is not measured in every round.
+    """
+    wanted = [name for name in TWINS if name in measures]
+    if wanted and not placement.has_one_model:
+        raise InputError(
+            f"evaluate.measures = {wanted[0]!r} where clients keep entries of the model: must be left out, for there "
+            "is no global model to compare with a twin; remove it, or the algorithm"
+        )
+    if "concordance" not in measures:
+        return
+    if not any(target.name == "test" for target in targets.targets) or "loss" not in targets.metrics:
+        raise InputError(
+            "evaluate.measures = 'concordance' without a loss on a global test set: must have one; set data.test, and "
+            'name "test" in evaluate.on and "loss" in evaluate.metrics'
+        )
+    if every != 1:
+        raise InputError(
+            f"evaluate.every = {every} with evaluate.measures = 'concordance': must be 1, for it compares the losses "
+            "of every round; set evaluate.every = 1"
+        )
+
+
+class Divergence:
+    """DC: how far the global model is from a twin that makes one visit a round on the union of the cohort's data.
+
+        DC(t) = |w_FL^t - w_C^t| / |w_C^t|, over the parameters
+
+    Both start from the same model, and both visits have the same local settings. Between merges w_FL is what a merge
+    would give now.
+
+    Args:
+        state: of the twin.
+
+    Paper: RADFed, section V, "DC". Deviations: what the paper calls weights are the parameters; batch-norm statistics
+    are left out. The union is visited with the draws of its first client, so that one client alone does not diverge.
+    """
+
+    def __init__(self, state: TwinState) -> None:
+        self.state = state
+        self._outcomes: Iterator[Outcome] = iter(())
+        self._model, self._parameters = state.model, np.empty(0, np.int64)
+
+    def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
+        report = _report(state)
+        visits = visits_of(state, algorithm.phase(report.phase), fleet, merge=True)
+        visit = VisitUnion(replace(visits, weigh=Samples(), number=state.round, needs=(), compares=False))
+        start = fleet.put(Start(self.state.model, state.average))
+        self._outcomes = fleet.map(visit, [_union(_cohort(report, fleet), fleet)], [start])
+        self._model = merged(state, algorithm, fleet)
+        self._parameters = _places_of_parameters(fleet.placement)
+
+    def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        (outcome,) = self._outcomes
+        # Where no client had a batch to train on, the twin stays as it is, like the global model.
+        twin = outcome.value.models.mean() or self.state.model
+        self.state = replace(self.state, model=twin, rounds=self.state.rounds + 1)
+        ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
+        return {"dc": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))}
+
+
+class Concordance:
+    """Federated-centralised concordance: the mean squared difference of the test losses, round by round.
+
+        delta(t) = 1/t sum_(i <= t) (l_i^g - l_i^c)^2;   concordant where delta < epsilon
+
+    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass by a key of
+    its own, K being the visits of the round. It takes as many steps a round as a visit: `local.batches`, `local.steps`,
+    or those of `local.epochs` passes over the union; at the same learning rate, from the same model.
+
+    Args:
+        state: of the twin.
+        targets: have the global test set.
+
+    Paper: FedMMB, section 3.1, equation 3; epsilon 0.01 in section 4.
+
+    Deviations: with cohorts smaller than the population, K is the cohort's size. A momentum begins anew in each round,
+    as a visit's does. B' is the union where `local.batch_size` is "full".
+    """
+
+    def __init__(self, state: TwinState, targets: Targets) -> None:
+        self.state = state
+        self._targets = targets
+        self._outcomes: Iterator[Outcome] = iter(())
+        self._round: tuple[State, Algorithm, Fleet] | None = None
+
+    def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
+        report, census = _report(state), fleet.census
+        phase = algorithm.phase(report.phase)
+        local, lr = phase.local.sized(int(census.samples.max())), phase.local.rate(state.round, state.rounds)
+        draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.visits))
+        start = fleet.put((self.state.model, state.average))
+        self._outcomes = fleet.map(draw, [_union(census.clients, fleet)], [start])
+        self._round = state, phase, fleet
+
+    def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        if self._round is None:
+            raise RuntimeError("the twin's round has not begun")
+        (outcome,), (state, phase, fleet) = self._outcomes, self._round
+        model, drawn = outcome.value
+        measured = model
+        if phase.local.statistics == "untracked":
+            measured = with_statistics(model, state.average, fleet)
+        loss = loss_on_test(measured, state.average, fleet, self._targets)
+        squares = self.state.squares + (metrics["test_loss"] - loss) ** 2
+        self.state = TwinState(model, self.state.rounds + 1, drawn, squares)
+        return {"twin_test_loss": loss, "concordance": squares / self.state.rounds}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Take the steps of a round of a concordance twin, on the union of a block's clients' samples.
+
+    Args:
+        local: what a visit does.
+        lr: the round's learning rate.
+        seed: the run's.
+        number: the round, the first being 1.
+        drawn: samples that were drawn before.
+        visits: K, how many client batches one of the twin's is as large as.
+    """
+
+    local: Local
+    lr: float
+    seed: int
+    number: int
+    drawn: int
+    visits: int
+
+    DROPOUT: ClassVar[int] = 1
+    """The place of the dropout's key among the twin's own; that of the batches is 0."""
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Any, right: Any) -> Any:
+        raise RuntimeError("a twin's round is one block")
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        bench.resident.load(*values[0])
+        x, y = Union(bench.data, block.clients).samples(0, "train")
+        batches, drawn = self.batches(len(y))
+        if bench.resident.refuses_single and self.local.statistics != "frozen":
+            batches = [rows for rows in batches if len(rows) > 1]
+        masks = None
+        if bench.trainer.has_dropout:
+            masks = torch.Generator(x.device)
+            masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.number, self.DROPOUT))
+        work = Work(x.to(bench.resident.floating), y, batches, masks)
+        bench.trainer.train(self.local, [work], self.lr)
+        return Output((bench.resident.travelling().copy(), drawn))
+
+    def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
+        """The rows of each step's batch, the last of a pass perhaps smaller; and how many are drawn then."""
+        if samples == 0:
+            return [], self.drawn
+        size = samples if self.local.batch_size == "full" else min(samples, self.visits * self.local.batch_size)
+        given = self.local.batches or self.local.steps
+        steps = (self.local.epochs or 0) * -(-samples // size) if given is None else int(given)
+        batches, drawn = [], self.drawn
+        order, current = np.empty(0, np.int64), -1
+        for _ in range(steps):
+            number, first = divmod(drawn, samples)
+            if number != current:
+                order, current = generator(self.seed, Purpose.TWIN, number).permutation(samples), number
+            batches.append(order[first : first + size])
+            drawn += len(batches[-1])
+        return batches, drawn
+
+
+def verdict(delta: float, epsilon: float = EPSILON) -> dict[str, Any]:
+    """What a discordance says: whether the run is concordant with centralised training."""
+    return {"delta": delta, "epsilon": epsilon, "concordant": bool(delta < epsilon)}
+
+
+def _report(state: State) -> RoundReport:
+    if state.report is None:
+        raise RuntimeError("a step left no report")
+    return state.report
+
+
+def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
+    """The clients that were visited; all of them where the visit was of their union."""
+    visited = np.unique([row.client for _, row, _ in report.visits]).astype(np.int64)
+    return fleet.census.clients if (visited < 0).any() else visited
+
+
+def _union(clients: NDArray[np.int64], fleet: Fleet) -> Block:
+    return Block(0, tuple(int(client) for client in clients), int(fleet.census.of(clients).sum()))
+
+
+def _places_of_parameters(placement: Placement) -> NDArray[np.int64]:
+    """Where the trained parameters stand among the floating entries."""
+    places = [
+        np.arange(place.start, place.stop) for entry, place in placement.travelling.places() if entry.is_parameter
+    ]
+    return np.concatenate(places) if places else np.empty(0, np.int64)
