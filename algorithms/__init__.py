@@ -30,8 +30,9 @@ from algorithms.scaffold import scaffold
 from algorithms.schedule import Rounds, Sample, Schedule
 from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
+from algorithms.state import RoundReport, State, Traveller, begin
 from algorithms.staticbn import static_bn
-from algorithms.step import RoundReport, State, Traveller, begin, current, merged, step
+from algorithms.step import current, merged, step
 from algorithms.training import Trainer, Work, choose, lanes_of, trainer
 from algorithms.update import Update
 from algorithms.visit import Start, Task, Visits

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from algorithms.arrivals import Arrivals
+from algorithms.combinations import check
 from algorithms.compute import Compute
 from algorithms.errors import InputError
 from algorithms.layout import Kind, Layout
 from algorithms.local import Local
 from algorithms.place import Place, Placement
 from algorithms.schedule import Rounds, Schedule
-from algorithms.server import Assign, Server, WeightedMix
-from algorithms.weigh import Loss, Samples, Weigh
+from algorithms.server import Assign, Server
+from algorithms.weigh import Samples, Weigh
 
 if TYPE_CHECKING:
     from algorithms.fleet import Fleet
     from algorithms.phases import Rule
-    from algorithms.step import State
+    from algorithms.state import State
 
 
 @dataclass(frozen=True)
@@ -85,39 +85,7 @@ class Algorithm:
         if self.local.batches and "batches" not in self.place.slots:
             # Batches that go on from visit to visit: the client keeps how far it has come.
             object.__setattr__(self, "place", replace(self.place, slots={**self.place.slots, "batches": "kept"}))
-        for slot in self.place.slots:
-            if slot not in self.local.slots:
-                raise InputError(
-                    f"place.slots = {slot!r} with {self.local}: must be one of {self.local.slots}, for no visit has "
-                    "another; set local.momentum = 0.9 to keep momentum, or leave the slot out"
-                )
-        if isinstance(self.schedule, Rounds) and self.schedule.merge_every > 1 and isinstance(self.weigh, Samples):
-            raise InputError(
-                f"weigh = Samples() with merge_every = {self.schedule.merge_every}: must be Equal() where models "
-                "are redistributed, for a merged model has trained on several clients; use Equal() or merge_every = 1"
-            )
-        asynchronous = isinstance(self.schedule, Arrivals)
-        if asynchronous and self.place.keeps:
-            raise InputError(
-                f"place = {self.place} with schedule = {self.schedule}: must keep nothing, for visits that overlap "
-                "leave no order in a client's own entries; use Place(), or Rounds"
-            )
-        if isinstance(self.server, WeightedMix) and (not asynchronous or isinstance(self.weigh, Samples | Loss)):
-            what = f"weigh = {self.weigh}" if asynchronous else f"schedule = {self.schedule}"
-            raise InputError(
-                f"server.rule = 'weighted-mix' with {what}: must be where models of a weight of at most 1 merge one by "
-                'one, as in fedasync; set server.rule = "mix"'
-            )
-        if self.local.statistics == "untracked" and self.place.statistics == "kept":
-            raise InputError(
-                'local.statistics = "untracked" with place.statistics = "kept": must be "batch" where clients keep '
-                'their statistics, for nothing would ever change them; set local.statistics = "batch"'
-            )
-        if self.local.statistics == "untracked" and self.switch and self.switch.then.local.statistics == "frozen":
-            raise InputError(
-                'local.statistics = "untracked" before a phase that freezes them: must be "batch", for there would be '
-                'nothing to freeze; set local.statistics = "batch"'
-            )
+        check(self)
 
     @property
     def rounds(self) -> Rounds:

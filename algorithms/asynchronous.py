@@ -17,7 +17,8 @@ from algorithms.errors import InputError
 from algorithms.fleet import Bench, Block, Fleet, Outcome, Output
 from algorithms.layout import Packed
 from algorithms.local import Local
-from algorithms.step import RoundReport, State, Visited, visits_of
+from algorithms.state import RoundReport, State, Visited
+from algorithms.step import visits_of
 from algorithms.stopwatch import Stopwatch
 from algorithms.visit import Start, Task, VisitRow, Visits
 from algorithms.weigh import Equal

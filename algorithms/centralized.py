@@ -12,7 +12,8 @@ from algorithms.fleet import Block, Fleet
 from algorithms.local import Local
 from algorithms.schedule import Sample
 from algorithms.server import Assign, Server
-from algorithms.step import RoundReport, State, visits_of
+from algorithms.state import RoundReport, State
+from algorithms.step import visits_of
 from algorithms.stopwatch import Stopwatch
 from algorithms.union import VisitUnion
 from algorithms.visit import Start

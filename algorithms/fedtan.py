@@ -16,7 +16,8 @@ from algorithms.local import Local
 from algorithms.place import Placement
 from algorithms.schedule import Sample
 from algorithms.server import Assign, Server
-from algorithms.step import State, cohort_of, do_round, visits_of
+from algorithms.state import State
+from algorithms.step import cohort_of, do_round, visits_of
 from algorithms.visit import Start
 from algorithms.weigh import Equal
 

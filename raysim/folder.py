@@ -24,7 +24,7 @@ from raysim.errors import InputError, OutOfMemoryError
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
     from algorithms import KeptStore, Layout, Packed, Placement, State
-    from algorithms.step import RoundReport
+    from algorithms.state import RoundReport
 
 VISITS = pa.schema(
     [

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, step
-from algorithms.step import begin
+from algorithms.state import begin
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train

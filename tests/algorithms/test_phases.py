@@ -30,7 +30,7 @@ from algorithms import (
     radfed,
     step,
 )
-from algorithms.step import begin
+from algorithms.state import begin
 from algorithms.weigh import LossOf
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron

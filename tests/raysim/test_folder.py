@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from algorithms import Layout, Place, State
-from algorithms.step import RoundReport
+from algorithms.state import RoundReport
 from algorithms.visit import VisitRow
 from raysim.errors import InputError
 from raysim.folder import VISITS, AlgorithmFolder, algorithm_names, metrics_schema, run_folder

@@ -1,0 +1,130 @@
+"""Parts that make no sense together: each pair, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from algorithms.arrivals import Arrivals
+from algorithms.errors import InputError
+from algorithms.schedule import Rounds
+from algorithms.server import Assign, WeightedMix
+from algorithms.weigh import Loss, Samples, Used
+
+if TYPE_CHECKING:
+    from algorithms.algorithm import Algorithm
+
+
+def check(algorithm: Algorithm) -> None:
+    """Refuse what makes no sense.
+
+    Raises:
+        InputError: two parts contradict each other.
+    """
+    for refused in REFUSED:
+        if text := refused(algorithm):
+            raise InputError(text)
+
+
+def _slot_without_a_use(algorithm: Algorithm) -> str:
+    unused = [slot for slot in algorithm.place.slots if slot not in algorithm.local.slots]
+    if not unused:
+        return ""
+    return (
+        f"place.slots = {unused[0]!r} with {algorithm.local}: must be one of {algorithm.local.slots}, for no visit has "
+        "another; set local.momentum = 0.9 to keep momentum, or leave the slot out"
+    )
+
+
+def _own_size_for_a_model_of_many(algorithm: Algorithm) -> str:
+    if not (_redistributes(algorithm) and isinstance(algorithm.weigh, Samples | Used)):
+        return ""
+    return (
+        f"weigh = {algorithm.weigh} with merge_every = {algorithm.rounds.merge_every}: must be Equal() where models "
+        "are redistributed, for a merged model has trained on several clients; use Equal() or merge_every = 1"
+    )
+
+
+def _redistribution_of_nothing(algorithm: Algorithm) -> str:
+    if not (_redistributes(algorithm) and algorithm.place.weights == "kept"):
+        return ""
+    return (
+        f'place.weights = "kept" with merge_every = {algorithm.rounds.merge_every}: must be "shared" where models are '
+        "redistributed, for nothing else travels; use merge_every = 1"
+    )
+
+
+def _server_without_models(algorithm: Algorithm) -> str:
+    if algorithm.place.weights != "kept" or isinstance(algorithm.server, Assign):
+        return ""
+    return (
+        f'server = {algorithm.server} with place.weights = "kept": must be Assign() where no weights travel; remove '
+        "the table [server]"
+    )
+
+
+def _arrivals_in_rounds(algorithm: Algorithm) -> str:
+    if isinstance(algorithm.schedule, Rounds) or algorithm.own_step:
+        return ""
+    return (
+        f"schedule = {algorithm.schedule} without own_step: must have a step of its own, for the engine's goes in "
+        "rounds; use own_step = arrive for arrivals, or Rounds"
+    )
+
+
+def _kept_entries_out_of_order(algorithm: Algorithm) -> str:
+    if not (isinstance(algorithm.schedule, Arrivals) and algorithm.place.keeps):
+        return ""
+    return (
+        f"place = {algorithm.place} with schedule = {algorithm.schedule}: must keep nothing, for visits that overlap "
+        "leave no order in a client's own entries; use Place(), or Rounds"
+    )
+
+
+def _weights_above_one(algorithm: Algorithm) -> str:
+    asynchronous = isinstance(algorithm.schedule, Arrivals)
+    holds = asynchronous and not isinstance(algorithm.weigh, Samples | Used | Loss)
+    if holds or not isinstance(algorithm.server, WeightedMix):
+        return ""
+    what = f"weigh = {algorithm.weigh}" if asynchronous else f"schedule = {algorithm.schedule}"
+    return (
+        f"server.rule = 'weighted-mix' with {what}: must be where models of a weight of at most 1 merge one by one, as "
+        'in fedasync; set server.rule = "mix"'
+    )
+
+
+def _kept_statistics_that_never_change(algorithm: Algorithm) -> str:
+    if not (algorithm.local.statistics == "untracked" and algorithm.place.statistics == "kept"):
+        return ""
+    return (
+        'local.statistics = "untracked" with place.statistics = "kept": must be "batch" where clients keep their '
+        'statistics, for nothing would ever change them; set local.statistics = "batch"'
+    )
+
+
+def _nothing_to_freeze(algorithm: Algorithm) -> str:
+    then = algorithm.switch and algorithm.switch.then.local.statistics
+    if not (algorithm.local.statistics == "untracked" and then == "frozen"):
+        return ""
+    return (
+        'local.statistics = "untracked" before a phase that freezes them: must be "batch", for there would be nothing '
+        'to freeze; set local.statistics = "batch"'
+    )
+
+
+REFUSED: tuple[Callable[[Algorithm], str], ...] = (
+    _slot_without_a_use,
+    _own_size_for_a_model_of_many,
+    _redistribution_of_nothing,
+    _server_without_models,
+    _arrivals_in_rounds,
+    _kept_entries_out_of_order,
+    _weights_above_one,
+    _kept_statistics_that_never_change,
+    _nothing_to_freeze,
+)
+"""Each says why it refuses an algorithm, or nothing."""
+
+
+def _redistributes(algorithm: Algorithm) -> bool:
+    return isinstance(algorithm.schedule, Rounds) and algorithm.schedule.merge_every > 1

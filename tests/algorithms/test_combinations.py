@@ -1,0 +1,160 @@
+"""Every pair of parts that makes no sense is refused, with the pair and the remedy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from algorithms import (
+    Adam,
+    Algorithm,
+    Arrivals,
+    Compute,
+    Equal,
+    Importance,
+    InputError,
+    Layout,
+    Local,
+    Loss,
+    Mix,
+    Place,
+    Rounds,
+    Sample,
+    Samples,
+    Used,
+    WeightedMix,
+    centralized,
+    fedadam,
+    fedasync,
+    fedavg,
+    fedbn,
+    fedmmb,
+    fedtan,
+    fixbn,
+    phases,
+    radfed,
+    radfedi,
+    scaffold,
+    silobn,
+    singleset,
+    static_bn,
+)
+from tests.algorithms.conftest import perceptron
+
+LOCAL = Local()
+EVERY = Sample()
+KEPT = Place(affine="kept", statistics="kept")
+
+
+def on_plain_model(algorithm: Algorithm) -> object:
+    return algorithm.divide(Layout.of(perceptron()))
+
+
+PARTS: dict[str, tuple[Callable[[], object], str]] = {
+    "a slot that no visit uses": (
+        lambda: Algorithm(Rounds(), LOCAL, Place(slots={"momentum": "kept"})),
+        "place.slots = 'momentum' .* set local.momentum = 0.9",
+    ),
+    "the client's size for a model of many": (
+        lambda: Algorithm(Rounds(merge_every=2), LOCAL, weigh=Samples()),
+        r"weigh = Samples\(\) with merge_every = 2: .* use Equal\(\)",
+    ),
+    "the samples used for a model of many": (
+        lambda: Algorithm(Rounds(merge_every=2), LOCAL, weigh=Used()),
+        r"weigh = Used\(\) with merge_every = 2",
+    ),
+    "redistribution of nothing": (
+        lambda: Algorithm(Rounds(merge_every=2), LOCAL, Place(weights="kept"), Equal()),
+        "place.weights = .kept. with merge_every = 2: .* use merge_every = 1",
+    ),
+    "a server without models": (
+        lambda: Algorithm(Rounds(), LOCAL, Place(weights="kept"), Equal(), Mix(0.5)),
+        r"server = Mix\(alpha=0.5\) with place.weights = .kept.",
+    ),
+    "arrivals in rounds": (lambda: Algorithm(Arrivals(), LOCAL), "without own_step: .* use own_step = arrive"),
+    "kept entries out of order": (
+        lambda: replace(fedasync(EVERY, LOCAL), place=KEPT),
+        r"with schedule = Arrivals.*: must keep nothing.* use Place\(\), or Rounds",
+    ),
+    "rotating batches out of order": (
+        lambda: fedasync(EVERY, Local(batches=2)),
+        "slots=.*batches.* with schedule = Arrivals.*must keep nothing",
+    ),
+    "weights above one": (
+        lambda: replace(fedasync(EVERY, LOCAL), weigh=Loss()),
+        "'weighted-mix' with weigh = Loss.* set server.rule = .mix.",
+    ),
+    "a weighted mix of a round's mean": (
+        lambda: fedavg(EVERY, LOCAL, WeightedMix(0.5)),
+        "'weighted-mix' with schedule = Rounds",
+    ),
+    "kept statistics that never change": (
+        lambda: fedbn(EVERY, Local(statistics="untracked")),
+        "local.statistics = .untracked. with place.statistics = .kept.",
+    ),
+    "nothing to freeze": (
+        lambda: fixbn(EVERY, Local(statistics="untracked")),
+        "local.statistics = .untracked. before a phase that freezes them",
+    ),
+}
+"""Those of `algorithms.combinations`."""
+
+OTHERS: dict[str, tuple[Callable[[], object], str]] = {
+    "another server for an adaptive algorithm": (
+        lambda: fedadam(EVERY, LOCAL, Mix(0.5)),
+        "server.rule = .*: must be 'adam' for fedadam",
+    ),
+    "a server for clients alone": (lambda: singleset(EVERY, LOCAL, Adam()), "must be 'assign' where nothing travels"),
+    "phases of two places": (
+        lambda: phases(fedavg(EVERY, LOCAL), (2, fedbn(EVERY, LOCAL))),
+        "place = .* in a later phase",
+    ),
+    "phases computed in two ways": (
+        lambda: phases(fedavg(EVERY, LOCAL), (2, fedavg(EVERY, Local(compute=Compute("vectorised"))))),
+        "local.compute = .* in a later phase",
+    ),
+    "two lengths of a visit": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
+    "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 where the data are"),
+    "a cohort whose share is unknown": (lambda: scaffold(Sample(cohort=2), LOCAL), "left out for scaffold"),
+    "momentum in a common step": (lambda: fedtan(EVERY, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0"),
+    "rotating batches in a common step": (lambda: fedtan(EVERY, Local(batches=2)), "local.batches = 2"),
+    "importance in a common step": (
+        lambda: fedtan(Sample(by=Importance()), LOCAL),
+        "algorithm.sampling = .*: must be 'uniform' or 'size' for fedtan",
+    ),
+    "two ways to draw": (lambda: radfedi(Sample(by="size"), LOCAL), "left out for radfedi"),
+    "importance where arrivals merge one by one": (
+        lambda: fedasync(Sample(by=Importance()), LOCAL),
+        'where arrivals merge one by one: must be "uniform"',
+    ),
+    "inactive clients where arrivals merge one by one": (
+        lambda: fedasync(Sample(active=0.5), LOCAL),
+        "algorithm.active = 0.5: must be 1.0 where arrivals merge one by one",
+    ),
+    "two delays": (lambda: fedasync(EVERY, LOCAL, concurrency=2, max_staleness=3), "must be one of them"),
+    "momentum that is not there": (
+        lambda: fedavg(EVERY, LOCAL, maintained_momentum="global"),
+        "set local.momentum = 0.9 to keep momentum",
+    ),
+    "a statistic of one's own that is shared": (lambda: Place(outsider="own"), "algorithm.outsider = 'own'"),
+    "kept batch norm that the model has not": (lambda: on_plain_model(fedbn(EVERY, LOCAL)), "set model.norm = .batch."),
+    "kept statistics that the model has not": (lambda: on_plain_model(silobn(EVERY, LOCAL)), "set model.norm"),
+    "fixed statistics that the model has not": (lambda: on_plain_model(fixbn(EVERY, LOCAL)), "set model.norm"),
+    "static statistics that the model has not": (lambda: on_plain_model(static_bn(EVERY, LOCAL)), "set model.norm"),
+    "common statistics that the model has not": (lambda: on_plain_model(fedtan(EVERY, LOCAL)), "set model.norm"),
+}
+
+
+@pytest.mark.parametrize("name", [*PARTS, *OTHERS])
+def test_what_makes_no_sense_is_refused(name: str) -> None:
+    make, message = (PARTS | OTHERS)[name]
+    with pytest.raises(InputError, match=message) as refused:
+        make()
+    text = str(refused.value)
+    assert "\n" not in text and "must " in text and ";" in text
+
+
+def test_what_makes_sense_is_not() -> None:
+    assert fixbn(EVERY, Local(momentum=0.9), maintained_momentum="local").place.keeps
+    assert radfed(EVERY, Local(batches=2), Adam(), merge_every=3).place.slots == {"batches": "kept"}
+    assert fedasync(EVERY, LOCAL).schedule == Arrivals()
