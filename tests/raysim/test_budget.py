@@ -52,7 +52,7 @@ def test_a_run_of_some_epochs(tmp_path: Path) -> None:
         "epochs": 2.0,
         "data": {"dataset": "digits"},
         "partition": {"clients": 6, "test_clients": 2},
-        "model": {"hidden": [4]},
+        "model": {"hidden": [4], "norm": "batch"},
         "algorithm": [
             {"name": "fedavg", "cohort": 2},
             {"name": "fixbn", "local": {"steps": 10, "batch_size": 10}},
