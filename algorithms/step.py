@@ -256,7 +256,11 @@ def _report(
     if state.devices is not None:
         made = [(row.client, row.report["used"], d, u) for row, d, u in zip(rows, down, up, strict=True)]
         measures["simulated_seconds"] = state.devices.round(state.seed, made)
-    if scored:  # all clients received the model once more, and sent a number
-        clients = len(fleet.census.clients)
-        up, down = [*up, 8 * clients], [*down, travelling * clients]
+    if scored:  # all clients received the model once more, passed their samples through it, and sent a number
+        census, number = fleet.census, 8
+        up, down = [*up, number * len(census.clients)], [*down, travelling * len(census.clients)]
+        if state.devices is not None:
+            asked = zip(census.clients.tolist(), census.samples.tolist(), strict=True)
+            passed = ((client, samples, travelling, number) for client, samples in asked)
+            measures["simulated_seconds"] += state.devices.round(state.seed, passed)
     return RoundReport(tuple(visited), merged, sum(up), sum(down), state.phase, 1 + scored, measures)
