@@ -99,8 +99,8 @@ class _Round:
         self._versions, self._trained = dict(began.versions), dict(began.trained)
         if fleet.census.joins is not None:
             raise InputError(
-                f"algorithm.joins with schedule = {self._schedule}: must be left out, for asynchronous clients are all "
-                "there from the first; remove it, or use rounds"
+                "algorithm.joins where arrivals merge one by one: must be left out, for all clients are there from the "
+                "first; remove it, or use an algorithm that goes in rounds"
             )
         size = self._schedule.size(len(fleet.census.clients))
         self._dispatcher = Dispatcher(state.seed, fleet.census.clients, size, _seconds(state, algorithm.local, fleet))
@@ -231,7 +231,7 @@ def _under_way(state: State, schedule: Arrivals) -> UnderWay:
 def _seconds(state: State, local: Local, fleet: Fleet) -> Callable[[int], float]:
     """What a client's visit lasts on its device; a batch of one counts, though batch norm may pass it over."""
     devices, size = state.devices or Devices(), fleet.placement.travelling.nbytes
-    local = local.sized(int(fleet.census.samples.max(initial=0)))
+    local = local.fitted(fleet.census.samples)
 
     @cache
     def seconds(client: int) -> float:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from algorithms.algorithm import Algorithm
-from algorithms.errors import require
+from algorithms.errors import InputError, require
 from algorithms.fedavg import fedavg
 from algorithms.fleet import Block, Fleet
 from algorithms.local import Local
 from algorithms.schedule import Sample
 from algorithms.server import Assign, Server
 from algorithms.state import RoundReport, State
-from algorithms.step import visits_of
+from algorithms.step import observed, visits_of
 from algorithms.stopwatch import Stopwatch
 from algorithms.union import VisitUnion
 from algorithms.visit import Start
@@ -31,6 +31,11 @@ class OneVisit:
     ) -> State:
         """Do the round; see `algorithms.algorithm.Step`."""
         watch, number, census = Stopwatch(), state.round + 1, fleet.census
+        if census.joins is not None:
+            raise InputError(
+                "algorithm.joins with centralized: must be left out where the data are united from the first round; "
+                "remove it"
+            )
         clients = tuple(int(client) for client in census.clients)
         block = Block(0, clients, int(census.samples.sum()))
         watch.lap("sample")
@@ -49,7 +54,8 @@ class OneVisit:
         report = RoundReport(visits, True, 0, 0, state.phase, exchanges=0)
         watch.lap("merge")
         report.seconds.update(watch.seconds)
-        return replace(state, round=number, model=model, average=average, report=report)
+        after = replace(state, round=number, model=model, average=average, report=report)
+        return observed(state, after, algorithm, fleet, outcome.value)
 
 
 def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -72,6 +78,10 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     """
     remedy = "leave it out"
     require(sample.cohort is None, "algorithm.cohort", sample.cohort, "all clients where the data are united", remedy)
+    plain = sample.active == 1 and sample.by == "uniform"
+    what = (sample.active, sample.by)
+    allowed = "left out where the data are united"
+    require(plain, "algorithm.active, algorithm.sampling", what, allowed, "remove them")
     whole = sample.fraction in (None, 1)
     require(whole, "algorithm.fraction", sample.fraction, "1 where the data are united", remedy)
     holds = isinstance(server, Assign)

@@ -30,9 +30,14 @@ def _slot_without_a_use(algorithm: Algorithm) -> str:
     unused = [slot for slot in algorithm.place.slots if slot not in algorithm.local.slots]
     if not unused:
         return ""
+    if unused[0] == "momentum":
+        return (
+            f"place.slots = 'momentum' with local.momentum = {algorithm.local.momentum}: must have momentum that can "
+            "be maintained; set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
+        )
     return (
-        f"place.slots = {unused[0]!r} with {algorithm.local}: must be one of {algorithm.local.slots}, for no visit has "
-        "another; set local.momentum = 0.9 to keep momentum, or leave the slot out"
+        f"place.slots = {unused[0]!r}: must be one of {algorithm.local.slots}, which visits of this `local` have; "
+        "leave the slot out"
     )
 
 
@@ -73,11 +78,12 @@ def _arrivals_in_rounds(algorithm: Algorithm) -> str:
 
 
 def _kept_entries_out_of_order(algorithm: Algorithm) -> str:
-    if not (isinstance(algorithm.schedule, Arrivals) and algorithm.place.keeps):
+    if not (isinstance(algorithm.schedule, Arrivals) and algorithm.place.stays):
         return ""
     return (
-        f"place = {algorithm.place} with schedule = {algorithm.schedule}: must keep nothing, for visits that overlap "
-        "leave no order in a client's own entries; use Place(), or Rounds"
+        f"{', '.join(algorithm.place.stays)} that stay with the clients where arrivals merge one by one: must travel, "
+        "for visits that overlap leave no order in a client's own entries; use an algorithm that goes in rounds, or "
+        "epochs or steps in place of local.batches"
     )
 
 
@@ -112,6 +118,16 @@ def _nothing_to_freeze(algorithm: Algorithm) -> str:
     )
 
 
+def _initial_statistics_in_a_report(algorithm: Algorithm) -> str:
+    needed = [name for name in algorithm.needs if name in ("loss_after", "score", "score_per_sample")]
+    if not (algorithm.local.statistics == "untracked" and needed):
+        return ""
+    return (
+        f'local.statistics = "untracked" with a part that needs {needed[0]!r}: must be "batch", for after a visit '
+        'there would be none but the initial ones to normalise by; set local.statistics = "batch"'
+    )
+
+
 REFUSED: tuple[Callable[[Algorithm], str], ...] = (
     _slot_without_a_use,
     _own_size_for_a_model_of_many,
@@ -122,6 +138,7 @@ REFUSED: tuple[Callable[[Algorithm], str], ...] = (
     _weights_above_one,
     _kept_statistics_that_never_change,
     _nothing_to_freeze,
+    _initial_statistics_in_a_report,
 )
 """Each says why it refuses an algorithm, or nothing."""
 

@@ -18,7 +18,7 @@ class Devices:
 
     Args:
         compute: samples that pass through training in a second, > 0: of the median client.
-        spread: how unlike the clients' rates of compute are, >= 0: the standard deviation of their logarithms.
+        spread: how unlike the clients' rates of compute are, in [0, 10]: the standard deviation of their logarithms.
         down: bytes a second from the server to a client, >= 0; 0 or None for no limit.
         up: bytes a second from a client to the server, likewise.
         latency: seconds that an exchange with the server takes besides, >= 0.
@@ -36,7 +36,9 @@ class Devices:
     def __post_init__(self) -> None:
         above = isfinite(self.compute) and self.compute > 0
         require(above, "devices.compute", self.compute, "a finite number > 0", "set devices.compute = 1000.0")
-        for name in ("spread", "down", "up", "latency"):
+        within = isfinite(self.spread) and 0 <= self.spread <= 10
+        require(within, "devices.spread", self.spread, "in [0, 10]", "set devices.spread = 0.5")
+        for name in ("down", "up", "latency"):
             value = getattr(self, name)
             holds = value is None or (isfinite(value) and value >= 0)
             require(holds, f"devices.{name}", value, "a finite number >= 0", f"set devices.{name} = 0")
@@ -56,8 +58,12 @@ class Devices:
             up: bytes that it sends.
             exchanges: how often in turn the client and the server wait for each other.
         """
-        wire = (down / self.down if self.down else 0.0) + (up / self.up if self.up else 0.0)
-        return exchanges * self.latency + wire + samples / self.rate(seed, client)
+        return self.wire(down, up, exchanges) + samples / self.rate(seed, client)
+
+    def wire(self, down: float, up: float, exchanges: int = 1) -> float:
+        """What of a visit's seconds passes on the network; the same for all clients."""
+        moving = (down / self.down if self.down else 0.0) + (up / self.up if self.up else 0.0)
+        return exchanges * self.latency + moving
 
     def round(self, seed: int, visits: Iterable[tuple[int, float, float, float]]) -> float:
         """How long a synchronous round takes: as its slowest visit, of (client, samples, bytes down, bytes up) each."""

@@ -43,8 +43,13 @@ class CommonFirstStep:
         took_part = sum(row.report["steps"] > 0 for _, row, _ in state.report.visits)
         sent = took_part * sum(layer.nbytes for layer in common)
         seconds = {**state.report.seconds, "train": state.report.seconds["train"] + taken}
+        measures = dict(state.report.measures)
+        if state.devices is not None and took_part:
+            each = sent / took_part
+            measures["simulated_seconds"] += state.devices.wire(each, each, 3 * len(common))
         report = replace(
             state.report,
+            measures=measures,
             bytes_up=state.report.bytes_up + sent,
             bytes_down=state.report.bytes_down + sent,
             exchanges=3 * len(common) + 1,

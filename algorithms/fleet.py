@@ -34,6 +34,10 @@ class Census:
     samples: NDArray[np.int64]
     joins: NDArray[np.int64] | None = None
 
+    def there(self, number: int) -> NDArray[np.int64]:
+        """The clients that have joined by a round, ascending."""
+        return self.clients if self.joins is None else self.clients[self.joins <= number]
+
     def of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers of samples of some of them."""
         return self.samples[np.searchsorted(self.clients, clients)]
@@ -161,3 +165,10 @@ class Fleet(Protocol):
         Blocks may be under way before the first outcome is asked for, and those of several maps side by side.
         """
         ...
+
+
+def blocks_over(clients: NDArray[np.int64], fleet: Fleet) -> list[Block]:
+    """Cut clients into blocks that need nothing but their samples."""
+    size = fleet.block_size(len(clients))
+    parts = [clients[start : start + size] for start in range(0, len(clients), size)]
+    return [Block(number, tuple(part.tolist()), int(fleet.census.of(part).sum())) for number, part in enumerate(parts)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.errors import require
-from algorithms.fleet import Bench, Block, Census, Fleet, Output, Reference
+from algorithms.fleet import Bench, Block, Census, Fleet, Output, Reference, blocks_over
 from algorithms.training.after import REPORTS, After
 from algorithms.tree import Node, join_all
 from algorithms.visit import Task, VisitRow, Visits
@@ -30,8 +30,9 @@ class Importance:
 
     Paper: RADFed, section III-B; Algorithm 2 prints the norm of single samples.
 
-    Deviations: the paper does not say how p_k begins. A client that no batch can be made of has score 0, and is never
-    drawn; a score that is not finite leaves p_k as it was.
+    Deviations: the paper does not say how p_k begins; with batch norm a score under the initial model normalises by its
+    initial statistics. A visit that takes no step counts as a score of 0; a client whose chance is 0 is drawn only
+    where all are. A score that is not finite leaves p_k as it was. Clients that join later are scored with all others.
     """
 
     gamma: float = 0.5
@@ -60,11 +61,7 @@ class Importance:
         clients, samples = fleet.census.clients, fleet.census.samples
         if self.start == "equal":
             return (samples > 0).astype(np.float64)
-        size = fleet.block_size(len(clients))
-        blocks = [
-            Block(number, tuple(clients[first : first + size].tolist()), int(samples[first : first + size].sum()))
-            for number, first in enumerate(range(0, len(clients), size))
-        ]
+        blocks = blocks_over(clients, fleet)
         function = Scores(replace(visits, number=0), self.key)
         parts = ((outcome.node, outcome.value) for outcome in fleet.map(function, blocks, [start]))
         found = np.array(join_all(Node(0, len(blocks)), parts, function.join))
@@ -74,8 +71,8 @@ class Importance:
         """The chances after a round's visits."""
         p = p.copy()
         for row in rows:
-            score = row.report.get(self.key)
-            if score is not None and isfinite(score):
+            score = row.report.get(self.key, 0.0)
+            if isfinite(score):
                 place = np.searchsorted(census.clients, row.client)
                 p[place] = (1 - self.gamma) * p[place] + self.gamma * score
         return p

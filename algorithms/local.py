@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import floor, isfinite
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,10 +153,15 @@ class Local:
             )
         return self.lr * self.lr_decay ** sum(number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
 
-    def sized(self, largest: int) -> Local:
-        """The same with `steps = "largest"` as a number, where the largest training client has so many samples."""
+    def fitted(self, samples: NDArray[np.int64]) -> Self:
+        """The same with what follows from the training clients, such as `steps = "largest"`, as numbers.
+
+        Args:
+            samples: of each training client [K].
+        """
         if self.steps != "largest":
             return self
+        largest = int(samples.max(initial=0))
         return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
 
     def plan(
@@ -183,7 +188,7 @@ class Local:
         if samples == 0:
             return
         if self.steps == "largest":
-            raise TypeError('steps = "largest" is no number yet: see `sized`')
+            raise TypeError('steps = "largest" is no number yet: see `fitted`')
         size = self._size(samples)
         left = self.steps if self.steps is not None else (self.epochs or 0) * -(-samples // size)
         while left > 0:

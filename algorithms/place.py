@@ -47,6 +47,14 @@ class Placement:
         values: dict[str, NDArray[Any]] = {**self.travelling.unpack(travelling), **self.kept.unpack(kept)}
         return {e.name: values[e.name] for e in self.whole.entries if e.kind is not Kind.SLOT}
 
+    def begun(self, kept: Packed) -> Packed:
+        """Kept entries for a client that has made no visit yet: the same, its own counters at 0."""
+        integers = kept.integers.copy()
+        for entry, place in self.kept.places():
+            if entry.kind is Kind.SLOT and entry.integer:
+                integers[place] = 0
+        return Packed(kept.floats, integers)
+
     @property
     def whole(self) -> Layout:
         """All entries, the travelling ones first: the order of a resident model."""
@@ -96,9 +104,10 @@ class Place:
         require(lives, "algorithm.outsider", self.outsider, allowed, 'set algorithm.outsider = "average"')
 
     @property
-    def keeps(self) -> bool:
-        """Whether anything stays with the clients."""
-        return "kept" in (self.weights, self.affine, self.statistics, *self.slots.values())
+    def stays(self) -> tuple[str, ...]:
+        """The names of what stays with the clients."""
+        places = {"weights": self.weights, "affine": self.affine, "statistics": self.statistics, **self.slots}
+        return tuple(name for name, where in places.items() if where == "kept")
 
     def divide(self, layout: Layout) -> Placement:
         """Divide a model's entries.

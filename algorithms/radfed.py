@@ -12,6 +12,8 @@ from algorithms.schedule import Rounds, Sample
 from algorithms.server import Adam, Assign, Mix, Server
 from algorithms.weigh import Equal
 
+Fewer = Literal["wait", "drop"]
+
 
 def radfed(
     sample: Sample,
@@ -19,7 +21,7 @@ def radfed(
     server: Server = Assign(),
     *,
     merge_every: int = 15,
-    fewer: Literal["wait", "drop"] = "wait",
+    fewer: Fewer = "wait",
 ) -> Algorithm:
     """Randomised aggregation-delayed federated learning: models are redistributed S - 1 times, then merged.
 
@@ -43,7 +45,13 @@ def radfed(
 
 
 def radfedp(
-    sample: Sample, local: Local, server: Server = Assign(), *, merge_every: int = 15, proximal: float = 0.01
+    sample: Sample,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    merge_every: int = 15,
+    fewer: Fewer = "wait",
+    proximal: float = 0.01,
 ) -> Algorithm:
     """RADFed whose clients are held near the model that they received.
 
@@ -54,14 +62,17 @@ def radfedp(
         local: what a visit does.
         server: how the mean becomes the next model; another rule makes a combination, such as RADFedp with Adam.
         merge_every: the paper's S, >= 1.
+        fewer: as `radfed`.
         proximal: the paper's rho, >= 0; with 0 it is RADFed.
 
     Paper: section III-C, Algorithm 2 without its lines 11 and 14 to 17. Deviations: as `radfed`.
     """
-    return radfed(sample, replace(local, proximal=proximal), server, merge_every=merge_every)
+    return radfed(sample, replace(local, proximal=proximal), server, merge_every=merge_every, fewer=fewer)
 
 
-def radfedm(sample: Sample, local: Local, server: Server = Mix(0.6), *, merge_every: int = 15) -> Algorithm:
+def radfedm(
+    sample: Sample, local: Local, server: Server = Mix(0.6), *, merge_every: int = 15, fewer: Fewer = "wait"
+) -> Algorithm:
     """RADFed whose global model goes only part of the way: w <- (1 - alpha) w + alpha mean.
 
     Args:
@@ -69,14 +80,17 @@ def radfedm(sample: Sample, local: Local, server: Server = Mix(0.6), *, merge_ev
         local: what a visit does.
         server: the rule `mix` with its alpha; alpha = 1 is RADFed.
         merge_every: the paper's S, >= 1.
+        fewer: as `radfed`.
 
     Paper: section III-C ("RADFed+Momentum"), Algorithm 2, line 14; alpha is FedAsync's, of 0.3, 0.6 and 0.9.
     Deviations: as `radfed`.
     """
-    return radfed(sample, local, server, merge_every=merge_every)
+    return radfed(sample, local, server, merge_every=merge_every, fewer=fewer)
 
 
-def radfeda(sample: Sample, local: Local, server: Server = Adam(), *, merge_every: int = 15) -> Algorithm:
+def radfeda(
+    sample: Sample, local: Local, server: Server = Adam(), *, merge_every: int = 15, fewer: Fewer = "wait"
+) -> Algorithm:
     """RADFed whose server takes an adaptive step: delta = mean - w, w <- w + eta m / (sqrt(v) + tau).
 
     Args:
@@ -84,11 +98,12 @@ def radfeda(sample: Sample, local: Local, server: Server = Adam(), *, merge_ever
         local: what a visit does.
         server: the rule `adam`, `yogi` or `adagrad` with its parameters.
         merge_every: the paper's S, >= 1.
+        fewer: as `radfed`.
 
     Paper: section III-C, Algorithm 2, lines 15 to 17. Deviations: as `radfed`; line 17 prints v without the square root
     that [21], which it cites, takes.
     """
-    return radfed(sample, local, server, merge_every=merge_every)
+    return radfed(sample, local, server, merge_every=merge_every, fewer=fewer)
 
 
 def radfedi(
@@ -97,6 +112,7 @@ def radfedi(
     server: Server = Assign(),
     *,
     merge_every: int = 15,
+    fewer: Fewer = "wait",
     gamma: float = 0.5,
     per: Scored = "batches",
     start: Literal["score", "equal"] = "score",
@@ -111,6 +127,7 @@ def radfedi(
         local: what a visit does.
         server: how the mean becomes the next model; with another rule it is RADFedi with RADFedm or RADFeda.
         merge_every: the paper's S, >= 1.
+        fewer: as `radfed`.
         gamma: in (0, 1].
         per: what the mean is over: the mini-"batches" of the visit's last pass, or the client's "samples".
         start: p_k before the first round: each client's "score" under w_1, or "equal" ones.
@@ -125,4 +142,4 @@ def radfedi(
     uniform = sample.by == "uniform"
     require(uniform, "algorithm.sampling", sample.by, "left out for radfedi, which draws by importance", "remove it")
     by_importance = replace(sample, by=Importance(gamma, per, start))
-    return radfed(by_importance, replace(local, proximal=proximal), server, merge_every=merge_every)
+    return radfed(by_importance, replace(local, proximal=proximal), server, merge_every=merge_every, fewer=fewer)

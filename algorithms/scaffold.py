@@ -1,18 +1,19 @@
 """SCAFFOLD: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", 2020."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
 from algorithms.errors import require
-from algorithms.layout import Kind, Layout, Packed
 from algorithms.local import Local
 from algorithms.place import Place
 from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Memory, Server
+from algorithms.server import Assign, Server
 from algorithms.update import Stacks, Update
 from algorithms.weigh import Equal
 
@@ -24,42 +25,56 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
         c_k' = c_k - c + (w_t - w_k) / (steps lr),   w <- mean_k w_k,   c <- c + m / K mean_k (c_k' - c_k)
 
     Args:
-        sample: how a round's cohort is drawn; by `fraction`, for m / K has to be known.
+        sample: how a round's cohort is drawn.
         local: what a visit does: SGD without momentum.
         server: how the mean becomes the next model.
 
     Raises:
-        InputError: the cohort is given as a number, or there is momentum or Adam.
+        InputError: there is momentum or Adam, or the cohort's size varies.
 
     Paper: Algorithm 1 with option II.
 
-    Deviations: none with the rule `assign`, which is the paper's global step size 1; batch-norm entries are averaged.
+    Deviations: none with the rule `assign`, which is the paper's global step size 1, where every visit takes a step:
+    the mean is over those that do. Under `mix` c goes as far as the model. Batch-norm entries are averaged.
     """
-    known = sample.cohort is None and sample.active == 1
-    require(known, "algorithm.cohort", sample.cohort, "left out for scaffold", "set algorithm.fraction = 0.1")
     plain = local.momentum == 0 and local.optimizer == "sgd"
     require(plain, "local.momentum", local.momentum, "0, and the optimizer sgd, for scaffold", "leave them out")
+    require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold, whose m is fixed", "leave it out")
     place = Place(slots={"control": "kept", "common_control": "shared"})
-    share = 1.0 if sample.fraction is None else sample.fraction
-    return Algorithm(Rounds(sample), Controlled(**vars(local)), place, Equal(), Shared(server, share))
+    return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), place, Equal(), server)
 
 
 @dataclass(frozen=True)
 class Controlled(Local):
-    """`Local` whose gradients are corrected by control variates: c_k, "control", and c, "common_control"."""
+    """`Local` whose gradients are corrected by control variates: c_k, "control", and c, "common_control".
+
+    Args:
+        sample: how a round's cohort is drawn.
+        share: m / K, once the training clients are known.
+    """
+
+    sample: Sample = Sample()
+    share: float = 1.0
 
     @property
     def slots(self) -> tuple[str, ...]:
         return (*super().slots, "control", "common_control")
 
+    def fitted(self, samples: NDArray[np.int64]) -> Self:
+        return replace(super().fitted(samples), share=self.sample.size(len(samples)) / len(samples))
+
     def update(self, stacks: Stacks, slots: Mapping[str, Stacks], lr: float) -> Update:
-        return Corrected(self, stacks, slots, lr)
+        return Corrected(self, stacks, slots, lr, self.share)
 
 
 class Corrected(Update):
-    """g <- g - c_k + c; and at the end c_k becomes what the visit says, and c moves as much."""
+    """g <- g - c_k + c; and at the end c_k becomes what the visit says, and c moves as much, by its share."""
 
     needs_received = True
+
+    def __init__(self, local: Local, stacks: Stacks, slots: Mapping[str, Stacks], lr: float, share: float) -> None:
+        super().__init__(local, stacks, slots, lr)
+        self._share = share
 
     def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
         own, common = (self.view(name, self.slots[name], lanes) for name in ("control", "common_control"))
@@ -72,28 +87,4 @@ class Corrected(Update):
                 own, common = self.slots["control"][name][lane], self.slots["common_control"][name][lane]
                 change = (self.received[name][lane] - w[lane]) / (taken * self.lr) - common
                 own += change
-                common += change
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A server's rule for the model; of the mean change of c the share of the clients that it is the mean of.
-
-    Args:
-        rule: for the model.
-        share: m / K, in (0, 1].
-    """
-
-    rule: Server
-    share: float
-
-    def __call__(
-        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
-    ) -> tuple[Packed, Memory]:
-        merged, memory = self.rule(model, mean, total, memory, layout)
-        floats = merged.floats.copy()
-        for entry, place in layout.places():
-            if entry.kind is Kind.SLOT and not entry.integer:
-                change = mean.floats[place].astype(np.float64) - model.floats[place]
-                floats[place] = model.floats[place] + self.share * change
-        return Packed(floats, merged.integers), memory
+                common += self._share * change

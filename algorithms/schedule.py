@@ -27,8 +27,8 @@ class Sample:
         cohort: number of clients instead, >= 1.
         by: what the chance to be drawn next grows with: nothing ("uniform"), the number of samples ("size"), or how
             large the gradients have been (`Importance`).
-        active: the chance that a client can be drawn at all in a round, in (0, 1]; where fewer are active than are to
-            be drawn, the cohort is smaller.
+        active: the chance that a client can be drawn at all in a round, in (0, 1]; where fewer are active, and have a
+            chance, than are to be drawn, the cohort is smaller.
 
     Raises:
         InputError: out of range, or both given.
@@ -91,7 +91,7 @@ class Sample:
             joins: the first round of each client [K]; a `fraction` is of those that have joined.
 
         Raises:
-            InputError: fewer clients have a chance than are to be drawn.
+            InputError: fewer clients have samples than are to be drawn by size.
         """
         size = self.size(len(clients))
         if joins is not None:
@@ -104,6 +104,9 @@ class Sample:
         size = min(size, len(clients), len(clients) if most is None else most)
         if size == len(clients):
             return np.sort(clients)
+        if self.by not in ("uniform", "size") or self.active < 1:
+            # Chances change, and so does who is there: no reason to end a run that has begun.
+            size = size if weights is None or self.by == "uniform" else min(size, int(np.count_nonzero(weights > 0)))
         rng = generator(seed, Purpose.COHORT, number)
         if self.by == "uniform" or weights is None:
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
@@ -156,7 +159,8 @@ class Rounds:
         sample: how a round's cohort is drawn.
         merge_every: RADFed's S, >= 1; with 1 every round merges.
         fewer: what becomes of travelling models where a round has fewer clients than there are models: those that
-            have made most visits "wait" for the next round, or are "dropped", and fewer go on to the merge.
+            have made most visits "wait" for the next round, or are dropped ("drop"), and fewer go on to the merge.
+            There are as many models as the first round after a merge has clients.
     """
 
     sample: Sample = Sample()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from algorithms.fleet import Bench, Block, Fleet, Output
+from algorithms.fleet import Bench, Block, Fleet, Output, blocks_over
 from algorithms.layout import Kind, Layout, Packed
 from algorithms.merge import Sum
 from algorithms.norms import is_batch_norm
@@ -95,21 +95,16 @@ class Query:
         return Output(total)
 
 
-def with_statistics(model: Packed, kept: Packed, fleet: Fleet) -> Packed:
+def with_statistics(model: Packed, kept: Packed, fleet: Fleet, number: int) -> Packed:
     """A model whose batch-norm statistics are those of all training clients' data, weighted by samples.
 
     Args:
         model: the travelling entries, the statistics among them.
         kept: the other entries.
         fleet: what runs the blocks.
+        number: the round: clients that join later are not asked.
     """
-    census, function = fleet.census, Query()
-    size = fleet.block_size(len(census.clients))
-    blocks: list[Block] = []
-    for start in range(0, len(census.clients), size):
-        part = census.clients[start : start + size]
-        clients, samples = tuple(int(client) for client in part), int(census.of(part).sum())
-        blocks.append(Block(len(blocks), clients, samples))
+    function, blocks = Query(), blocks_over(fleet.census.there(number), fleet)
     outcomes = fleet.map(function, blocks, [fleet.put((model, kept))])
     parts = ((outcome.node, outcome.value) for outcome in outcomes)
     mean = join_all(Node(0, len(blocks)), parts, function.join).mean()

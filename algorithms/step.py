@@ -48,7 +48,7 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     watch, number = Stopwatch(), state.round + 1
     merge = last or algorithm.rounds.merges(number)
     visits = visits_of(state, algorithm, fleet, merge)
-    newcomer = state.average if algorithm.place.newcomer == "average" else state.initial
+    newcomer = fleet.placement.begun(state.average) if algorithm.place.newcomer == "average" else state.initial
     start = fleet.put(Start(None if state.travellers else state.model, newcomer))
     state, scored = _with_chances(state, algorithm, fleet, visits, start)
     cohort = cohort_of(state, algorithm, fleet)
@@ -67,22 +67,21 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
     report = _report(state, algorithm, fleet, blocks, whole.rows, machine, merge, scored)
     before = state
     if whole.models is None:
-        travellers = _moved_on(dealt, objects, whole.rows) + (waiting if algorithm.rounds.fewer == "wait" else ())
-        state = replace(state, round=number, travellers=travellers)
+        state = replace(state, round=number, travellers=_moved_on(dealt, objects, whole.rows) + waiting)
     else:
         models = whole.models.plus(_sum(waiting, fleet)) if waiting else whole.models
         model, memory = _merged(state, algorithm, fleet, models)
         average = whole.kept.mean() or state.average
         state = replace(state, round=number, model=model, memory=memory, average=average, travellers=())
-    state = _observed(before, replace(state, report=report), algorithm, fleet, whole)
+    state = observed(before, replace(state, report=report), algorithm, fleet, whole)
     watch.lap("merge")
-    report.seconds.update(watch.seconds)
+    report.seconds.update({"train": 0.0, **watch.seconds})
     return state
 
 
 def visits_of(state: State, algorithm: Algorithm, fleet: Fleet, merge: bool) -> Visits:
     """The visits of the next round."""
-    local = algorithm.local.sized(int(fleet.census.samples.max(initial=0)))
+    local = algorithm.local.fitted(fleet.census.samples)
     needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.wanted else ()))))
     compares = "dl" in state.wanted
     return Visits(local, algorithm.weigh, state.seed, state.round + 1, merge, state.rounds, needs, compares)
@@ -117,7 +116,7 @@ def current(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
     model = merged(state, algorithm, fleet)
     if algorithm.phase(state.phase).local.statistics != "untracked" or not state.round:
         return model
-    return with_statistics(model, state.average, fleet)
+    return with_statistics(model, state.average, fleet, state.round)
 
 
 def merged(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
@@ -166,14 +165,18 @@ def cohort_of(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.in
 def _deal(state: State, algorithm: Algorithm, clients: int) -> tuple[Sequence[Traveller], tuple[Traveller, ...]]:
     """Which travelling model each client of the cohort gets, and those for which there is no client this time.
 
-    The models that have made fewest visits go first, so that all have made about as many when they merge.
+    The models that have made fewest visits go first, so that all have made about as many when they merge. Where models
+    are dropped, nobody waits, but for rounds without any client: they are no reason to lose all.
     """
     models = state.travellers
-    if not models:
-        return (), ()
+    if not models or not clients:
+        return (), models
     order = algorithm.rounds.deal(len(models), state.seed, state.round + 1)
     going = set(sorted(order, key=lambda i: models[i].visits)[:clients])
-    return [models[i] for i in order if i in going], tuple(models[i] for i in order if i not in going)
+    dealt = [models[i] for i in order if i in going]
+    if algorithm.rounds.fewer == "drop":
+        return dealt, ()
+    return dealt, tuple(models[i] for i in order if i not in going)
 
 
 def blocks_of(state: State, fleet: Fleet, cohort: NDArray[np.int64], dealt: Sequence[Traveller]) -> list[Block]:
@@ -200,7 +203,7 @@ def _moved_on(
     return tuple(Traveller(at, row.weight, n + 1) for at, row, n in zip(objects, rows, made, strict=True))
 
 
-def _observed(before: State, state: State, algorithm: Algorithm, fleet: Fleet, whole: BlockOfVisits) -> State:
+def observed(before: State, state: State, algorithm: Algorithm, fleet: Fleet, whole: BlockOfVisits) -> State:
     """Take the measures that are wanted of a round, and move the clients' chances by their scores."""
     measures, measured = dict(divergence(whole.directions)), state.measured
     if "bn" in state.wanted:

@@ -26,7 +26,7 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     Raises:
         InputError: no client has a sample to train on.
     """
-    local = algorithm.local.sized(int(census.samples.max(initial=0)))
+    local = algorithm.local.fitted(census.samples)
     a_visit = visited(local, census.samples).mean()
     if not a_visit:
         raise InputError(f"epochs = {epochs}: must be of training samples, and no client has any; set rounds instead")

@@ -25,7 +25,7 @@ from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
-from raysim.measures import Targets, check_twins, twins_of
+from raysim.measures import Targets, check_measures, twins_of
 from raysim.population import population_of
 from raysim.progress import Watcher
 from raysim.simulation import Result, Simulation
@@ -108,9 +108,10 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     decoded = decode_population(population)
     model = _model_plan(experiment, decoded)
     experiment, plans = _plans(experiment, folder, decoded, model, place.device)
+    asked = experiment.evaluate
     for name, plan in plans.items():
         try:
-            check_twins(experiment.evaluate.measures, targets, experiment.evaluate.every, plan.placement)
+            check_measures(asked.measures, targets, asked.every, plan.algorithm, plan.placement)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
     if not targets.targets:

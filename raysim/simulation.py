@@ -250,7 +250,7 @@ def _stages(report: RoundReport, starting: float) -> dict[str, float]:
     worked: defaultdict[float, float] = defaultdict(float)
     for machine in blocks.values():
         worked[machine["actor"]] += machine["seconds"]
-    seconds["train"] = min(waited + meanwhile, max(waited, *worked.values()))
+    seconds["train"] = min(waited + meanwhile, max([waited, *worked.values()]))
     return {f"seconds_{stage}": taken for stage, taken in seconds.items()}
 
 

@@ -50,7 +50,7 @@ class After:
 
 
 def score(after: After) -> float:
-    """How much a client matters: the squared gradient norm at w*, mean over the mini-batches of its last pass.
+    """How much a client matters: the squared gradient norm at w*, mean over the last mini-batches, a pass at most.
 
         p = 1/|batches| sum_b |grad F_b(w*)|^2
 

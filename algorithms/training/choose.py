@@ -87,7 +87,9 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> st
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
-    resident = Resident(tried, Place().divide(Layout.of(tried)), sample, lanes=2)
+    resident = Resident(
+        tried, Place(slots=dict.fromkeys(local.slots, "kept")).divide(Layout.of(tried)), sample, lanes=2
+    )
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
         torch.zeros(2, dtype=torch.int64),

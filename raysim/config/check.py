@@ -95,7 +95,11 @@ def _explained(error: ValidationError, where: str, model: type[Table]) -> InputE
     # A key with alternatives ("auto" or a number) has a finding for each; one about an item says more than one
     # about the length that is left without it.
     same = [item["msg"] for item in found if item["loc"][0] == key and item["type"] != "too_short"]
-    allowed = " or ".join(dict.fromkeys(message.removeprefix("Input ") for message in same or [found[0]["msg"]]))
+    allowed = " or ".join(
+        dict.fromkeys(
+            message.removeprefix("Input ").removeprefix("Value error, ") for message in same or [found[0]["msg"]]
+        )
+    )
     default = model.model_fields[key].get_default()
     example = "VALUE" if default is None or default is PydanticUndefined else json.dumps(default)
     return InputError(f"{path} = {found[0]['input']!r}: {allowed}; e.g. --set {path}={example}")

@@ -352,6 +352,7 @@ def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Se
     usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
     name = merged.get("rule", usual)
     rule = own.found("server.rule", name, SERVERS)
+    own.check_rule(name, rule)
     given = {**asdict(default), **merged} if name == usual else merged
     return checked(table_of(rule, (), Server), {**given, "rule": name}, "server", of=f"rule {name}")
 

@@ -70,6 +70,20 @@ def found(key: str, name: object, table: Mapping[str, Any]) -> Any:
     return thing
 
 
+def check_rule(name: str, rule: object) -> None:
+    """Refuse what is no server's rule: a class whose instances take what `Server` takes.
+
+    Raises:
+        InputError: it is something else.
+    """
+    taken = signature(rule.__call__).parameters if isinstance(rule, type) and callable(rule) else {}
+    if list(taken) != ["self", "model", "mean", "total", "memory", "layout"]:
+        raise InputError(
+            f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
+            "algorithms.Assign does; name one"
+        )
+
+
 def check_shape(name: str, function: Callable[..., Any], taken: Collection[str]) -> None:
     """Refuse a function that is not of an algorithm's shape, or whose keys are taken.
 

@@ -2,6 +2,6 @@
 
 from raysim.measures.evaluate import Evaluation, Targets, evaluate
 from raysim.measures.selection import Selection
-from raysim.measures.twins import Twin, check_twins, twins_of, verdict
+from raysim.measures.twins import Twin, check_measures, twins_of, verdict
 
-__all__ = ["Evaluation", "Selection", "Targets", "Twin", "check_twins", "evaluate", "twins_of", "verdict"]
+__all__ = ["Evaluation", "Selection", "Targets", "Twin", "check_measures", "evaluate", "twins_of", "verdict"]

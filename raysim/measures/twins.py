@@ -15,6 +15,7 @@ from algorithms import (
     Bench,
     Block,
     Fleet,
+    Kind,
     Local,
     Outcome,
     Output,
@@ -22,6 +23,7 @@ from algorithms import (
     Placement,
     Purpose,
     RoundReport,
+    Rounds,
     Samples,
     Start,
     State,
@@ -47,12 +49,14 @@ class TwinState:
 
     Args:
         model: its entries.
+        kept: what stands beside them: how far it has come in its batches.
         rounds: that it has done.
         drawn: samples that it has drawn.
         squares: the sum over rounds of the squared differences of the test losses.
     """
 
     model: Packed
+    kept: Packed
     rounds: int = 0
     drawn: int = 0
     squares: float = 0.0
@@ -82,29 +86,34 @@ def twins_of(measures: Sequence[str], state: State, targets: Targets) -> tuple[T
     """
     made: list[Twin] = []
     if "dc" in measures:
-        made.append(Divergence(TwinState(state.model)))
+        made.append(Divergence(TwinState(state.model, state.initial)))
     if "concordance" in measures:
-        made.append(Concordance(TwinState(state.model), targets))
+        made.append(Concordance(TwinState(state.model, state.initial), targets))
     return tuple(made)
 
 
-def check_twins(measures: Sequence[str], targets: Targets, every: int, placement: Placement) -> None:
-    """Refuse what cannot be compared with a twin.
+def check_measures(
+    measures: Sequence[str], targets: Targets, every: int, algorithm: Algorithm, placement: Placement
+) -> None:
+    """Refuse measures that say nothing of an algorithm.
 
     Args:
         measures: the names of what is wanted.
         targets: what is evaluated on.
         every: after how many rounds.
-        placement: how the algorithm divides the model's entries.
+        algorithm: its parts.
+        placement: how it divides the model's entries.
 
     Raises:
-        InputError: the clients keep entries, or the test loss is not measured in every round.
+        InputError: there is nothing to measure, the clients keep entries, or the test loss is not measured in every
+            round.
     """
+    _check_rounds(measures, algorithm, placement)
     wanted = [name for name in TWINS if name in measures]
     if wanted and not placement.has_one_model:
         raise InputError(
-            f"evaluate.measures = {wanted[0]!r} where clients keep entries of the model: must be left out, for there "
-            "is no global model to compare with a twin; remove it, or the algorithm"
+            f"evaluate.measures = {wanted[0]!r} where clients keep entries of their own: must be left out, for their "
+            "visits do not begin alike, as the twin's do; remove it, or the algorithm"
         )
     if "concordance" not in measures:
         return
@@ -117,6 +126,27 @@ def check_twins(measures: Sequence[str], targets: Targets, every: int, placement
         raise InputError(
             f"evaluate.every = {every} with evaluate.measures = 'concordance': must be 1, for it compares the losses "
             "of every round; set evaluate.every = 1"
+        )
+
+
+def _check_rounds(measures: Sequence[str], algorithm: Algorithm, placement: Placement) -> None:
+    of_rounds = [name for name in ("dl", "bn") if name in measures]
+    if of_rounds and not isinstance(algorithm.schedule, Rounds):
+        raise InputError(
+            f"evaluate.measures = {of_rounds[0]!r} where arrivals merge one by one: must be left out, for no models "
+            "are sent together; remove it, or the algorithm"
+        )
+    if "dl" in measures and not any(entry.is_parameter for entry in placement.travelling.entries):
+        raise InputError(
+            "evaluate.measures = 'dl' where no weights travel: must be left out, for no models are sent; remove it, or "
+            "the algorithm"
+        )
+    untracked = all(phase.local.statistics == "untracked" for phase in algorithm.phases)
+    has_any = any(entry.kind is Kind.STATISTIC for entry in placement.travelling.entries)
+    if "bn" in measures and (untracked or not has_any):
+        raise InputError(
+            "evaluate.measures = 'bn' where no batch-norm statistics are tracked and shared: must be left out, for "
+            "there is nothing to follow; remove it, or the algorithm"
         )
 
 
@@ -144,7 +174,7 @@ class Divergence:
         report = _report(state)
         visits = visits_of(state, algorithm.phase(report.phase), fleet, merge=True)
         visit = VisitUnion(replace(visits, weigh=Samples(), number=state.round, needs=(), compares=False))
-        start = fleet.put(Start(self.state.model, state.average))
+        start = fleet.put(Start(self.state.model, self.state.kept))
         self._outcomes = fleet.map(visit, [_union(_cohort(report, fleet), fleet)], [start])
         self._model = merged(state, algorithm, fleet)
         self._parameters = _places_of_parameters(fleet.placement)
@@ -153,7 +183,8 @@ class Divergence:
         (outcome,) = self._outcomes
         # Where no client had a batch to train on, the twin stays as it is, like the global model.
         twin = outcome.value.models.mean() or self.state.model
-        self.state = replace(self.state, model=twin, rounds=self.state.rounds + 1)
+        kept = outcome.value.kept.mean() or self.state.kept
+        self.state = replace(self.state, model=twin, kept=kept, rounds=self.state.rounds + 1)
         ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
         return {"dc": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))}
 
@@ -186,10 +217,10 @@ class Concordance:
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         report, census = _report(state), fleet.census
         phase = algorithm.phase(report.phase)
-        local, lr = phase.local.sized(int(census.samples.max())), phase.local.rate(state.round, state.rounds)
+        local, lr = phase.local.fitted(census.samples), phase.local.rate(state.round, state.rounds)
         draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.visits))
-        start = fleet.put((self.state.model, state.average))
-        self._outcomes = fleet.map(draw, [_union(census.clients, fleet)], [start])
+        start = fleet.put((self.state.model, self.state.kept))
+        self._outcomes = fleet.map(draw, [_union(census.there(state.round), fleet)], [start])
         self._round = state, phase, fleet
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -199,10 +230,10 @@ class Concordance:
         model, drawn = outcome.value
         measured = model
         if phase.local.statistics == "untracked":
-            measured = with_statistics(model, state.average, fleet)
+            measured = with_statistics(model, self.state.kept, fleet, state.round)
         loss = loss_on_test(measured, state.average, fleet, self._targets)
         squares = self.state.squares + (metrics["test_loss"] - loss) ** 2
-        self.state = TwinState(model, self.state.rounds + 1, drawn, squares)
+        self.state = TwinState(model, self.state.kept, self.state.rounds + 1, drawn, squares)
         return {"twin_test_loss": loss, "concordance": squares / self.state.rounds}
 
 
@@ -251,7 +282,7 @@ class Draw:
 
     def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
         """The rows of each step's batch, the last of a pass perhaps smaller; and how many are drawn then."""
-        if samples == 0:
+        if samples == 0 or self.visits == 0:
             return [], self.drawn
         size = samples if self.local.batch_size == "full" else min(samples, self.visits * self.local.batch_size)
         given = self.local.batches or self.local.steps

@@ -50,9 +50,8 @@ def perceptron(norm: bool = False, seed: int = 0) -> nn.Sequential:
 
 
 def named(name: str, sample: Sample, local: Local) -> Algorithm:
-    """An algorithm by its name, on a cohort of that size where it leaves the choice, else on all clients."""
-    free = name != "centralized" and not (name == "scaffold" and sample.cohort)
-    return ALGORITHMS[name](sample if free else Sample(), local)
+    """An algorithm by its name, on a cohort of that size where it leaves the choice."""
+    return ALGORITHMS[name](Sample() if name == "centralized" else sample, local)
 
 
 def clients(sizes: Sequence[int], seed: int = 0) -> list[Samples]:

@@ -10,6 +10,7 @@ import pytest
 
 from algorithms import (
     Census,
+    Importance,
     InputError,
     KeptLedger,
     Local,
@@ -75,9 +76,30 @@ def test_dropped_models_are_fewer_until_the_merge(federation: Federation) -> Non
     dropped = 0
     for before, after in pairwise(states):
         if before.travellers and after.travellers:
-            assert len(after.travellers) == visited(after) <= len(before.travellers)
+            assert len(after.travellers) == visited(after) <= len(before.travellers) or not visited(after)
             dropped += len(after.travellers) < len(before.travellers)
     assert dropped > 1
+
+
+def test_a_round_without_anybody_drops_no_model(federation: Federation) -> None:
+    algorithm = radfed(Sample(active=0.25), LOCAL, merge_every=6, fewer="drop")
+    fleet = federation(clients((9, 8, 7, 6)), perceptron())
+    state, empty = begin(perceptron(), fleet, 0), 0
+    for _ in range(40):
+        before, state = state, step(state, algorithm, fleet)
+        if before.travellers and state.travellers and not visited(state):
+            assert state.travellers == before.travellers
+            empty += 1
+    assert empty > 1
+
+
+def test_chances_that_ran_out_make_smaller_cohorts() -> None:
+    by = Importance(gamma=1.0)
+    few = np.array([0.5, 0.0, 0.2, 0.0])
+    assert Sample(cohort=3, by=by).draw(np.arange(4), 0, 9, few).tolist() == [0, 2]
+    assert len(Sample(cohort=3, by="size", active=0.9).draw(np.arange(4), 0, 9, few)) <= 2
+    with pytest.raises(InputError, match="have a chance to be drawn"):
+        Sample(cohort=3, by="size").draw(np.arange(4), 0, 9, few)
 
 
 def test_models_that_wait_are_merged(federation: Federation) -> None:

@@ -28,6 +28,7 @@ from algorithms import (
     fedasync,
     fedavg,
     fedbn,
+    fedbs,
     fedmmb,
     fedtan,
     fixbn,
@@ -74,11 +75,11 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     "arrivals in rounds": (lambda: Algorithm(Arrivals(), LOCAL), "without own_step: .* use own_step = arrive"),
     "kept entries out of order": (
         lambda: replace(fedasync(EVERY, LOCAL), place=KEPT),
-        r"with schedule = Arrivals.*: must keep nothing.* use Place\(\), or Rounds",
+        "affine, statistics that stay with the clients where arrivals merge one by one: must travel",
     ),
     "rotating batches out of order": (
         lambda: fedasync(EVERY, Local(batches=2)),
-        "slots=.*batches.* with schedule = Arrivals.*must keep nothing",
+        "batches that stay with the clients where arrivals merge one by one: .* in place of local.batches",
     ),
     "weights above one": (
         lambda: replace(fedasync(EVERY, LOCAL), weigh=Loss()),
@@ -91,6 +92,10 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     "kept statistics that never change": (
         lambda: fedbn(EVERY, Local(statistics="untracked")),
         "local.statistics = .untracked. with place.statistics = .kept.",
+    ),
+    "initial statistics in a report": (
+        lambda: fedbs(EVERY, Local(statistics="untracked"), loss="after"),
+        "local.statistics = .untracked. with a part that needs .loss_after.",
     ),
     "nothing to freeze": (
         lambda: fixbn(EVERY, Local(statistics="untracked")),
@@ -115,7 +120,11 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "two lengths of a visit": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
     "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 where the data are"),
-    "a cohort whose share is unknown": (lambda: scaffold(Sample(cohort=2), LOCAL), "left out for scaffold"),
+    "a cohort of no fixed share": (lambda: scaffold(Sample(active=0.5), LOCAL), "1.0 for scaffold"),
+    "clients that are not there, united": (
+        lambda: centralized(Sample(active=0.5), LOCAL),
+        "algorithm.active, algorithm.sampling = .*: must be left out where the data are united",
+    ),
     "momentum in a common step": (lambda: fedtan(EVERY, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0"),
     "rotating batches in a common step": (lambda: fedtan(EVERY, Local(batches=2)), "local.batches = 2"),
     "importance in a common step": (
@@ -134,7 +143,7 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
     "two delays": (lambda: fedasync(EVERY, LOCAL, concurrency=2, max_staleness=3), "must be one of them"),
     "momentum that is not there": (
         lambda: fedavg(EVERY, LOCAL, maintained_momentum="global"),
-        "set local.momentum = 0.9 to keep momentum",
+        "set local.momentum = 0.9, or leave",
     ),
     "a statistic of one's own that is shared": (lambda: Place(outsider="own"), "algorithm.outsider = 'own'"),
     "kept batch norm that the model has not": (lambda: on_plain_model(fedbn(EVERY, LOCAL)), "set model.norm = .batch."),
@@ -155,6 +164,6 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
 
 
 def test_what_makes_sense_is_not() -> None:
-    assert fixbn(EVERY, Local(momentum=0.9), maintained_momentum="local").place.keeps
+    assert fixbn(EVERY, Local(momentum=0.9), maintained_momentum="local").place.stays == ("momentum",)
     assert radfed(EVERY, Local(batches=2), Adam(), merge_every=3).place.slots == {"batches": "kept"}
     assert fedasync(EVERY, LOCAL).schedule == Arrivals()

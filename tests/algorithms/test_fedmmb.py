@@ -1,5 +1,6 @@
 """FedMMB against its Algorithm 1, and what rotating batches promise."""
 
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from math import ceil
@@ -7,9 +8,9 @@ from math import ceil
 import numpy as np
 import pytest
 
-from algorithms import InputError, Local, Purpose, Sample, fedmmb, fedsmb, generator
+from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, step
 from raysim.fleet import InlineFleet
-from tests.algorithms.conftest import clients
+from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.reference import DATA, agree, engine, mean, module, sgd, train
 from tests.algorithms.test_step import run, same
 
@@ -73,6 +74,22 @@ def test_a_client_that_was_away_goes_on_where_it_stopped(federation: Federation)
     counters = [state.kept.latest(client, 7) for client in range(3)]
     assert sum(location is not None for location in counters) >= 2
     assert state.average.integers[0] in range(1, 8)
+
+
+def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
+    algorithm = fedbn(Sample(cohort=1), Local(lr=0.1, batch_size=4, batches=1), newcomer="average")
+    fleet = federation(clients((12, 12, 12)), perceptron(True), algorithm.place)
+    state, made = begin(perceptron(True), fleet, 0), Counter()
+    for number in range(1, 10):
+        state = step(state, algorithm, fleet)
+        assert state.report is not None
+        client = state.report.visits[0][1].client
+        made[client] += 1
+        location = state.kept.latest(client, number)
+        assert location is not None
+        kept = fleet.placement.kept.unpack(fleet._bench.kept.read(location))
+        assert kept["batches/visits"] == made[client]
+    assert len(made) == 3
 
 
 def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federation) -> None:

@@ -96,7 +96,7 @@ def test_fixbn_matches_its_algorithm(
 
 def test_maintained_momentum_needs_momentum() -> None:
     for make in (fedavg, fixbn):
-        with pytest.raises(InputError, match=r"place.slots = 'momentum' .* set local.momentum = 0.9 to keep momentum"):
+        with pytest.raises(InputError, match=r"place.slots = 'momentum' .* set local.momentum = 0.9"):
             make(HALF, LOCAL, maintained_momentum="local")
 
 

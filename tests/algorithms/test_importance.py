@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -131,6 +132,17 @@ def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> No
     fleet = federation(DATA, perceptron())
     state = step(begin(perceptron(), fleet, 0), algorithm, fleet)
     assert state.importance is not None and np.isfinite(state.importance).all()
+
+
+def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federation) -> None:
+    algorithm = radfedi(Sample(cohort=2), LOCAL, merge_every=1, gamma=0.5, start="equal")
+    fleet = federation(clients((1, 9, 8)), perceptron(True))
+    state, chances = begin(perceptron(True), fleet, 0), []
+    for _ in range(12):
+        state = step(state, algorithm, fleet)
+        assert state.importance is not None
+        chances.append(float(state.importance[0]))
+    assert chances[-1] < 0.2 and all(a in (b, 2 * b) for a, b in pairwise(chances))
 
 
 def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> None:

@@ -130,11 +130,11 @@ def test_rates_fall_at_shares_of_the_rounds() -> None:
 
 def test_as_many_steps_as_the_largest_client() -> None:
     local = Local(steps="largest", epochs=2, batch_size=4)
-    assert local.sized(9).steps == 6 and local.sized(9).epochs is None
-    assert [len(r) for r in local.sized(9).passes(5, np.random.default_rng(0))] == [4, 1] * 3
-    assert Local(steps="largest", batch_size="full").sized(9).steps == 1
-    assert Local(steps="largest").sized(0).steps == 1
-    assert Local(epochs=3).sized(9) == Local(epochs=3)
+    assert local.fitted(np.array([3, 9])).steps == 6 and local.fitted(np.array([3, 9])).epochs is None
+    assert [len(r) for r in local.fitted(np.array([3, 9])).passes(5, np.random.default_rng(0))] == [4, 1] * 3
+    assert Local(steps="largest", batch_size="full").fitted(np.array([3, 9])).steps == 1
+    assert Local(steps="largest").fitted(np.array([0])).steps == 1
+    assert Local(epochs=3).fitted(np.array([3, 9])) == Local(epochs=3)
 
 
 @pytest.mark.parametrize(

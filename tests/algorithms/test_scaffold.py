@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import InputError, Local, Sample, scaffold
+from algorithms import InputError, Local, Sample, choose, scaffold
 from raysim.fleet import InlineFleet
 from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
@@ -15,8 +15,8 @@ Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
 
 
-def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation) -> None:
-    sample = Sample(fraction=0.5)
+@pytest.mark.parametrize("sample", [Sample(fraction=0.5), Sample(fraction=0.4), Sample(cohort=4)])
+def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation, sample: Sample) -> None:
     state, fleet = engine(federation, scaffold(sample, LOCAL), rounds=6)
     x = module()
     zero = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
@@ -40,7 +40,7 @@ def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation) -> N
             controls[client] = new
             models.append(y)
         x.load_state_dict(mean(models, [1.0] * len(models)))
-        c = {k: c[k] + sum(change[k] for change in changes) / 6 for k in c}
+        c = {k: c[k] + sum(change[k] for change in changes) / 6 for k in c}  # m / K of their mean
     agree(state, fleet, {**x.state_dict(), **{f"common_control/{k}": value for k, value in c.items()}})
     location = state.kept.latest(int(cohort[0]), 6)
     assert location is not None
@@ -52,10 +52,15 @@ def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation) -> N
 @pytest.mark.parametrize(
     ("sample", "local", "message"),
     [
-        (Sample(cohort=3), LOCAL, "algorithm.cohort = 3: must be left out for scaffold"),
+        (Sample(active=0.5), LOCAL, "algorithm.active = 0.5: must be 1.0 for scaffold"),
         (Sample(), Local(momentum=0.9), "local.momentum = 0.9: must be 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(sample: Sample, local: Local, message: str) -> None:
     with pytest.raises(InputError, match=message):
         scaffold(sample, local)
+
+
+def test_auto_may_stack_it() -> None:
+    local = scaffold(Sample(), LOCAL).local
+    assert choose(local, module(), torch.zeros(4, dtype=torch.float64), "cpu", 8).execution == "vectorised"

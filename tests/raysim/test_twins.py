@@ -14,7 +14,21 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 import raysim
-from algorithms import Algorithm, Local, Purpose, Sample, begin, centralized, fedavg, generator, radfed, static_bn, step
+from algorithms import (
+    Algorithm,
+    Local,
+    Purpose,
+    Sample,
+    begin,
+    centralized,
+    fedavg,
+    fedmmb,
+    fedsmb,
+    generator,
+    radfed,
+    static_bn,
+    step,
+)
 from partitioning import Population
 from raysim.data.shards import Shards
 from raysim.errors import InputError
@@ -30,7 +44,7 @@ LOCAL = Local(lr=0.1, batch_size=4)
 
 def divergence(algorithm: Algorithm, fleet: InlineFleet, rounds: int, norm: bool = False) -> list[float]:
     state = begin(perceptron(norm), fleet, 0, rounds)
-    twin, found = Divergence(TwinState(state.model)), []
+    twin, found = Divergence(TwinState(state.model, state.initial)), []
     for _ in range(rounds):
         state = step(state, algorithm, fleet)
         twin.begin(state, algorithm, fleet)
@@ -40,7 +54,15 @@ def divergence(algorithm: Algorithm, fleet: InlineFleet, rounds: int, norm: bool
 
 
 @pytest.mark.parametrize(
-    "algorithm", [fedavg(Sample(), LOCAL), static_bn(Sample(), LOCAL), radfed(Sample(), LOCAL, merge_every=3)]
+    "algorithm",
+    [
+        fedavg(Sample(), LOCAL),
+        static_bn(Sample(), LOCAL),
+        radfed(Sample(), LOCAL, merge_every=3),
+        fedsmb(Sample(), LOCAL),
+        fedmmb(Sample(), LOCAL, batches=2),
+        radfed(Sample(), Local(lr=0.1, batch_size=4, batches=2), merge_every=3),
+    ],
 )
 def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federation) -> None:  # noqa: F811
     fleet = federation(clients([23]), perceptron(True), algorithm.place)
@@ -99,6 +121,8 @@ def test_a_twin_draws_pass_after_pass() -> None:
     assert [len(rows) for rows in draw(0, epochs=2, batch_size=3)[0]] == [6, 4, 6, 4]
     assert [len(rows) for rows in draw(0, steps=2, batch_size="full")[0]] == [10, 10]
     assert [len(rows) for rows in draw(0, steps=2, batch_size=50)[0]] == [10, 10]
+    # Nobody was visited: the twin does not move either.
+    assert Draw(Local(steps=2), lr=0.1, seed=3, number=1, drawn=4, visits=0).batches(10) == ([], 4)
 
 
 EXPERIMENT: dict[str, Any] = {
@@ -176,7 +200,8 @@ def test_twins_are_the_same_on_every_fleet(actors: int, tmp_path: Path) -> None:
 
 
 def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
-    raysim.run({**EXPERIMENT, "evaluate": {"measures": ["bn", "dl"]}, "rounds": 1}, tmp_path / "run", inline=True)
+    asked = {"evaluate": {"measures": ["bn", "dl"]}, "model": {"hidden": [8], "norm": "batch"}, "rounds": 1}
+    raysim.run({**EXPERIMENT, **asked}, tmp_path / "run", inline=True)
     names = set(table(tmp_path / "run"))
     assert names >= {"dl", "dl_updates", "bn_change", "bn_deviation", "bn_variance"}
     assert not names & {"dc", "concordance", "twin_test_loss"}
