@@ -10,7 +10,7 @@ from algorithms.errors import InputError, require
 from algorithms.fedavg import fedavg
 from algorithms.fleet import Block, Fleet
 from algorithms.local import Local
-from algorithms.schedule import Sample
+from algorithms.schedule import Rounds, Sample
 from algorithms.server import Assign, Server
 from algorithms.state import RoundReport, State
 from algorithms.step import observed, visits_of
@@ -20,6 +20,15 @@ from algorithms.visit import Start
 
 NOBODY = -1
 """The client of a visit that is of all clients' data."""
+
+
+@dataclass(frozen=True)
+class United(Rounds):
+    """Rounds of one visit each, which is of all clients' data."""
+
+    def size(self, clients: int) -> int:
+        """Visits a round."""
+        return 1
 
 
 @dataclass(frozen=True)
@@ -86,4 +95,4 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     require(whole, "algorithm.fraction", sample.fraction, "1 where the data are united", remedy)
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' where no models are merged", "remove the table [server]")
-    return replace(fedavg(Sample(), local, server), own_step=OneVisit())
+    return replace(fedavg(Sample(), local, server), schedule=United(), own_step=OneVisit())

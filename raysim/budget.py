@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms import Algorithm, Census, Local
+from algorithms.centralized import United
 from raysim.errors import InputError
 
 
@@ -15,8 +16,8 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
         rounds = max(1, round(epochs N / (m v)))
 
     with N all training samples, m the cohort's size and v the mean over all K clients of what a visit of theirs trains
-    on. Where cohorts are drawn in another way, or not all clients are active, m v is the expectation of whole uniform
-    cohorts all the same.
+    on; where their data are united, of one client who has it all. Where cohorts are drawn in another way, or not all
+    clients are active, m v is the expectation of whole uniform cohorts all the same.
 
     Args:
         epochs: passes, > 0.
@@ -27,11 +28,14 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
         InputError: no client has a sample to train on.
     """
     local = algorithm.local.fitted(census.samples)
-    a_visit = visited(local, census.samples).mean()
+    samples = census.samples
+    if isinstance(algorithm.schedule, United):
+        samples = samples.sum(keepdims=True)
+    a_visit = visited(local, samples).mean()
     if not a_visit:
         raise InputError(f"epochs = {epochs}: must be of training samples, and no client has any; set rounds instead")
     cohort = algorithm.schedule.size(len(census.clients))
-    return max(1, round(epochs * float(census.samples.sum()) / (cohort * float(a_visit))))
+    return max(1, round(epochs * float(samples.sum()) / (cohort * float(a_visit))))
 
 
 def visited(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -43,7 +43,8 @@ class Lines(Watcher):
         self._console.print(f"notice: {text}", soft_wrap=True)
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
-        self._console.print(f"{name}: rounds 1 to {rounds}, {cohort} visits each")
+        each = "1 visit each" if cohort == 1 else f"{cohort} visits each"
+        self._console.print(f"{name}: rounds 1 to {rounds}, {each}")
 
 
 class Bars(Watcher):

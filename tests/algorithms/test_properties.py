@@ -125,7 +125,9 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
     for entry in placement.whole.entries:
         values = {**placement.travelling.unpack(first.model), **placement.kept.unpack(first.average)}[entry.name]
         if entry.kind is Kind.STATISTIC:
-            assert (values.dtype == np.int64) == entry.name.endswith("num_batches_tracked")
+            # A counter is a whole number of steps, an average is not: some visits take 1, some 2 or 3.
+            counts = entry.name.endswith("num_batches_tracked")
+            assert not counts or (values.dtype == np.int64 and values in range(10))
             assert not entry.name.endswith("running_var") or (values > 0).all()
 
 
@@ -134,7 +136,7 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
 def test_one_visit_each_in_float32(name: str, model: str, federation: Federation) -> None:
     algorithm = algorithm_for(name, model)
     states = [simulate(federation, algorithm, model, way, "fp32", 1)[0] for way in ("sequential", "vectorised")]
-    np.testing.assert_allclose(states[1].model.floats, states[0].model.floats, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(states[1].model.floats, states[0].model.floats, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("server", [Mix(0.3), Adam(lr=1.0), Yogi(lr=1.0), Adagrad(lr=1.0)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import raysim
-from algorithms import Census, Local, Sample, fedavg, fedmmb
+from algorithms import Census, Local, Sample, centralized, fedavg, fedmmb
 from raysim.budget import rounds_of, visited
 from raysim.config import Experiment, changed
 from raysim.errors import InputError
@@ -93,3 +93,11 @@ def test_as_many_steps_as_the_largest_repeat_samples() -> None:
     census = Census(np.arange(2), np.array([12, 4]))
     # Three steps each: 12 samples of the large client, and of the small one 4, three times.
     assert rounds_of(6, fedavg(Sample(), Local(steps="largest", batch_size=4)), census) == round(6 * 16 / 24)
+
+
+def test_united_data_are_one_clients() -> None:
+    census = Census(np.arange(3), np.array([2, 4, 6]))
+    assert rounds_of(5, centralized(Sample(), Local()), census) == 5
+    # Steps of batches of 10, though no client has as many; the next batch of a pass over 12 samples is 10 or 2.
+    assert rounds_of(5, centralized(Sample(), Local(steps=1, batch_size=10)), census) == 6
+    assert rounds_of(5, centralized(Sample(), Local(batches=1, batch_size=10)), census) == 10

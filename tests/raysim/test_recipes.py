@@ -24,5 +24,5 @@ def test_its_header_says_what_was_measured(name: str, path: Path) -> None:
 
 
 def test_every_paper_has_a_small_recipe_and_its_own() -> None:
-    assert {"fedbn-small", "fedbs-small", "fixbn-small", "radfed-small"} <= recipes().keys()
-    assert {"fedbn-digits", "fedbs-mnist", "fixbn-cifar10", "radfed-mnist"} <= recipes().keys()
+    assert {"fedbn-small", "fedbs-small", "fedmmb-small", "fixbn-small", "radfed-small"} <= recipes().keys()
+    assert {"fedbn-digits", "fedbs-mnist", "fedmmb-mnist", "fixbn-cifar10", "radfed-mnist"} <= recipes().keys()
