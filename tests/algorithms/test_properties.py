@@ -125,9 +125,9 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
     for entry in placement.whole.entries:
         values = {**placement.travelling.unpack(first.model), **placement.kept.unpack(first.average)}[entry.name]
         if entry.kind is Kind.STATISTIC:
-            # A counter is a whole number of steps, an average is not: some visits take 1, some 2 or 3.
+            # A counter is a whole number of steps, an average is not: visits take from one step to 24 together.
             counts = entry.name.endswith("num_batches_tracked")
-            assert not counts or (values.dtype == np.int64 and values in range(10))
+            assert not counts or (values.dtype == np.int64 and values in range(100))
             assert not entry.name.endswith("running_var") or (values > 0).all()
 
 
