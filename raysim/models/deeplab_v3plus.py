@@ -1,14 +1,19 @@
 """DeepLabv3+ of Chen et al., "Encoder-Decoder with Atrous Separable Convolution for Semantic Image Segmentation"."""
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
 
 import torch
 from torch import nn
 from torch.nn.functional import interpolate
 
+from raysim.errors import unknown
 from raysim.models.images import image_of
 from raysim.models.norm import Norm
 from raysim.models.vision import first_convolution, fitted
+
+Halves: TypeAlias = tuple[nn.Module, nn.Module, tuple[int, int]]
+"""A backbone to a quarter of the image's size, the rest of it to a sixteenth, and the channels behind both."""
 
 RATES = (6, 12, 18)
 """Of the atrous convolutions, at an output stride of 16: section 4."""
@@ -33,13 +38,16 @@ def deeplab_v3plus(
         norm: behind each convolution but the last; "none" leaves these without biases, too.
 
     Raises:
-        InputError: the data are not images.
+        InputError: the data are not images, or the backbone or norm is not known.
 
     Deviations:
-        Convolutions are plain ones: the paper's are separable with its Xception, and an option with others.
+        Convolutions are plain ones: the paper's are separable with its Xception, and an option with others. The
+        pyramid is torchvision's, with its dropout of a half, of which the text says nothing.
     """
     channels, _, _ = image_of("deeplab_v3plus", shape)
-    low, high, widths = _mobilenet_v2(channels) if backbone == "mobilenet_v2" else _resnet50(channels)
+    if backbone not in BACKBONES:
+        raise unknown(f"backbone {backbone!r}", backbone, BACKBONES)
+    low, high, widths = BACKBONES[backbone](channels)
     return fitted(DeepLabV3Plus(low, high, widths, classes), norm)
 
 
@@ -84,7 +92,7 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
     ]
 
 
-def _mobilenet_v2(channels: int) -> tuple[nn.Module, nn.Module, tuple[int, int]]:
+def _mobilenet_v2(channels: int) -> Halves:
     """MobileNet-v2 up to its last bottleneck, the fifth stride of 2 replaced by holes in what follows."""
     import torchvision
 
@@ -97,7 +105,7 @@ def _mobilenet_v2(channels: int) -> tuple[nn.Module, nn.Module, tuple[int, int]]
     return features[:4], features[4:18], (24, 320)
 
 
-def _resnet50(channels: int) -> tuple[nn.Module, nn.Module, tuple[int, int]]:
+def _resnet50(channels: int) -> Halves:
     """ResNet-50, its last stride of 2 replaced by holes in what follows."""
     import torchvision
 
@@ -105,3 +113,6 @@ def _resnet50(channels: int) -> tuple[nn.Module, nn.Module, tuple[int, int]]:
     stem = first_convolution(channels, 64, kernel=7, stride=2)
     low = nn.Sequential(stem, net.bn1, net.relu, net.maxpool, net.layer1)
     return low, nn.Sequential(net.layer2, net.layer3, net.layer4), (256, 2048)
+
+
+BACKBONES: Mapping[str, Callable[[int], Halves]] = {"mobilenet_v2": _mobilenet_v2, "resnet50": _resnet50}

@@ -2,8 +2,9 @@
 
 from torch import nn
 
+from raysim.errors import unknown
 from raysim.models.images import image_of
-from raysim.models.norm import Norm, normalise
+from raysim.models.norm import NORMS, Norm, normalise
 from raysim.models.windows import WindowMean
 
 
@@ -76,4 +77,15 @@ class Stack:
 
 def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
     """The layers, none or one, behind a layer of `channels` outputs: batch norm, for which others stand in later."""
-    return normalise("none" if norm == "none" else "batch", channels, groups=1, spatial=spatial)
+    return normalise(built(norm), channels, groups=1, spatial=spatial)
+
+
+def built(norm: Norm) -> Norm:
+    """What a builder puts in place: "none", or "batch" whatever else is asked for.
+
+    Raises:
+        InputError: the norm is not known.
+    """
+    if norm not in NORMS:
+        raise unknown(f"norm {norm!r}", norm, NORMS)
+    return "none" if norm == "none" else "batch"

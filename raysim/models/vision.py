@@ -4,16 +4,22 @@ from torch import nn
 
 from algorithms.norms import is_batch_norm
 from raysim.models.norm import Norm
+from raysim.models.stack import built
 
 
 def fitted(module: nn.Module, norm: Norm) -> nn.Module:
-    """The network with its batch norm or, with `norm = "none"`, without, and its activations not in place."""
+    """The network with its batch norm or, with `norm = "none"`, without, and its activations not in place.
+
+    Raises:
+        InputError: the norm is not known.
+    """
+    bare = built(norm) == "none"
     for parent in list(module.modules()):
         if isinstance(parent, (nn.ReLU, nn.ReLU6)):
             # Whoever observes a norm's output would see it overwritten.
             parent.inplace = False
         for name, layer in parent.named_children():
-            if norm == "none" and is_batch_norm(layer):
+            if bare and is_batch_norm(layer):
                 setattr(parent, name, nn.Identity())
     return module
 

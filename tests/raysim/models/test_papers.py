@@ -126,6 +126,7 @@ COUNTS = [
     ),
     ("resnet18", (3, 224, 224), 1000, {}, bare(3, 64, 7) + RESNET18 + linear(512, 1000), 11_689_512),
     ("resnet18", (3, 64, 64), 200, {"stem": "small"}, bare(3, 64, 3) + RESNET18 + linear(512, 200), 11_271_432),
+    ("resnet18", (3, 64, 64), 200, {}, bare(3, 64, 7) + RESNET18 + linear(512, 200), 11_279_112),
     ("resnet18", (1, 64, 64), 200, {}, bare(1, 64, 7) + RESNET18 + linear(512, 200), 11_272_840),
     ("mobilenet_v2", (3, 224, 224), 10, {}, BOTTLENECKS + bare(320, 1280, 1) + linear(1280, 10), 2_236_682),
     (
@@ -223,6 +224,22 @@ def test_tables_number_their_layers() -> None:
         *("conv1", "norm1", "relu1", "pool1", "conv2", "norm2", "relu2", "pool2", "conv3", "norm3", "relu3"),
         *("flatten", "linear4", "norm4", "relu4", "linear5", "norm5", "relu5", "output"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value", "allowed"),
+    [
+        ("lenet", "norm", "bach", "none, batch"),
+        ("mobilenet_v2", "norm", "bach", "none, batch"),
+        ("resnet18", "stem", "smal", "'small'"),
+        ("deeplab_v3plus", "backbone", "resnet18", "mobilenet_v2, resnet50"),
+    ],
+)
+def test_unknown_choices(name: str, parameter: str, value: str, allowed: str) -> None:
+    with pytest.raises(InputError) as error:
+        build(name, shape=(3, 16, 16), classes=4, seed=0, **{parameter: value})
+    message = str(error.value)
+    assert f"{parameter} {value!r}" in message and allowed in message and "\n" not in message
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 2])
