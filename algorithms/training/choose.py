@@ -87,12 +87,15 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> st
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
+    with torch.no_grad():
+        # Behind the classes: nothing, or the sides of an image of which each pixel has a class.
+        places = tried.eval()(torch.stack([sample, sample])).shape[2:]
     resident = Resident(
         tried, Place(slots=dict.fromkeys(local.slots, "kept")).divide(Layout.of(tried)), sample, lanes=2
     )
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
-        torch.zeros(2, dtype=torch.int64),
+        torch.zeros(2, *places, dtype=torch.int64),
         [np.arange(2)],
         torch.Generator(),
     )

@@ -23,7 +23,7 @@ class Work:
 
     Args:
         x: inputs, [n, *shape].
-        y: class indices, [n].
+        y: class indices, [n], or [n, height, width] where each pixel has a class.
         batches: the rows of each step.
         masks: the visit's own stream of dropout masks; None where none are drawn.
     """
@@ -42,7 +42,7 @@ class Step:
         lanes: which, k of them.
         size: n, the samples of a batch.
         x: inputs, [k, n, *shape].
-        y: class indices, [k, n].
+        y: class indices, [k, n], or [k, n, height, width].
     """
 
     lanes: slice
@@ -110,7 +110,8 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
             end = start + plan.rows
             shape = (plan.lanes.stop - plan.lanes.start, plan.size)
             step_x = gathered_x[start:end].view(*shape, *x.shape[1:])
-            yield Step(plan.lanes, plan.size, step_x, gathered_y[start:end].view(shape))
+            step_y = gathered_y[start:end].view(*shape, *y.shape[1:])
+            yield Step(plan.lanes, plan.size, step_x, step_y)
             start = end
         first = last
 

@@ -8,11 +8,24 @@ import torch
 from torch import nn
 
 from raysim.errors import unknown
+from raysim.models.alexnet_bn import alexnet_bn
 from raysim.models.checks import positive, positives
 from raysim.models.cnn import cnn
+from raysim.models.cnn3 import cnn3
+from raysim.models.cnn4 import cnn4
 from raysim.models.cnn_dropout import cnn_dropout
+from raysim.models.deeplab_v3plus import deeplab_v3plus
+from raysim.models.digit_cnn import digit_cnn
+from raysim.models.fedbs_cifar import fedbs_cifar
+from raysim.models.fedbs_mnist import fedbs_mnist
+from raysim.models.lenet import lenet
 from raysim.models.logistic import logistic
+from raysim.models.lstm import lstm
 from raysim.models.mlp import mlp
+from raysim.models.mobilenet_v2 import mobilenet_v2
+from raysim.models.resnet18 import resnet18
+from raysim.models.resnet20 import resnet20
+from raysim.models.vgg16 import vgg16
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,14 @@ class Model:
         return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
 
 
-MODELS: Mapping[str, Model] = {function.__name__: Model(function) for function in (logistic, mlp, cnn, cnn_dropout)}
+MODELS: Mapping[str, Model] = {
+    function.__name__: Model(function)
+    for function in (
+        *(logistic, mlp, cnn, cnn_dropout, lenet, cnn3, cnn4),
+        *(fedbs_mnist, fedbs_cifar, digit_cnn, alexnet_bn, vgg16),
+        *(resnet20, resnet18, mobilenet_v2, deeplab_v3plus, lstm),
+    )
+}
 
 
 def build(name: str, *, shape: tuple[int, ...], classes: int, seed: int, **parameters: object) -> nn.Module:

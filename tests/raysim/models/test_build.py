@@ -28,6 +28,11 @@ COUNTS = [
     ),
 ]
 
+SHAPES = {"lenet": (1, 16, 16), "lstm": (8,)}
+"""The smallest samples of the models that 8x8 images do not fit; the large ones have tests of their own."""
+
+LARGE = ("alexnet_bn", "vgg16")
+
 
 def _bytes(model: torch.nn.Module) -> list[bytes]:
     return [entry.numpy().tobytes() for entry in model.state_dict().values()]
@@ -45,10 +50,10 @@ def test_parameter_count_and_output(
     assert all(p.grad is not None for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in LARGE])
 def test_seed_decides_the_weights(name: str) -> None:
     def weights(seed: int) -> list[bytes]:
-        return _bytes(build(name, shape=(1, 8, 8), classes=10, seed=seed))
+        return _bytes(build(name, shape=SHAPES.get(name, (1, 8, 8)), classes=10, seed=seed))
 
     assert weights(1) == weights(1)
     assert weights(1) != weights(2)

@@ -1,0 +1,118 @@
+"""DeepLabv3+ of Chen et al., "Encoder-Decoder with Atrous Separable Convolution for Semantic Image Segmentation"."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+import torch
+from torch import nn
+from torch.nn.functional import interpolate
+
+from raysim.errors import unknown
+from raysim.models.images import image_of
+from raysim.models.norm import Norm
+from raysim.models.vision import first_convolution, fitted
+
+Halves: TypeAlias = tuple[nn.Module, nn.Module, tuple[int, int]]
+"""A backbone to a quarter of the image's size, the rest of it to a sixteenth, and the channels behind both."""
+
+RATES = (6, 12, 18)
+"""Of the atrous convolutions, at an output stride of 16: section 4."""
+
+
+def deeplab_v3plus(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    backbone: Literal["mobilenet_v2", "resnet50"] = "mobilenet_v2",
+    norm: Norm = "batch",
+) -> nn.Module:
+    """DeepLabv3+ segmentation: backbone, atrous pyramid, decoder; output stride 16. Labels are images of classes.
+
+    With 3 channels and 19 classes 5,815,539 parameters on MobileNet-v2 and 40,351,667 on ResNet-50; FixBN, Table 3 and
+    appendix A.1, trains both on Cityscapes.
+
+    Args:
+        shape: one image's (channels, height, width); the model takes x [n, *shape].
+        classes: of a pixel; the logits are [n, classes, height, width].
+        backbone: whose weights are initial ones of torchvision's; none are downloaded.
+        norm: behind each convolution but the last; "none" leaves these without biases, too.
+
+    Raises:
+        InputError: the data are not images, or the backbone or norm is not known.
+
+    Deviations:
+        Convolutions are plain ones: the paper's are separable with its Xception, and an option with others. The
+        pyramid is torchvision's, with its dropout of a half, of which the text says nothing.
+    """
+    channels, _, _ = image_of("deeplab_v3plus", shape)
+    if backbone not in BACKBONES:
+        raise unknown(f"backbone {backbone!r}", backbone, BACKBONES)
+    low, high, widths = BACKBONES[backbone](channels)
+    return fitted(DeepLabV3Plus(low, high, widths, classes), norm)
+
+
+class DeepLabV3Plus(nn.Module):
+    """Images [n, channels, height, width] to the logits [n, classes, height, width] of their pixels.
+
+    Args:
+        low: from images to features at a quarter of their size.
+        high: from those to features at a sixteenth.
+        widths: the channels of both.
+        classes: of a pixel.
+    """
+
+    def __init__(self, low: nn.Module, high: nn.Module, widths: tuple[int, int], classes: int) -> None:
+        from torchvision.models.segmentation.deeplabv3 import ASPP
+
+        super().__init__()
+        self.low = low
+        self.high = high
+        self.pyramid = ASPP(widths[1], RATES)
+        self.project = nn.Sequential(*_convolution(widths[0], 48, 1))
+        self.decoder = nn.Sequential(
+            *_convolution(48 + 256, 256, 3), *_convolution(256, 256, 3), nn.Conv2d(256, classes, 1)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low = self.low(x)
+        high = self.pyramid(self.high(low))
+        both = torch.cat([self.project(low), _enlarged(high, low)], dim=1)
+        return _enlarged(self.decoder(both), x)
+
+
+def _enlarged(x: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    return interpolate(x, size=to.shape[-2:], mode="bilinear", align_corners=False)
+
+
+def _convolution(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
+    return [
+        nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(),
+    ]
+
+
+def _mobilenet_v2(channels: int) -> Halves:
+    """MobileNet-v2 up to its last bottleneck, the fifth stride of 2 replaced by holes in what follows."""
+    import torchvision
+
+    features = torchvision.models.mobilenet_v2(weights=None).features
+    features[0][0] = first_convolution(channels, 32, kernel=3, stride=2)
+    features[14].conv[1][0].stride = (1, 1)
+    for block in features[15:18]:
+        depthwise = block.conv[1][0]
+        depthwise.dilation = depthwise.padding = (2, 2)
+    return features[:4], features[4:18], (24, 320)
+
+
+def _resnet50(channels: int) -> Halves:
+    """ResNet-50, its last stride of 2 replaced by holes in what follows."""
+    import torchvision
+
+    net = torchvision.models.resnet50(weights=None, replace_stride_with_dilation=[False, False, True])
+    stem = first_convolution(channels, 64, kernel=7, stride=2)
+    low = nn.Sequential(stem, net.bn1, net.relu, net.maxpool, net.layer1)
+    return low, nn.Sequential(net.layer2, net.layer3, net.layer4), (256, 2048)
+
+
+BACKBONES: Mapping[str, Callable[[int], Halves]] = {"mobilenet_v2": _mobilenet_v2, "resnet50": _resnet50}

@@ -1,0 +1,146 @@
+"""Every model trains: two steps one by one and stacked come to the same, and a whole run on symbols."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import raysim
+from algorithms import Compute, InputError, Layout, Local, Packed, Place, Resident, choose, trainer
+from algorithms.compute import Execution
+from algorithms.training import Work
+from raysim.data.arrays import nested
+from raysim.fleet import settled
+from raysim.models import MODELS, build
+
+LOCAL = Local(lr=1e-3, batch_size=4, momentum=0.9)
+VISITS = 2
+
+SHAPES: dict[str, tuple[int, ...]] = {
+    "lenet": (2, 16, 16),
+    "vgg16": (2, 32, 32),
+    "alexnet_bn": (2, 63, 63),
+    "mobilenet_v2": (2, 32, 32),
+    "deeplab_v3plus": (2, 32, 32),
+}
+"""Samples of the models that 8x8 images are too small for, or that normalise too few values of them."""
+
+SLOW = ("alexnet_bn", "vgg16")
+
+STACKED = [
+    *((name, {}) for name in MODELS if name not in (*SLOW, "lstm")),
+    *((name, {"norm": "batch"}) for name in ("mlp", "cnn", "lenet", "cnn3", "cnn4")),
+    *((name, {"norm": "none"}) for name in ("fedbs_mnist", "resnet20", "mobilenet_v2")),
+]
+
+STACKED_SLOWLY = [
+    *((name, {}) for name in SLOW),
+    ("vgg16", {"norm": "batch"}),
+    *(("resnet18", parameters) for parameters in ({"stem": "small"}, {"norm": "none"})),
+    *(("deeplab_v3plus", parameters) for parameters in ({"backbone": "resnet50"}, {"norm": "none"})),
+]
+
+
+def resident(name: str, shape: tuple[int, ...], lanes: int, **parameters: object) -> Resident:
+    module = build(name, shape=shape, classes=3, seed=1, **parameters).double()
+    return Resident(module, Place().divide(Layout.of(module)), torch.zeros(shape), lanes=lanes)
+
+
+def works(name: str, shape: tuple[int, ...]) -> list[Work]:
+    """Two visits of two steps each."""
+    made = []
+    for visit in range(VISITS):
+        draw = torch.Generator().manual_seed(visit)
+        x = torch.rand(8, *shape, generator=draw, dtype=torch.float64)
+        places = shape[1:] if name == "deeplab_v3plus" else ()
+        y = torch.randint(0, 3, (8, *places), generator=draw)
+        made.append(Work(x, y, [np.arange(4), np.arange(4, 8)], torch.Generator().manual_seed(visit)))
+    return made
+
+
+def trained(
+    execution: Execution, name: str, shape: tuple[int, ...], work: list[Work], parameters: dict[str, Any]
+) -> tuple[list[Packed], np.ndarray]:
+    """What the visits leave, made all together, and their losses."""
+    here = resident(name, shape, len(work), **parameters)
+    start, nothing = here.travelling().copy(), here.kept().copy()
+    for lane in range(len(work)):
+        here.load(start, nothing, lane)
+    losses = trainer(here, Compute(execution, "fp64")).train(LOCAL, work, LOCAL.lr)
+    models = [here.travelling(lane).copy() for lane in range(len(work))]
+    for model in models:
+        assert np.isfinite(model.floats).all() and not np.array_equal(model.floats, start.floats)
+    return models, losses
+
+
+@pytest.mark.parametrize(("name", "parameters"), STACKED)
+def test_stacked_steps_equal_sequential_ones(name: str, parameters: dict[str, Any]) -> None:
+    shape = SHAPES.get(name, (2, 8, 8))
+    with settled(1):
+        stacked, losses = trained("vectorised", name, shape, works(name, shape), parameters)
+        assert np.isfinite(losses).all()
+        for model, loss, work in zip(stacked, losses, works(name, shape), strict=True):
+            (alone,), (own,) = trained("sequential", name, shape, [work], parameters)
+            assert np.abs(model.floats - alone.floats).max() < 1e-9
+            assert np.array_equal(model.integers, alone.integers)
+            assert loss == pytest.approx(own, rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "parameters"), STACKED_SLOWLY)
+def test_stacked_steps_of_large_models(name: str, parameters: dict[str, Any]) -> None:
+    test_stacked_steps_equal_sequential_ones(name, parameters)
+
+
+@pytest.mark.parametrize("name", ["resnet20", "deeplab_v3plus"])
+def test_choice_of_execution(name: str) -> None:
+    module = build(name, shape=(3, 8, 8), classes=3, seed=0)
+    stacked = Local(lr=0.1, compute=Compute("vectorised"))
+    assert choose(stacked, module, torch.zeros(3, 8, 8), "cpu", 8).execution == "vectorised"
+    assert choose(Local(lr=0.1), module, torch.zeros(3, 8, 8), "cpu", 8).execution == "sequential"
+
+
+def test_lstm_is_never_stacked() -> None:
+    module = build("lstm", shape=(6,), classes=3, seed=0, hidden=4)
+    with pytest.raises(InputError, match="must be sequential") as error:
+        choose(Local(lr=0.1, compute=Compute("vectorised")), module, torch.zeros(6), "cpu", 8)
+    assert "\n" not in str(error.value)
+    for device in ("cpu", "cuda"):
+        assert choose(Local(lr=0.1), module, torch.zeros(6), device, 8).execution == "sequential"
+
+
+def text(folder: Path, kind: type) -> str:
+    """A table of windows of 80 symbols and the one that follows: 0, 1, 2, ... over and over."""
+    symbols = (np.arange(80) + np.arange(60)[:, None]) % 7
+    table = {"window": nested(symbols.astype(kind)), "label": (np.arange(60) + 80) % 7}
+    pq.write_table(pa.table(table), folder / "text.parquet")
+    return f"file:{folder / 'text.parquet'}"
+
+
+def experiment(dataset: str) -> dict[str, Any]:
+    return {
+        "rounds": 2,
+        "data": {"dataset": dataset, "test": 0.2},
+        "partition": {"scheme": "iid", "clients": 4},
+        "model": {"name": "lstm", "hidden": 24, "vocabulary": 7},
+        "local": {"optimizer": "adam", "lr": 0.02, "batch_size": 4, "epochs": 8},
+        "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
+    }
+
+
+def test_a_run_on_symbols(tmp_path: Path) -> None:
+    run = raysim.run(experiment(text(tmp_path, np.int16)), tmp_path / "run", inline=True)
+    table = pq.read_table(run.folder / "fedavg" / "metrics.parquet")
+    losses = table["test_loss"].to_pylist()
+    assert losses[1] < losses[0] < np.log(7)
+    assert table["train_loss"].to_pylist()[1] < table["train_loss"].to_pylist()[0]
+
+
+def test_symbols_as_bytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(raysim.InputError, match="store symbols as int16 or wider") as error:
+        raysim.run(experiment(text(tmp_path, np.uint8)), tmp_path / "run", inline=True)
+    assert "\n" not in str(error.value)
