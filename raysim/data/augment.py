@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import pad
 
 from algorithms import Augment
+from raysim.data.images import is_image
 from raysim.data.standardise import Global, Scale, Standardise
 from raysim.errors import InputError
 
@@ -162,17 +163,12 @@ def augmentation(
     """
     if not names:
         return None
-    check_images(names, shape)
-    return chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
-
-
-def check_images(names: Sequence[str], shape: tuple[int, ...]) -> None:
-    """Refuse to augment samples of a shape that is none of images [1 or 3, height, width]."""
-    if len(shape) != 3 or shape[0] not in (1, 3):
+    if not is_image(shape):
         raise InputError(
             f"data.augment = {list(names)} on samples of shape {shape}: must be on images, [1 or 3, height, width]; "
             "remove it"
         )
+    return chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
 
 
 def _towards(far: torch.Tensor, x: torch.Tensor, change: torch.Tensor) -> torch.Tensor:

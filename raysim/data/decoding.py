@@ -12,7 +12,7 @@ from partitioning.population import MANIFEST
 from raysim.data.arrays import flat, nested
 from raysim.data.cache import cache as default_cache
 from raysim.data.features import Arrays, Features, Images, features
-from raysim.data.images import Picture, encoded, pixels
+from raysim.data.images import Picture, encoded, is_image, pixels
 from raysim.errors import InputError
 
 VERSION = 1
@@ -115,7 +115,7 @@ def _converter(population: Population, form: Features, picture: Picture) -> _Dec
     key = "data.channels" if picture.size is None else "data.image_size"
     if not isinstance(form, Arrays):
         raise InputError(f"{key} on columns of numbers: must be left out, for there are no images; remove it")
-    if not (len(form.shape) == 3 and form.shape[0] in (1, 3) and form.values in PLAIN):
+    if not (is_image(form.shape) and form.values in PLAIN):
         raise InputError(
             f"{key} on column {form.column!r} of {form.values} arrays of shape {form.shape}: must be on images, uint8 "
             "or float arrays [1 or 3, height, width]; remove it"

@@ -23,6 +23,11 @@ LUMA = np.array([299, 587, 114]) / 1000
 """What red, green and blue weigh in the grey of a colour (ITU-R 601), as Pillow has it."""
 
 
+def is_image(shape: tuple[int, ...]) -> bool:
+    """Say whether a sample of this shape is a grey or colour image, channels first."""
+    return len(shape) == 3 and shape[0] in (1, 3)
+
+
 @dataclass(frozen=True)
 class Picture:
     """What all images are made: grey or colour first, then of one size, by Pillow's bilinear filter.

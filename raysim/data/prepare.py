@@ -18,7 +18,7 @@ from partitioning.arranging import gathered
 from partitioning.columns import class_codes, distinct
 from raysim.data.arrays import flat, nested
 from raysim.data.features import Arrays, Features, Images, features
-from raysim.data.images import encoded, pixels
+from raysim.data.images import encoded, is_image, pixels
 from raysim.data.sources import Source
 from raysim.data.tensors import LARGEST
 from raysim.errors import MOST, InputError
@@ -117,11 +117,11 @@ def _column(schema: pa.Schema, form: Features) -> str:
     if isinstance(form, Arrays):
         kind = schema.field(form.column).type
         usable = pa.types.is_uint8(form.values) or pa.types.is_floating(form.values)
-        if usable and len(form.shape) == 3 and not isinstance(kind, pa.ExtensionType):
+        if usable and is_image(form.shape) and not isinstance(kind, pa.ExtensionType):
             return form.column
         what = f"column {form.column!r} of {form.values} arrays of shape {form.shape}"
     raise InputError(
-        f'data.augment with "append" on {what}: must be on images, uint8 or float arrays [channels, height, width] or '
+        f'data.augment with "append" on {what}: must be on images, uint8 or float arrays [1 or 3, height, width] or '
         "encoded; remove it"
     )
 
