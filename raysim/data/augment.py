@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
 from torch.nn.functional import pad
 
 from algorithms import Augment
-from raysim.data.images import is_image
+from raysim.data.images import LUMA, is_image
 from raysim.data.standardise import Global, Scale, Standardise
 from raysim.errors import InputError
-
-LUMA = (0.299, 0.587, 0.114)
-"""What red, green and blue weigh in the grey of a colour (ITU-R 601, as Pillow's)."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class Chain:
 
     changes: tuple[Augment, ...]
 
-    @cached_property
+    @property
     def numbers(self) -> int:
         """What all of them take."""
         return sum(change.numbers for change in self.changes)
