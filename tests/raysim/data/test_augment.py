@@ -52,11 +52,10 @@ def test_a_jitter_equals_torchvision_s() -> None:
     changed = ColourJitter(0.4, 0.3, 0.6, 0.5)(x, draws)
     for image, made, numbers in zip(x, changed, 2 * draws - 1, strict=True):
         b, c, s, h = numbers.tolist()
-        image = tv.adjust_brightness(image, 1 + 0.4 * b)
-        image = tv.adjust_contrast(image, 1 + 0.3 * c)
-        image = tv.adjust_saturation(image, 1 + 0.6 * s)
-        image = tv.adjust_hue(image, 0.5 * h)
-        torch.testing.assert_close(made, image, atol=2e-3, rtol=0)  # its red weighs 0.2989 in grey
+        bright = tv.adjust_brightness(image, 1 + 0.4 * b)
+        contrasted = tv.adjust_contrast(bright, 1 + 0.3 * c)
+        expected = tv.adjust_hue(tv.adjust_saturation(contrasted, 1 + 0.6 * s), 0.5 * h)
+        torch.testing.assert_close(made, expected, atol=2e-3, rtol=0)  # its red weighs 0.2989 in grey
 
 
 def test_a_turn_of_the_hue_by_hand() -> None:
