@@ -234,3 +234,16 @@ def test_only_images_are_resized(tmp_path: Path) -> None:
         for key, picture in {"image_size": Picture((2, 2), 3), "channels": Picture(None, 3)}.items():
             with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
                 decode_population(population, tmp_path / "cache", picture=picture)
+
+
+@pytest.mark.parametrize(("name", "colours"), [("fashion-mnist-test", 1), ("mnist-m-test", 3)])
+def test_real_images_become_fedbn_s_digits(
+    name: str, colours: int, real: Callable[[str], Path], tmp_path: Path
+) -> None:
+    table = pq.read_table(real(f"{name}.parquet")).slice(0, 300)
+    population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=3)
+    decoded = Population.open(decode_population(population, tmp_path / "cache", picture=Picture((28, 28), 3)))
+    decode = decoder_of(decoded)
+    x, _ = decode(decoded.batch(1))
+    assert x.shape == (100, 3, 28, 28) and 0 <= x.min() < x.max() <= 1
+    assert bool((x[:, 0] == x[:, 1]).all()) is (colours == 1)

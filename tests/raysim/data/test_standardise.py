@@ -9,7 +9,9 @@ import torch
 
 import partitioning
 from partitioning import Population
+from raysim.data import decode_population
 from raysim.data.arrays import nested
+from raysim.data.images import Picture
 from raysim.data.shards import Shards
 from raysim.data.standardise import Global, Own, Scale, global_scale, moment_of, standardisation
 
@@ -114,3 +116,12 @@ def test_every_client_by_its_own_moments_held_out_ones_too(tmp_path: Path) -> No
 def test_none_leaves_samples_as_they_are(tmp_path: Path) -> None:
     population = made(tmp_path / "p", numbers())
     assert standardisation("none", population, population.path) is None
+
+
+def test_stored_moments_are_not_those_of_resized_images(tmp_path: Path) -> None:
+    population = made(tmp_path / "p", images(), standardise=True)
+    decoded = decode_population(population, tmp_path / "cache", picture=Picture((3, 2)))
+    x = trained(Shards(decoded), population).double()
+    scale = global_scale(population, decoded)
+    np.testing.assert_allclose(scale.std, x.std((0, 2, 3), correction=0), rtol=1e-9)
+    assert not np.allclose(scale.std, global_scale(population, population.path).std, rtol=1e-3)
