@@ -33,7 +33,7 @@ from algorithms.silobn import silobn
 from algorithms.state import RoundReport, State, Traveller, begin
 from algorithms.staticbn import static_bn
 from algorithms.step import current, merged, step
-from algorithms.training import Trainer, Work, choose, lanes_of, trainer
+from algorithms.training import Augment, Augmented, Trainer, Work, choose, lanes_of, trainer
 from algorithms.update import Update
 from algorithms.visit import Start, Task, Visits
 from algorithms.weigh import Equal, Hinge, Loss, Polynomial, Samples, Used, Weigh
@@ -46,6 +46,8 @@ __all__ = [
     "Algorithm",
     "Arrivals",
     "Assign",
+    "Augment",
+    "Augmented",
     "Bench",
     "Block",
     "Calm",

@@ -22,6 +22,7 @@ from algorithms.local import Local
 from algorithms.norms import is_batch_norm, train_mode
 from algorithms.resident import Resident
 from algorithms.training import Trainer, Work
+from algorithms.training.steps import steps
 from algorithms.visit import Start, Task, Visits
 
 Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
@@ -135,7 +136,7 @@ class Together:
             stepped.append((resident.travelling().copy(), resident.kept().copy()))
         for lane, (travelling, kept) in enumerate(stepped):
             resident.load(travelling, kept, lane)
-        rest = [replace(work, batches=work.batches[1:]) for work in works]
+        rest = [_rest(work) for work in works]
         others = self._trainer.train(local, rest, lr)
         return np.array([_mean_loss(*each) for each in zip(works, losses, others, strict=True)])
 
@@ -170,8 +171,15 @@ class Together:
 
 
 def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = torch.from_numpy(work.batches[0]).to(work.x.device)
-    return work.x[rows], work.y[rows]
+    """The samples of a visit's first step."""
+    step = next(steps([work]))
+    return step.x[0], step.y[0]
+
+
+def _rest(work: Work) -> Work:
+    """A visit without its first step."""
+    used = sum(len(rows) for rows in work.batches[:1])
+    return replace(work, batches=work.batches[1:], augment=work.augment and work.augment.after(used))
 
 
 def _mean_loss(work: Work, first: float, others: float) -> float:

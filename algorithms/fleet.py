@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from algorithms.kept import KeptStore
 from algorithms.place import Placement
 from algorithms.resident import Resident
-from algorithms.training import Trainer
+from algorithms.training import Augment, Trainer
 from algorithms.tree import Node
 
 Reference = Any
@@ -61,12 +61,21 @@ class ClientData(Protocol):
 
 @dataclass(frozen=True)
 class Bench:
-    """What a block finds where it runs."""
+    """What a block finds where it runs.
+
+    Args:
+        resident: the models.
+        data: the samples.
+        kept: what clients keep.
+        trainer: trains the models.
+        augment: what changes samples in training, and only there; None where they stay.
+    """
 
     resident: Resident
     data: ClientData
     kept: KeptStore
     trainer: Trainer
+    augment: Augment | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class Purpose(IntEnum):
     TEST_ROWS = 5
     DROPOUT = 6
     DEVICE = 7
+    AUGMENT = 8
     TWIN = 10
     ACTIVE = 11
 

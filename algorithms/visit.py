@@ -15,7 +15,7 @@ from algorithms.layout import Packed
 from algorithms.local import Local
 from algorithms.merge import Directions, Sum
 from algorithms.place import Placement
-from algorithms.training import Work
+from algorithms.training import Augmented, Work
 from algorithms.training.after import REPORTS, After
 from algorithms.weigh import Report, Weigh
 
@@ -167,7 +167,11 @@ class Visits:
         if bench.trainer.has_dropout:
             masks = torch.Generator(x.device)
             masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, number, client))
-        return Work(x.to(bench.resident.floating), y, batches, masks)
+        augment = None
+        if bench.augment is not None:
+            key = torch_seed(self.seed, Purpose.AUGMENT, number, client)
+            augment = Augmented.of(bench.augment, batches, key, x.device)
+        return Work(x.to(bench.resident.floating), y, batches, masks, augment)
 
     def _report(
         self, bench: Bench, work: Work, loss: float, lane: int, received: Packed, kept: Packed

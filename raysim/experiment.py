@@ -15,18 +15,17 @@ from typing import Any
 
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
-from partitioning import Population
 from raysim import report
 from raysim.budget import rounds_of
 from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable, Model
-from raysim.data import decode_population, decoder_of
 from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
 from raysim.population import population_of
+from raysim.preparing import Prepared, prepared
 from raysim.progress import Watcher
 from raysim.simulation import Result, Simulation
 
@@ -105,9 +104,9 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
     experiment.evaluate.selection.check(targets.columns)
-    decoded = decode_population(population)
-    model = _model_plan(experiment, decoded)
-    experiment, plans = _plans(experiment, folder, decoded, model, place.device)
+    samples = prepared(population, experiment.data)
+    model = _model_plan(experiment, samples)
+    experiment, plans = _plans(experiment, folder, samples, model, place.device)
     asked = experiment.evaluate
     for name, plan in plans.items():
         try:
@@ -181,7 +180,7 @@ def _idle(name: str, plan: BenchPlan, workers: int) -> str:
 
 
 def _plans(
-    experiment: Experiment, folder: Path, decoded: Path, model: ModelPlan, device: str
+    experiment: Experiment, folder: Path, samples: Prepared, model: ModelPlan, device: str
 ) -> tuple[Experiment, dict[str, BenchPlan]]:
     """A plan for each algorithm, and the experiment with what "auto" has come to.
 
@@ -193,7 +192,7 @@ def _plans(
     for name, table in zip(algorithm_names([t.name for t in experiment.algorithm]), experiment.algorithm, strict=True):
         kept = (folder / name / "kept").absolute()
         plan = BenchPlan(
-            decoded,
+            samples.path,
             model,
             table.compose(),
             kept,
@@ -201,6 +200,8 @@ def _plans(
             device,
             fold=experiment.fold,
             joins=table.joins,
+            standardise=samples.standardise,
+            augment=samples.augment,
         )
         try:
             compute = plan.resolved().algorithm.local.compute
@@ -227,14 +228,12 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
     return partial(ClientActors, actors, table.cpus_per_actor, gpus, address)
 
 
-def _model_plan(experiment: Experiment, decoded: Path) -> ModelPlan:
-    population = Population.open(decoded)
-    decoder = decoder_of(population)
+def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
     return ModelPlan(
         experiment.model.name,
         experiment.model.beyond(Model),
-        decoder.shape,
-        decoder.classes,
+        samples.shape,
+        samples.classes,
         torch_seed(experiment.seed, Purpose.INITIALISE),
     )
 

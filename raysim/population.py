@@ -15,6 +15,8 @@ from partitioning.schemes import parameters
 from raysim.config import Experiment
 from raysim.config.experiment import Data, Partition
 from raysim.data import Source, load
+from raysim.data.augment import chain
+from raysim.data.prepare import of_classes, of_split, taken, with_copies
 from raysim.errors import InputError
 
 
@@ -32,8 +34,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     if partition is None:
         return Population.open(Path(str(data.population)).expanduser(), data.fold)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
-    source = load(str(data.dataset), root=data.root, label=data.label, dividing=dividing)
-    train, test = _with_test(source, data, dividing, experiment.seed)
+    train, test, source = _tables(data, dividing, experiment.seed)
     population = partitioning.make(
         train,
         folder,
@@ -55,6 +56,20 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     return population if partition.fold is None else population.fold(partition.fold)
 
 
+def _tables(data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None, Source]:
+    """The rows to be partitioned, the global test set, and the data set that they are of."""
+    source = _chosen(load(str(data.dataset), root=data.root, label=data.label, dividing=dividing), data)
+    train, test = _with_test(source, data, dividing, seed)
+    if data.appends:
+        train = with_copies(train, source.label, dividing, chain(data.changes, data.strengths), seed)
+    return train, test, source
+
+
+def _chosen(source: Source, data: Data) -> Source:
+    source = of_split(source, data.split)
+    return source if data.classes is None else of_classes(source, data.classes)
+
+
 def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
     """The training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
@@ -64,7 +79,8 @@ def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -
             f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
         )
     if isinstance(data.test, str):
-        return source.train, load(data.test, label=source.label, dividing=dividing).train
+        test = load(data.test, label=source.label, dividing=dividing)
+        return source.train, (test if data.classes is None else of_classes(test, data.classes)).train
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
     cut = max(1, int(data.test * len(rows)))
-    return source.train.take(np.sort(rows[cut:])), source.train.take(np.sort(rows[:cut]))
+    return taken(source.train, np.sort(rows[cut:])), taken(source.train, np.sort(rows[:cut]))

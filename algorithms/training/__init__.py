@@ -1,6 +1,7 @@
 """How visits are trained: one after the other, stacked by `torch.func`, or stacked with gradients by hand."""
 
+from algorithms.training.augment import Augment, Augmented
 from algorithms.training.choose import choose, lanes_of, trainer
 from algorithms.training.steps import Trainer, Work
 
-__all__ = ["Trainer", "Work", "choose", "lanes_of", "trainer"]
+__all__ = ["Augment", "Augmented", "Trainer", "Work", "choose", "lanes_of", "trainer"]

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.local import Local
+from algorithms.training.augment import Augmented
 
 GATHER_BYTES = 2**19
 """Samples are gathered in the order of their use, so much at once: a copy that stays in the processor's cache."""
@@ -26,12 +27,14 @@ class Work:
         y: class indices, [n], or [n, height, width] where each pixel has a class.
         batches: the rows of each step.
         masks: the visit's own stream of dropout masks; None where none are drawn.
+        augment: what changes the samples of each batch; None where they stay, for all visits of a bench or for none.
     """
 
     x: torch.Tensor
     y: torch.Tensor
     batches: Sequence[NDArray[np.int64]]
     masks: torch.Generator | None = None
+    augment: Augmented | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Trainer(Protocol):
 
 
 def steps(works: Sequence[Work]) -> Iterator[Step]:
-    """All steps of a stack of visits, the samples gathered.
+    """All steps of a stack of visits, the samples gathered, and augmented where the works say so.
 
     Lanes that have batches left form the stack's head, since the longest come first; among them neighbours with
     batches of one size step together. So no batch is ever padded, and every step is a slice of the stack.
@@ -96,6 +99,7 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
     x = works[0].x if len(works) == 1 else torch.cat([work.x for work in works])
     y = works[0].y if len(works) == 1 else torch.cat([work.y for work in works])
     index = torch.from_numpy(rows).to(x.device)
+    augment, draws = works[0].augment, _draws(works)
     most = max(1, GATHER_BYTES // max(1, x[0].nbytes))
     first = 0
     while first < len(planned):
@@ -105,6 +109,8 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
             last += 1
         chosen, index = index[:count], index[count:]
         gathered_x, gathered_y = x.index_select(0, chosen), y.index_select(0, chosen)
+        if augment is not None:
+            gathered_x, draws = augment.change(gathered_x, draws[:count]), draws[count:]
         start = 0
         for plan in planned[first:last]:
             end = start + plan.rows
@@ -143,6 +149,14 @@ def _plan(works: Sequence[Work]) -> tuple[list[_Planned], NDArray[np.int64]]:
         return [], np.empty(0, np.int64)
     starts = np.cumsum([0, *(len(work.y) for work in works)])
     return planned, np.concatenate(batches) + np.repeat(starts[owners], [len(rows) for rows in batches])
+
+
+def _draws(works: Sequence[Work]) -> torch.Tensor:
+    """The draws of all augmented samples, in the order of their use, which is that of `_plan`; else nothing."""
+    drawn = [(work.augment.draws, work.batches) for work in works if work.augment is not None]
+    each = [torch.split(draws, [len(rows) for rows in batches]) for draws, batches in drawn if len(batches)]
+    ordered = [parts[t] for t in range(len(works[0].batches)) for parts in each if t < len(parts)]
+    return torch.cat(ordered) if ordered else torch.empty(0)
 
 
 def mean_losses(taken: Sequence[Step], losses: NDArray[np.float64], lanes: int) -> NDArray[np.float64]:

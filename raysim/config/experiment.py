@@ -18,6 +18,7 @@ from algorithms.named import ALGORITHMS, SERVERS
 from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.check import Table, checked, known, table_of, table_with
+from raysim.config.preparation import Preparation
 from raysim.errors import InputError, one_input_error
 from raysim.measures.selection import Selection
 from raysim.models import MODELS
@@ -39,8 +40,8 @@ def _once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-class Data(Table):
-    """`[data]`: which samples there are, or a population that was made before."""
+class Data(Preparation):
+    """`[data]`: which samples there are, or a population that was made before; and what is made of them."""
 
     dataset: str | None = None
     root: str | None = None
@@ -217,6 +218,7 @@ class Experiment(_Top):
             raise InputError(
                 f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
             )
+        data.check(made=data.population is not None)
         if data.population is not None:
             # Absolute, so that the resolved file means the same from anywhere.
             data = data.model_copy(update={"population": str(Path(data.population).expanduser().resolve())})

@@ -11,6 +11,7 @@ import torch
 
 from algorithms.fleet import Part
 from partitioning import Population
+from raysim.data.standardise import Standardise
 from raysim.data.tensors import decoder_of
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -56,11 +57,15 @@ class Shards:
         path: the population's folder.
         device: where the tensors go.
         share: this process's part of the device, in (0, 1].
+        standardise: what is done to the inputs; None where they stay.
     """
 
-    def __init__(self, path: Path, device: str = "cpu", share: float = 1.0) -> None:
+    def __init__(
+        self, path: Path, device: str = "cpu", share: float = 1.0, standardise: Standardise | None = None
+    ) -> None:
         self._population = Population.open(path)
         self._decode = decoder_of(self._population)
+        self._standardise = standardise
         self._device = device
         self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
         whole = int(self._population.sizes.sum()) * (4 * prod(self._decode.shape) + 8)
@@ -70,13 +75,14 @@ class Shards:
     def samples(self, client: int, part: Part) -> Tensors:
         """A part of a client's samples; the last `n_test` rows are its own test part."""
         x, y = self._placed.get(client, self._place)
-        cut = len(y) - int(self._population.test_sizes[client])
+        cut = self._trained(client, len(y))
         rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
         return x[rows], y[rows]
 
     def test_slice(self, number: int, domain: str | None = None) -> Tensors:
         """A fixed slice of the global test set, or of a domain's."""
         x, y = self._decode(self._population.test_batch(number, domain))
+        x = x if self._standardise is None else self._standardise.test(x)
         return x.to(self._device), y.to(self._device)
 
     def _place(self, client: int) -> Tensors:
@@ -93,7 +99,12 @@ class Shards:
         return x.pin_memory(), y.pin_memory()
 
     def _read(self, client: int) -> Tensors:
-        return self._decode(self._population.batch(client))
+        x, y = self._decode(self._population.batch(client))
+        return x if self._standardise is None else self._standardise.client(x, self._trained(client, len(y))), y
+
+    def _trained(self, client: int, samples: int) -> int:
+        """How many of a client's samples come before its own test part."""
+        return samples - int(self._population.test_sizes[client])
 
 
 def _room(device: str, share: float) -> int:

@@ -13,6 +13,9 @@ from raysim.data.arrays import flat
 from raysim.data.features import Arrays, Images, check_label, features
 from raysim.errors import InputError
 
+LARGEST = 255
+"""What uint8 arrays are divided by."""
+
 
 class Decoder:
     """Turns record batches of one schema into tensors that own their memory.
@@ -70,7 +73,7 @@ class Decoder:
             return
         values = flat(batch.column(self._form.column)).to_numpy(zero_copy_only=False).reshape(x.shape)
         if values.dtype == np.uint8:
-            np.divide(values, np.float32(255), out=x)
+            np.divide(values, np.float32(LARGEST), out=x)
         else:
             x[...] = values
 

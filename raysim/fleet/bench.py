@@ -15,6 +15,7 @@ from torch import nn
 
 from algorithms import (
     Algorithm,
+    Augment,
     Bench,
     Census,
     KeptStore,
@@ -27,6 +28,7 @@ from algorithms import (
 )
 from partitioning import Population
 from raysim.data.shards import Shards
+from raysim.data.standardise import Standardise
 from raysim.errors import InputError, unknown
 from raysim.fleet.memory import models_fit
 from raysim.models import build
@@ -101,6 +103,8 @@ class BenchPlan:
         lanes: how many visits are trained at once; None before it is resolved.
         fold: of the population, that is tested; None for the splits as they are stored.
         joins: the first rounds of clients that are not there from the first; see `joining`.
+        standardise: what is done to all inputs; None where they stay.
+        augment: what changes inputs in training; None where they stay.
     """
 
     population: Path
@@ -112,6 +116,8 @@ class BenchPlan:
     lanes: int | None = None
     fold: int | None = None
     joins: Mapping[str, int] = field(default_factory=dict)
+    standardise: Standardise | None = None
+    augment: Augment | None = None
 
     def build(self, share: float = 1.0) -> Bench:
         """Set up a bench in this process.
@@ -128,8 +134,9 @@ class BenchPlan:
         placement = self.algorithm.divide(Layout.of(module))
         with models_fit(self.lanes):
             resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
-        shards, kept = Shards(self.population, self.device, share), KeptStore(self.kept, placement.kept)
-        return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute))
+        shards = Shards(self.population, self.device, share, self.standardise)
+        kept = KeptStore(self.kept, placement.kept)
+        return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute), self.augment)
 
     def module(self) -> nn.Module:
         """Make the model, in the algorithm's precision."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms import (
     Algorithm,
+    Augmented,
     Bench,
     Block,
     Fleet,
@@ -260,6 +261,9 @@ class Draw:
     DROPOUT: ClassVar[int] = 1
     """The place of the dropout's key among the twin's own; that of the batches is 0."""
 
+    AUGMENT: ClassVar[int] = 2
+    """And that of the augmentation's."""
+
     def objects(self, block: Block) -> int:
         return 0
 
@@ -276,7 +280,11 @@ class Draw:
         if bench.trainer.has_dropout:
             masks = torch.Generator(x.device)
             masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.number, self.DROPOUT))
-        work = Work(x.to(bench.resident.floating), y, batches, masks)
+        augment = None
+        if bench.augment is not None:
+            key = torch_seed(self.seed, Purpose.TWIN, self.number, self.AUGMENT)
+            augment = Augmented.of(bench.augment, batches, key, x.device)
+        work = Work(x.to(bench.resident.floating), y, batches, masks, augment)
         bench.trainer.train(self.local, [work], self.lr)
         return Output((bench.resident.travelling().copy(), drawn))
 

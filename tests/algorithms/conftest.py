@@ -11,6 +11,7 @@ from torch import nn
 
 from algorithms import (
     Algorithm,
+    Augment,
     Bench,
     Census,
     Compute,
@@ -83,12 +84,13 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
         block: int = 2,
         compute: Compute = Compute("sequential"),
         lanes: int = 2,
+        augment: Augment | None = None,
     ) -> InlineFleet:
         placement = (place or Place()).divide(Layout.of(module))
         resident = Resident(module, placement, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
         census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
         kept = KeptStore(tmp_path / f"kept-{len(made)}", placement.kept)
-        bench = Bench(resident, Memory(data), kept, trainer(resident, compute))
+        bench = Bench(resident, Memory(data), kept, trainer(resident, compute), augment)
         made.append(InlineFleet(bench, census, lambda cohort: block))
         return made[-1]
 

@@ -12,7 +12,9 @@ from PIL import Image
 
 import partitioning
 from partitioning import InputError, Population
-from raysim.data import Decoder, decode_population, load
+from raysim.data import Decoder, decode_population, decoder_of, load
+from raysim.data.arrays import nested
+from raysim.data.images import Picture
 
 HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
@@ -141,3 +143,107 @@ def test_real_images(name: str, shape: tuple[int, ...], real: Callable[[str], Pa
     assert x.shape == (100, *shape)
     assert 0 <= x.min() < x.max() <= 1
     assert y.tolist() == population.batch(3).column("label").to_pylist()
+
+
+def _file(pixels: np.ndarray) -> bytes:
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, "PNG")
+    return sink.getvalue()
+
+
+def _pixels(population: Population) -> list[list[int]]:
+    batches = [population.batch(client) for client in range(len(population))] + [population.test_batch(0)]
+    return [image for batch in batches for image in batch.column("image").to_pylist()]
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(None, "RGB"), (3, "RGB"), (1, "L")])
+@pytest.mark.parametrize("size", [None, (3, 9), (8, 12)])
+def test_encoded_images_are_resized_and_converted_as_pillow_does(
+    size: tuple[int, int] | None, channels: int | None, mode: str, tmp_path: Path
+) -> None:
+    population = _population(tmp_path / "population", [_png(i) for i in range(8)])
+    folder = decode_population(population, tmp_path / "cache", picture=Picture(size, channels))
+    expected = []
+    for image in _pixels(population):
+        opened = Image.open(io.BytesIO(image["bytes"])).convert(mode)  # type: ignore[call-overload]
+        array = np.asarray(opened.resize((size or (4, 6))[::-1], Image.Resampling.BILINEAR) if size else opened)
+        expected.append((array[None] if mode == "L" else np.moveaxis(array, 2, 0)).tolist())
+    assert _pixels(Population.open(folder)) == expected
+    partitioning.verify(folder)
+
+
+def test_images_of_every_size_and_colour_become_alike(tmp_path: Path) -> None:
+    grey = _file(np.arange(35, dtype=np.uint8).reshape(5, 7))
+    population = _population(tmp_path / "population", [_png(0), grey, _png(2, 9, 5), _png(3), grey, grey])
+    folder = decode_population(population, tmp_path / "cache", picture=Picture((4, 4), 3))
+    assert np.array(_pixels(Population.open(folder))).shape == (11, 3, 4, 4)
+
+
+def test_a_grey_image_in_a_colour_set_is_refused(tmp_path: Path) -> None:
+    grey = _file(np.zeros((4, 6), np.uint8))
+    population = _population(tmp_path / "population", [_png(0), grey, _png(2), _png(3)])
+    with pytest.raises(InputError, match=r"of (client|test).*set data.channels = 3, or 1") as error:
+        decode_population(population, tmp_path / "cache")
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=r"data\.channels"):
+        decode_population(population, tmp_path / "cache", picture=Picture((4, 4)))
+
+
+def test_each_picture_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    population = _population(tmp_path / "population", [_png(i) for i in range(8)])
+    pictures = [Picture(), Picture((3, 3)), Picture((3, 4)), Picture((3, 3), 1), Picture(None, 1), Picture(None, 3)]
+    folders = [decode_population(population, tmp_path / "cache", picture=picture) for picture in pictures]
+    assert len(set(folders)) == 6 and folders[0].name.endswith("-1") and folders[3].name.endswith("-1-3x3-c1")
+    again = decode_population(population, tmp_path / "cache", picture=Picture((3, 4)), progress=pytest.fail)
+    assert again == folders[2]
+
+
+@pytest.mark.parametrize(
+    ("channels", "picture"), [(1, Picture((5, 3))), (1, Picture((2, 2), 3)), (3, Picture(None, 1))]
+)
+def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: Picture, tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (12, channels, 4, 6)).astype(np.uint8)
+    files = [_file(image[0] if channels == 1 else image.transpose(1, 2, 0)) for image in values]
+    encoded = _population(tmp_path / "encoded", files)
+    table = pa.table({"image": nested(values), "label": [i % 3 for i in range(12)]})
+    arrays = partitioning.make(
+        table, tmp_path / "arrays", scheme="iid", clients=4, test=table.slice(0, 5), test_clients=1, local_test=0.25
+    )
+    found = [
+        _pixels(Population.open(decode_population(each, tmp_path / "cache", picture=picture)))
+        for each in (encoded, arrays)
+    ]
+    assert found[0] == found[1]
+    floats = picture.of_arrays(values.astype(np.float32) / 255)
+    assert np.abs(floats * 255 - picture.of_arrays(values)).max() <= 1  # which are rounded, twice for a colour's luma
+    assert floats.dtype == np.float32
+
+
+def test_arrays_that_are_so_already_stay(tmp_path: Path) -> None:
+    population = partitioning.make(load("digits").train, tmp_path / "digits", scheme="iid", clients=3)
+    assert decode_population(population, tmp_path / "cache", picture=Picture((8, 8), 1)) == population.path
+    resized = decode_population(population, tmp_path / "cache", picture=Picture((16, 12), 3))
+    assert decoder_of(Population.open(resized)).shape == (3, 16, 12)
+
+
+def test_only_images_are_resized(tmp_path: Path) -> None:
+    numbers = pa.table({"a": [1.0, 2.0], "label": [0, 1]})
+    wide = pa.table({"a": nested(np.zeros((2, 7), np.uint8)), "label": [0, 1]})
+    for name, table in {"columns of numbers": numbers, r"column 'a' of uint8 arrays of shape \(7,\)": wide}.items():
+        population = partitioning.make(table, tmp_path / f"p{len(name)}", scheme="iid", clients=1)
+        for key, picture in {"image_size": Picture((2, 2), 3), "channels": Picture(None, 3)}.items():
+            with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
+                decode_population(population, tmp_path / "cache", picture=picture)
+
+
+@pytest.mark.parametrize(("name", "colours"), [("fashion-mnist-test", 1), ("mnist-m-test", 3)])
+def test_real_images_become_fedbn_s_digits(
+    name: str, colours: int, real: Callable[[str], Path], tmp_path: Path
+) -> None:
+    table = pq.read_table(real(f"{name}.parquet")).slice(0, 300)
+    population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=3)
+    decoded = Population.open(decode_population(population, tmp_path / "cache", picture=Picture((28, 28), 3)))
+    decode = decoder_of(decoded)
+    x, _ = decode(decoded.batch(1))
+    assert x.shape == (100, 3, 28, 28) and 0 <= x.min() < x.max() <= 1
+    assert bool((x[:, 0] == x[:, 1]).all()) is (colours == 1)

@@ -1,0 +1,156 @@
+"""A data set's rows before they are partitioned: which of them there are, and FedMMB's augmented copies."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from PIL import Image
+
+from algorithms import Augment, Purpose, torch_seed
+from partitioning.arranging import gathered
+from partitioning.columns import class_codes, distinct
+from raysim.data.arrays import flat, nested
+from raysim.data.features import Arrays, Features, Images, features
+from raysim.data.images import encoded, is_image, pixels
+from raysim.data.sources import Source
+from raysim.data.tensors import LARGEST
+from raysim.errors import MOST, InputError
+
+ROWS = 1024
+"""Rows that are augmented at once."""
+
+Split = Literal["train", "test", "all"]
+
+
+def of_split(source: Source, split: Split) -> Source:
+    """The data set with the rows of a split to be partitioned; its test set is the global one under "train" alone.
+
+    Args:
+        source: with its own test set, or without: then all its rows are its training rows.
+        split: "all" pools both, training rows first, as RADFed does.
+
+    Raises:
+        InputError: there is no test set whose rows could be partitioned.
+    """
+    if split == "train":
+        return source
+    if split == "all":
+        tables = [source.train] if source.test is None else [source.train, source.test]
+        return replace(source, train=pa.concat_tables(tables), test=None)
+    if source.test is None:
+        raise InputError(
+            f'data.split = "test": must be "train" or "all", for {source.name} has no test set of its own; remove it'
+        )
+    return replace(source, train=source.test, test=None)
+
+
+def of_classes(source: Source, classes: Sequence[int | str]) -> Source:
+    """The data set with the rows of some classes, their labels as they were.
+
+    Args:
+        source: with all rows.
+        classes: those that stay.
+
+    Raises:
+        InputError: the rows to be partitioned have no such class; those that they have are named.
+    """
+    there = distinct([source.train[source.label]])
+    for name in classes:
+        # By type, too: True == 1 in Python.
+        if not any(name == own and type(name) is type(own) for own in there):
+            listed = [str(own) for own in there]
+            shown = listed if len(listed) <= MOST else [*listed[: MOST - 2], "...", listed[-1]]
+            raise InputError(f"data.classes has {name!r}: must be among the classes {', '.join(shown)}; name those")
+    train, test = (
+        None if table is None else taken(table, np.flatnonzero(class_codes(table[source.label], classes) >= 0))
+        for table in (source.train, source.test)
+    )
+    return replace(source, train=train, test=test if test is not None and test.num_rows else None)
+
+
+def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Some rows of a table, in this order: `Table.take` returns wrong ones of sliced nested lists."""
+    return pa.Table.from_batches(gathered(table, rows, np.array([rows.size])), table.schema)
+
+
+def with_copies(table: pa.Table, label: str, dividing: Collection[str], change: Augment, seed: int) -> pa.Table:
+    """The table and after it one augmented copy of each row, in their order: twice as many rows.
+
+    Args:
+        table: a column of images; uint8 arrays, floats in [0, 1], or encoded ones, whose copies are PNG.
+        label: its column of classes.
+        dividing: the columns that are no features; copies have those of their rows.
+        change: the augmentation.
+        seed: the run's.
+
+    Raises:
+        InputError: there are no images, or one cannot be decoded.
+
+    Paper: FedMMB, section 4 ("the train size is doubled after augmentation").
+    """
+    form = features(table.schema, label, dividing)
+    draws = torch.rand(
+        table.num_rows, change.numbers, generator=torch.Generator().manual_seed(torch_seed(seed, Purpose.AUGMENT))
+    )
+    column = _column(table.schema, form)
+    place = table.schema.get_field_index(column)
+    parts: list[pa.Array] = []
+    for start in range(0, table.num_rows, ROWS):
+        rows = table[column].slice(start, ROWS).combine_chunks()
+        parts.append(_changed(rows, form, change, draws[start : start + ROWS], start))
+    copies = table.set_column(place, table.schema.field(place), pa.chunked_array(parts, table.schema.field(place).type))
+    return pa.concat_tables([table, copies])
+
+
+def _column(schema: pa.Schema, form: Features) -> str:
+    """The column of images."""
+    if isinstance(form, Images):
+        return form.column
+    what = "columns of numbers"
+    if isinstance(form, Arrays):
+        kind = schema.field(form.column).type
+        usable = pa.types.is_uint8(form.values) or pa.types.is_floating(form.values)
+        if usable and is_image(form.shape) and not isinstance(kind, pa.ExtensionType):
+            return form.column
+        what = f"column {form.column!r} of {form.values} arrays of shape {form.shape}"
+    raise InputError(
+        f'data.augment with "append" on {what}: must be on images, uint8 or float arrays [1 or 3, height, width] or '
+        "encoded; remove it"
+    )
+
+
+def _changed(rows: pa.Array, form: Features, change: Augment, draws: torch.Tensor, first: int) -> pa.Array:
+    """Some rows of a column of images, changed; `first` is the number of the first."""
+    if isinstance(form, Arrays):
+        # A slice of nested lists may begin anywhere in its memory: `flat` finds where.
+        values = flat(rows).to_numpy(zero_copy_only=False).reshape(len(rows), *form.shape)
+        return nested(_of_arrays(values, change, draws)).cast(rows.type)
+    files = []
+    for number, data in enumerate(encoded(rows)):
+        image = pixels(data.as_py(), f"the data set's row {first + number},")
+        files.append(_png(_of_arrays(image[None], change, draws[number : number + 1])[0]))
+    if not pa.types.is_struct(rows.type):
+        return pa.array(files, rows.type)
+    names = [field.name for field in rows.type]
+    return pa.array([{name: file if name == "bytes" else None for name in names} for file in files], rows.type)
+
+
+def _of_arrays(values: npt.NDArray[Any], change: Augment, draws: torch.Tensor) -> npt.NDArray[Any]:
+    """Images [n, c, h, w] of any type changed, and of the same type again."""
+    whole = values.dtype == np.uint8
+    x = torch.from_numpy(values.astype(np.float32) / (LARGEST if whole else 1))
+    made = change(x, draws).numpy()
+    return (np.rint(made * LARGEST) if whole else made).astype(values.dtype)
+
+
+def _png(image: npt.NDArray[np.uint8]) -> bytes:
+    sink = io.BytesIO()
+    Image.fromarray(image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))).save(sink, "PNG")
+    return sink.getvalue()

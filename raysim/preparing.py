@@ -1,0 +1,51 @@
+"""A population's samples as an experiment wants them: its pictures, its standardisation, its augmentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from algorithms import Augment
+from partitioning import Population
+from raysim.config.experiment import Data
+from raysim.data import decode_population, decoder_of
+from raysim.data.augment import augmentation
+from raysim.data.images import Picture
+from raysim.data.standardise import Standardise, standardisation
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is trained on, to be read where blocks run.
+
+    Args:
+        path: folder of the population, its images decoded.
+        shape: of one sample.
+        classes: how many there are.
+        standardise: what is done to all inputs; None where they stay.
+        augment: what changes inputs in training; None where they stay.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    classes: int
+    standardise: Standardise | None
+    augment: Augment | None
+
+
+def prepared(population: Population, data: Data) -> Prepared:
+    """Prepare a population's samples; what takes long is done once, and kept in the cache.
+
+    Args:
+        population: in the view of its fold.
+        data: the experiment's `[data]`.
+
+    Raises:
+        InputError: what is asked for cannot be done to these samples.
+    """
+    path = decode_population(population, picture=Picture(data.size, data.channels))
+    decoder = decoder_of(Population.open(path))
+    standardise = standardisation(data.standardise, population, path)
+    online = () if data.appends else data.changes
+    augment = augmentation(online, data.strengths, standardise, decoder.shape)
+    return Prepared(path, decoder.shape, decoder.classes, standardise, augment)

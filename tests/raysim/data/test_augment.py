@@ -1,0 +1,97 @@
+"""The papers' augmentations: known draws, by hand and against torchvision."""
+
+import pytest
+import torch
+from torchvision.transforms.v2 import functional as tv
+
+from raysim.data.augment import Chain, ColourJitter, Crop, Flip, OnPixels, augmentation
+from raysim.data.standardise import Global, Own, Scale
+from raysim.errors import InputError
+
+NINE = torch.arange(1.0, 10).view(1, 1, 3, 3)
+STRENGTHS = {"padding": 2, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("draws", "rows"),
+    [
+        ((0.5, 0.5), [[1, 2, 3], [4, 5, 6], [7, 8, 9]]),
+        ((0.0, 0.99), [[0, 0, 0], [2, 3, 0], [5, 6, 0]]),
+        ((0.7, 0.4), [[4, 5, 6], [7, 8, 9], [0, 0, 0]]),
+        ((0.34, 0.1), [[0, 1, 2], [0, 4, 5], [0, 7, 8]]),
+    ],
+)
+def test_a_crop_by_hand(draws: tuple[float, float], rows: list[list[float]]) -> None:
+    """Of 0 ... 2 rows and columns that are cut off in front, a draw below 1/3 is 0, one from 2/3 on is 2."""
+    assert Crop(1)(NINE, torch.tensor([draws])).tolist() == [[rows]]
+
+
+def test_crops_of_a_batch_are_each_sample_s_own() -> None:
+    x, draws = torch.rand(5, 3, 4, 6), torch.rand(5, 2)
+    padded = torch.nn.functional.pad(x, [2] * 4)
+    for image, whole, (a, b) in zip(Crop(2)(x, draws), padded, (draws * 5).long().tolist(), strict=True):
+        assert torch.equal(image, whole[:, a : a + 4, b : b + 6])
+
+
+def test_flips_below_one_half() -> None:
+    x = torch.tensor([[[[1.0, 2.0]]], [[[3.0, 4.0]]]])
+    assert Flip()(x, torch.tensor([[0.49], [0.5]])).tolist() == [[[[2, 1]]], [[[3, 4]]]]
+
+
+def test_a_brightness_by_hand() -> None:
+    jitter = ColourJitter(brightness=0.5, contrast=0, saturation=0, hue=0)
+    x = torch.tensor([0.25, 0.5, 0.75, 1.0]).view(1, 1, 2, 2)
+    assert jitter(x, torch.tensor([[1.0, 0.0, 0.0, 0.0]])).flatten().tolist() == [0.375, 0.75, 1.0, 1.0]
+    assert jitter(x, torch.tensor([[0.25, 0.9, 0.9, 0.9]])).flatten().tolist() == [0.1875, 0.375, 0.5625, 0.75]
+
+
+def test_a_jitter_equals_torchvision_s() -> None:
+    generator = torch.Generator().manual_seed(3)
+    x, draws = torch.rand(40, 3, 5, 7, generator=generator), torch.rand(40, 4, generator=generator)
+    x[0, :, 0, 0], x[1, :, 0, 1] = 0.5, torch.tensor([1.0, 1.0, 0.0])  # no colour, and two largest values
+    changed = ColourJitter(0.4, 0.3, 0.6, 0.5)(x, draws)
+    for image, made, numbers in zip(x, changed, 2 * draws - 1, strict=True):
+        b, c, s, h = numbers.tolist()
+        bright = tv.adjust_brightness(image, 1 + 0.4 * b)
+        contrasted = tv.adjust_contrast(bright, 1 + 0.3 * c)
+        expected = tv.adjust_hue(tv.adjust_saturation(contrasted, 1 + 0.6 * s), 0.5 * h)
+        torch.testing.assert_close(made, expected, atol=2e-3, rtol=0)  # its red weighs 0.2989 in grey
+
+
+def test_a_turn_of_the_hue_by_hand() -> None:
+    red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)
+    jitter = ColourJitter(0, 0, 0, 0.5)
+    third = torch.tensor([[0.5, 0.5, 0.5, 0.5 + 1 / 3]])
+    torch.testing.assert_close(jitter(red, third).flatten(), torch.tensor([0.0, 1.0, 0.0]), atol=1e-6, rtol=0)
+
+
+def test_a_grey_image_has_brightness_and_contrast() -> None:
+    x, draws = torch.rand(3, 1, 4, 4), torch.rand(3, 4)
+    colour = ColourJitter(0.2, 0.2, 0, 0)(x.expand(-1, 3, -1, -1), draws)
+    torch.testing.assert_close(ColourJitter()(x, draws), colour[:, :1])
+
+
+def test_colours_are_changed_before_the_standardisation() -> None:
+    x, draws = torch.rand(6, 3, 4, 4), torch.rand(6, 4)
+    scale = Scale((0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
+    chain = augmentation(["colour-jitter"], STRENGTHS, Global(scale), (3, 4, 4))
+    assert chain is not None and chain.changes == (OnPixels(ColourJitter(), scale),)
+    torch.testing.assert_close(chain(scale(x), draws), scale(ColourJitter()(x, draws)), atol=2e-5, rtol=0)
+
+
+def test_a_chain_gives_each_change_its_own_draws() -> None:
+    x, draws = torch.rand(6, 1, 5, 5), torch.rand(6, 3)
+    chain = augmentation(["crop", "flip"], {**STRENGTHS, "padding": 1}, Own(Scale((0.0,), (1.0,))), (1, 5, 5))
+    assert chain == Chain((Crop(1), Flip())) and chain.numbers == 3
+    assert torch.equal(chain(x, draws), Flip()(Crop(1)(x, draws[:, :2]), draws[:, 2:]))
+
+
+def test_without_names_nothing_is_changed() -> None:
+    assert augmentation([], STRENGTHS, None, (54,)) is None
+
+
+@pytest.mark.parametrize("shape", [(54,), (2, 4, 4), (8, 8)])
+def test_only_images_are_augmented(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="must be on images") as error:
+        augmentation(["flip"], STRENGTHS, None, shape)
+    assert "\n" not in str(error.value)
