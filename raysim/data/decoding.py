@@ -12,7 +12,7 @@ from partitioning.population import MANIFEST
 from raysim.data.arrays import nested
 from raysim.data.cache import cache as default_cache
 from raysim.data.features import Images, features
-from raysim.data.images import encoded, pixels
+from raysim.data.images import encoded, paths, pixels
 from raysim.errors import InputError
 
 VERSION = 1
@@ -60,8 +60,9 @@ class _Decoder:
     def __call__(self, batch: pa.RecordBatch, owner: str) -> pa.RecordBatch:
         place = batch.schema.get_field_index(self.column)
         decoded = np.empty((batch.num_rows, *self.shape), dtype=np.uint8)
-        for row, data in enumerate(encoded(batch.column(place))):
-            where = f"column {self.column!r} of {owner}, row {row},"
+        images = batch.column(place)
+        for row, (data, path) in enumerate(zip(encoded(images), paths(images), strict=True)):
+            where = f"column {self.column!r} of {owner}, row {row}{f' ({path})' if path else ''},"
             image = pixels(data.as_py(), where)
             if image.shape != self.shape:
                 raise InputError(

@@ -51,7 +51,7 @@ def read_shakespeare(root: Path) -> Tables:
     speeches = _spoken(path) if path.suffix == ".txt" else _rows(path)
     texts: dict[str, list[str]] = {}
     for speaker, text in speeches:
-        texts.setdefault(speaker, []).append(text)
+        texts.setdefault(speaker, []).extend([text] if text else [])
     if not texts:
         raise InputError(f'{path} has no line that is "Name:" and begins a speech: mark who speaks')
     numbers = {speaker: _numbers("\n".join(parts)) for speaker, parts in sorted(texts.items())}
@@ -88,7 +88,7 @@ def _spoken(path: Path) -> Iterator[tuple[str, str]]:
         if named:
             speaker = first.strip()[:-1]
         text = rest if named else paragraph
-        if speaker is not None and text:
+        if speaker is not None:
             yield speaker, text
 
 

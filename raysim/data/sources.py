@@ -69,6 +69,11 @@ def load(
             that only the test set has.
     """
     source = read(dataset, root=root, label=label, dividing=dividing, shifts=shifts, seed=seed).divided_by(dividing)
+    if source.label in source.dividing:
+        raise InputError(
+            f"{dataset} has no column of classes, for {source.label!r} says whose a row is: it can be written with "
+            "`raysim export`, and not be trained on; name another data set"
+        )
     check_classes(source.train, source.test, source.label, dataset)
     return source
 

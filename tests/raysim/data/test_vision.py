@@ -156,7 +156,7 @@ def test_layout_of_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pixels = np.random.default_rng(0).integers(0, 256, (12, 3072), dtype=np.uint8)
     names = [name for name, _ in (*datasets.CIFAR10.train_list, *datasets.CIFAR10.test_list)]
     contents: dict[str, dict[str, object]] = {
-        name: {"data": _old_array(pixels[2 * i : 2 * i + 2]), "labels": [i, 9]} for i, name in enumerate(names)
+        name: {"data": _old_array(pixels[2 * i : 2 * i + 2]), "labels": [i % 5, 9]} for i, name in enumerate(names)
     }
     sums = _write_pickles(tmp_path / "cifar-10-batches-py", contents | {"batches.meta": {"label_names": ["plane"]}})
     monkeypatch.setattr(datasets.CIFAR10, "train_list", [[name, sums[name]] for name in names[:5]])
