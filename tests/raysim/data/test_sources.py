@@ -162,5 +162,5 @@ def test_gaussians_are_drawn_from_the_seed() -> None:
 
 
 def test_shifts_need_a_set_to_shift() -> None:
-    with pytest.raises(InputError, match='set data.dataset = "shifted:digits"'):
+    with pytest.raises(InputError, match=r'set data\.dataset = "shifted:digits"'):
         load("digits", shifts=["blur"])

@@ -134,7 +134,7 @@ def test_files_of_abide_that_are_refused(tmp_path: Path) -> None:
         load("abide", root=str(tmp_path))
     folder = tmp_path / "abide" / "rois_ho"
     np.savetxt(folder / "UM_1_2_rois_ho.1D", np.ones((40, 4)))
-    with pytest.raises(InputError, match="UM_1_2_rois_ho.1D has 4 regions where NYU_1_rois_ho.1D has 5"):
+    with pytest.raises(InputError, match=r"UM_1_2_rois_ho\.1D has 4 regions where NYU_1_rois_ho\.1D has 5"):
         load("abide", root=str(tmp_path))
     (folder / "UM_1_2_rois_ho.1D").write_text("1 2\n3\n")
     with pytest.raises(InputError, match="is no table of numbers") as error:
