@@ -32,8 +32,9 @@ def read_abide(root: Path) -> Tables:
 
         x = (corr(r_i, r_j))_{i < j}   of the frames t, ..., t + 31 of regions r;   110 * 109 / 2 = 5,995 values
 
-    Regions that are constant in every file are left out: of Harvard-Oxford's 111 one has no voxels. The correlation
-    with a region that is constant in a window is 0; the log says how often.
+    Regions that are constant in every file, as without voxels, are left out: Harvard-Oxford's files have 111 columns,
+    and FedBN's 5,995 values are those of 110. The correlation with a region that is constant in a window is 0; the
+    log says how many regions there are, and how often that is so.
 
     Args:
         root: the folder of `Phenotypic_V1_0b_preprocessed1.csv` (columns `SITE_ID`, `FILE_ID`, `DX_GROUP`), and in it

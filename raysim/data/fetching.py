@@ -65,7 +65,7 @@ def missing(root: Path, what: str, source: str) -> InputError:
 
 def damaged(path: Path, reason: str) -> InputError:
     """The error for a file that is not what its name says."""
-    return InputError(f"{path} is damaged ({reason}): delete it and run again to download it, or copy a good one there")
+    return InputError(f"{path} is damaged ({reason}): copy a good one there, or delete it if raysim downloaded it")
 
 
 def home(root: Path, name: str, marks: Sequence[str], source: str) -> Path:

@@ -64,9 +64,9 @@ def by_class(folder: Path) -> pa.Table:
     """Read a folder of classes, or of domains with classes, as `read_folder` does one part."""
     pictures, depths = [], set()
     for upper in _folders(folder):
-        entries = _entries(upper)
-        depths.add(any(entry.is_dir() for entry in entries))
-        if not any(entry.is_dir() for entry in entries):
+        deeper = any(entry.is_dir() for entry in _entries(upper))
+        depths.add(deeper)
+        if not deeper:
             pictures += [Picture(image, (upper.name,)) for image in _images(upper)]
             continue
         for lower in _folders(upper):

@@ -1,5 +1,6 @@
 """Data sets by name."""
 
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -164,3 +165,23 @@ def test_gaussians_are_drawn_from_the_seed() -> None:
 def test_shifts_need_a_set_to_shift() -> None:
     with pytest.raises(InputError, match=r'set data\.dataset = "shifted:digits"'):
         load("digits", shifts=["blur"])
+
+
+def test_real_files_of_several_domains(real: Callable[[str], Path]) -> None:
+    names = ("mnist-m-train.parquet", "cifar10-test.parquet")
+    paths = ",".join(str(real(name)) for name in names)
+    train = load(f"file:{paths}", dividing=["domain"]).train
+    assert train["domain"].value_counts().to_pylist() == [
+        {"values": "mnist-m", "counts": 4000},
+        {"values": "cifar10", "counts": 10_000},
+    ]
+
+
+def test_real_digits_of_two_domains(real: Callable[[str], Path]) -> None:
+    root = real("mnist-m-train.parquet").parent
+    source = load("mnist,mnist-m", root=str(root), dividing=["domain"])
+    assert source.test is not None
+    assert (source.train.num_rows, source.test.num_rows) == (64_000, 11_000)
+    first = source.train["image"][0]["bytes"].as_py()
+    mnist = load("mnist", root=str(root)).train["image"][0].as_py()
+    assert pixels(first, "image").tolist() == mnist

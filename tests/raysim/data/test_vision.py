@@ -99,7 +99,13 @@ def test_labels_of_other_images(fashion: Path) -> None:
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
     ("dataset", "file"),
-    [("mnist", "MNIST/raw/train-images-idx3-ubyte"), ("cifar10", "cifar-10-batches-py/test_batch")],
+    [
+        ("mnist", "MNIST/raw/train-images-idx3-ubyte"),
+        ("cifar10", "cifar-10-batches-py/test_batch"),
+        ("svhn", "train_32x32.mat"),
+        ("usps", "usps.bz2"),
+        ("covertype", "covertype.parquet"),
+    ],
 )
 def test_absent_files_are_named_and_nothing_is_left(
     dataset: str,
