@@ -185,3 +185,10 @@ def test_real_digits_of_two_domains(real: Callable[[str], Path]) -> None:
     first = source.train["image"][0]["bytes"].as_py()
     mnist = load("mnist", root=str(root)).train["image"][0].as_py()
     assert pixels(first, "image").tolist() == mnist
+
+
+def test_sequences_of_several_lengths(tmp_path: Path) -> None:
+    _write(tmp_path / "a.parquet", x=[[1.0], [2.0, 3.0]], label=[0, 1])
+    with pytest.raises(InputError, match="its lists may vary in length: cast it to") as error:
+        load("file:a.parquet", root=str(tmp_path))
+    assert "\n" not in str(error.value)
