@@ -2,7 +2,9 @@
 
 An image is enlarged four times and cut into ink and ground at half of white; the stroke's middle are the points that
 are farthest from the ground among their neighbours, and its thickness t is twice their mean distance. What comes out
-is made small again by averaging.
+is made small again by averaging. Strengths are those with which Morpho-MNIST was made.
+
+Deviations: the middle is not thinned to a skeleton, and fractures may be at its ends; a cut has straight sides.
 """
 
 from collections.abc import Callable
@@ -21,11 +23,13 @@ THICKER = 1.0
 """Share of the thickness that thickening adds."""
 SWOLLEN = 3.0
 """Exponent of swelling: at a distance d of the centre is what was at R (d / R)^3."""
-REACH = 0.25
-"""Swelling's radius R as a share of the image's side: 7 of 28 pixels."""
+REACH = 7.0
+"""Swelling's radius R is 7 sqrt(t) / 2, of an image of 28 pixels."""
 FRACTURES = 3
-GAP = 1.5 / 28
-"""Width of a fracture as a share of the image's side."""
+GAP = 1.5
+"""Width of a fracture, of an image of 28 pixels."""
+SIDE = 28
+"""The image's side for which Morpho-MNIST states lengths: in larger images they are larger."""
 
 
 def thinned(image: Image, random: np.random.Generator) -> Image:
@@ -64,10 +68,12 @@ def swollen(image: Image, random: np.random.Generator) -> Image:
     """
 
     def swell(ink: Mask) -> Mask:
-        centre = random.choice(np.argwhere(_middle(ink)[1]))
+        depth, middle = _middle(ink)
+        centre = random.choice(np.argwhere(middle))
         places = np.indices(ink.shape).astype(np.float64)
         away = places - centre[:, None, None]
-        radius = REACH * max(ink.shape)
+        pixel = max(ink.shape) / SIDE
+        radius = pixel * REACH * np.sqrt(2 * depth[middle].mean() / pixel) / 2
         share = np.minimum(np.hypot(*away) / radius, 1.0) ** (SWOLLEN - 1)
         seen = ndimage.map_coordinates(ink.astype(np.float64), centre[:, None, None] + away * share, order=1)
         swelling: Mask = seen >= 0.5
@@ -94,7 +100,7 @@ def fractured(image: Image, random: np.random.Generator) -> Image:
             away = places - centre[:, None, None]
             lengthwise = np.abs(np.tensordot(along, away, axes=1))
             across = np.abs(np.tensordot(along[::-1] * (1, -1), away, axes=1))
-            broken &= (lengthwise > GAP * max(ink.shape) / 2) | (across > depth[tuple(centre)] + SCALE)
+            broken &= (lengthwise > GAP * max(ink.shape) / SIDE / 2) | (across > depth[tuple(centre)] + SCALE)
         return broken
 
     return _on_ink(image, fracture)
