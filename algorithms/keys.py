@@ -18,6 +18,9 @@ class Purpose(IntEnum):
     AUGMENT = 8
     TWIN = 10
     ACTIVE = 11
+    DOMAIN_ROWS = 20
+    SHIFT = 21
+    SYNTHETIC = 22
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -78,18 +78,20 @@ def list_(kind: str) -> None:
     from raysim.table import listing
 
     for name, description in listing(kind):
-        click.echo(f"{name:<16}{description}")
+        click.echo(f"{name:<18}{description}")
 
 
 @cli.command()
 @click.argument("dataset")
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE.parquet")
 @click.option("--root", help="Folder of the data set's own files.")
-def export(dataset: str, path: Path, root: str | None) -> None:
+@click.option("--shift", "shifts", multiple=True, help="A domain to make of shifted:NAME; repeatable.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Keys what is drawn.")
+def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int) -> None:
     """Write a data set as a table that `partitioning make` reads."""
     from raysim.data import export as write
 
-    for written in write(dataset, path, root=root):
+    for written in write(dataset, path, root=root, shifts=shifts, seed=seed):
         click.echo(written)
 
 

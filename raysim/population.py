@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ from raysim.config import Experiment
 from raysim.config.experiment import Data, Partition
 from raysim.data import Source, load
 from raysim.data.augment import chain
+from raysim.data.domains import by_domain, of_each
 from raysim.data.prepare import of_classes, of_split, taken, with_copies
+from raysim.data.sources import check_classes
 from raysim.errors import InputError
 
 
@@ -35,6 +37,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         return Population.open(Path(str(data.population)).expanduser(), data.fold)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
     train, test, source = _tables(data, dividing, experiment.seed)
+    train, tests = _by_domain(train, test, data, partition, experiment.seed)
     population = partitioning.make(
         train,
         folder,
@@ -42,7 +45,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         clients=partition.clients,
         seed=experiment.seed,
         label=source.label,
-        test=test,
+        test=tests,
         test_clients=partition.test_clients,
         validation_clients=partition.validation_clients,
         folds=partition.folds,
@@ -58,7 +61,9 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
 
 def _tables(data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None, Source]:
     """The rows to be partitioned, the global test set, and the data set that they are of."""
-    source = _chosen(load(str(data.dataset), root=data.root, label=data.label, dividing=dividing), data)
+    name, root, shifts = str(data.dataset), data.root, data.shifts
+    source = load(name, root=root, label=data.label, dividing=dividing, shifts=shifts, seed=seed)
+    source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
     if data.appends:
         train = with_copies(train, source.label, dividing, chain(data.changes, data.strengths), seed)
@@ -79,8 +84,29 @@ def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -
             f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
         )
     if isinstance(data.test, str):
-        test = load(data.test, label=source.label, dividing=dividing)
-        return source.train, (test if data.classes is None else of_classes(test, data.classes)).train
+        test = load(data.test, root=data.root, label=source.label, dividing=dividing)
+        chosen = (test if data.classes is None else of_classes(test, data.classes)).train
+        check_classes(source.train, chosen, source.label, data.test)
+        return source.train, chosen
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
     cut = max(1, int(data.test * len(rows)))
     return taken(source.train, np.sort(rows[cut:])), taken(source.train, np.sort(rows[:cut]))
+
+
+def _by_domain(
+    train: pa.Table, test: pa.Table | None, data: Data, partition: Partition, seed: int
+) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None]:
+    """With clients of domains, each domain has a test set of its own, and as many rows as are asked for."""
+    column = getattr(partition, "domain", None)
+    if column is None:
+        if data.per_domain is not None:
+            raise InputError(
+                f"data.per_domain = {data.per_domain} with partition.scheme = {partition.scheme!r}: must stand with "
+                'clients of domains; set partition.scheme = "domains"'
+            )
+        return train, test
+    if any(column not in part.schema.names for part in (train, test) if part is not None):
+        return train, test  # of which the partitioner says what is missing
+    if data.per_domain is not None:
+        train = of_each(train, column, data.per_domain, seed)
+    return train, None if test is None else by_domain(test, column)

@@ -11,7 +11,7 @@ from rich.table import Table
 from algorithms.named import ALGORITHMS
 from raysim.config.own import FORM
 from raysim.config.read import recipes
-from raysim.data import DATASETS
+from raysim.data import DATASETS, FORMS
 from raysim.models import MODELS
 from raysim.simulation import Result
 
@@ -57,7 +57,7 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield from ((name, model.description) for name, model in MODELS.items())
     elif kind == "datasets":
         yield from ((name, data.description) for name, data in DATASETS.items())
-        yield "file:PATH", "your own Parquet table: columns of numbers, arrays of one shape, or encoded images"
+        yield from FORMS.items()
     else:
         for name, path in recipes().items():
             yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")

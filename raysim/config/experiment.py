@@ -49,6 +49,8 @@ class Data(Preparation):
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     population: str | None = None
     fold: Annotated[int, Field(ge=0)] | None = None
+    shifts: tuple[str, ...] = ()
+    per_domain: Annotated[int, Field(ge=1)] | None = None
 
 
 class Partition(Table):
@@ -211,7 +213,7 @@ class Experiment(_Top):
         if (data.dataset is None) == (data.population is None):
             both = (data.dataset, data.population)
             raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
-        unused = [key for key in ("root", "label", "test") if _table(raw, "data").get(key)]
+        unused = [key for key in ("root", "label", "test", "shifts", "per_domain") if _table(raw, "data").get(key)]
         if data.population is None and data.fold is not None:
             raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold")
         if data.population is not None and unused:

@@ -12,7 +12,7 @@ from partitioning.population import MANIFEST
 from raysim.data.arrays import flat, nested
 from raysim.data.cache import cache as default_cache
 from raysim.data.features import Arrays, Features, Images, features
-from raysim.data.images import Picture, encoded, is_image, pixels
+from raysim.data.images import Picture, encoded, is_image, paths, pixels
 from raysim.errors import InputError
 
 VERSION = 1
@@ -73,8 +73,9 @@ class _Decoder:
     def __call__(self, batch: pa.RecordBatch, owner: str) -> pa.RecordBatch:
         place = batch.schema.get_field_index(self.column)
         decoded = np.empty((batch.num_rows, *self.shape), dtype=np.uint8)
-        for row, data in enumerate(encoded(batch.column(place))):
-            where = f"column {self.column!r} of {owner}, row {row},"
+        images = batch.column(place)
+        for row, (data, path) in enumerate(zip(encoded(images), paths(images), strict=True)):
+            where = f"column {self.column!r} of {owner}, row {row}{f' ({path})' if path else ''},"
             image = pixels(data.as_py(), where, self.picture)
             if image.shape != self.shape:
                 alike = image.shape[0] == self.shape[0]

@@ -1,27 +1,38 @@
 """Data sets as Parquet files, which the partitioner and other tools read."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from raysim.data.sources import load
+from raysim.data.sources import read
 from raysim.errors import InputError
 
 ROWS = 10_000
 """Rows of a row group: a reader holds one at a time."""
 
 
-def export(dataset: str, path: str | Path, root: str | None = None, *, label: str | None = None) -> tuple[Path, ...]:
-    """Write a data set as Parquet: the rows to partition to `path`, a test set beside it.
+def export(
+    dataset: str,
+    path: str | Path,
+    root: str | None = None,
+    *,
+    label: str | None = None,
+    shifts: Sequence[str] = (),
+    seed: int = 0,
+) -> tuple[Path, ...]:
+    """Write a data set as Parquet: the rows to partition to `path`, a test set beside it, with all columns.
 
     Files that are there are replaced, and only by whole ones.
 
     Args:
-        dataset: one of `DATASETS`, or "file:PATH.parquet".
+        dataset: one of `DATASETS` or `FORMS`.
         path: the file to write, "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
         root: folder of the data set's files, as `load` takes it.
-        label: name of the label column, by default "label".
+        label: name of the label column, by default the data set's own.
+        shifts: the domains that "shifted:NAME" makes.
+        seed: keys what is drawn.
 
     Returns:
         The files written.
@@ -31,7 +42,7 @@ def export(dataset: str, path: str | Path, root: str | None = None, *, label: st
     """
     path = Path(path)
     _check(path)
-    source = load(dataset, root=root, label=label)
+    source = read(dataset, root=root, label=label, shifts=shifts, seed=seed)
     tables = {path: source.train}
     if source.test is not None:
         tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test

@@ -88,6 +88,14 @@ def encoded(column: pa.Array) -> pa.Array:
     return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
 
 
+def paths(column: pa.Array) -> list[str | None]:
+    """Return the files' names of a column of encoded images, where it has them."""
+    if pa.types.is_struct(column.type) and column.type.get_field_index("path") >= 0:
+        names: list[str | None] = pc.struct_field(column, "path").to_pylist()
+        return names
+    return [None] * len(column)
+
+
 def pixels(data: bytes | None, where: str, picture: Picture = Picture()) -> Pixels:
     """Return one image's pixels: uint8 [1, height, width] where it is grey, [3, height, width] where not.
 

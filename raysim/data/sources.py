@@ -1,91 +1,170 @@
-"""The data sets by name."""
+"""What `data.dataset` names, as tables."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from raysim.data.cache import cache
+from raysim.data.catalogue import DATASETS, FORMS
 from raysim.data.features import check_label
+from raysim.data.folders import Tables, read_folder
+from raysim.data.joining import DOMAIN, join
 from raysim.data.table import read_table
-from raysim.errors import unknown
+from raysim.errors import InputError, unknown
 
-FILE = "file:"
+FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set as tables: the rows to partition, and the global test set where there is one.
+    """A data set as tables: the rows to partition, and the test set where there is one.
 
     Args:
         name: what was asked for, "digits" or "file:PATH.parquet".
-        train: the label column and the features.
+        train: the label column, the features, and the columns that say whose a row is.
         test: the same columns, or None.
         label: name of the label column.
+        dividing: the columns that say whose a row is: a domain, a speaker, a hospital.
     """
 
     name: str
     train: pa.Table
     test: pa.Table | None
     label: str
+    dividing: tuple[str, ...] = ()
+
+    def divided_by(self, columns: Collection[str]) -> "Source":
+        """The source without the dividing columns that a scheme does not ask for: they are no features."""
+        others = [name for name in self.dividing if name not in columns and name != self.label]
+        train, test = _plain(self.train, self.test, others)
+        return replace(self, train=train, test=test, dividing=tuple(n for n in self.dividing if n not in others))
 
 
-@dataclass(frozen=True)
-class DataSet:
-    """A data set that has a name.
-
-    Args:
-        description: one line that says what it is.
-        reader: "module:function"; the function, given the folder of the files, returns the train and test table.
-    """
-
-    description: str
-    reader: str
-
-    def read(self, root: Path) -> tuple[pa.Table, pa.Table | None]:
-        """Read the tables."""
-        # The reader is found only now: torchvision takes seconds to import, in every client actor too.
-        tables: tuple[pa.Table, pa.Table | None] = resolve_name(self.reader)(root)
-        return tables
-
-
-DATASETS: Mapping[str, DataSet] = {
-    "digits": DataSet(
-        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", "raysim.data.digits:read_digits"
-    ),
-    "mnist": DataSet(
-        "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.vision:read_mnist"
-    ),
-    "fashion-mnist": DataSet(
-        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.vision:read_fashion_mnist"
-    ),
-    "cifar10": DataSet(
-        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.vision:read_cifar10"
-    ),
-}
-
-
-def load(dataset: str, *, root: str | None = None, label: str | None = None, dividing: Collection[str] = ()) -> Source:
-    """Load a data set by name, or a user's own table.
+def load(
+    dataset: str,
+    *,
+    root: str | None = None,
+    label: str | None = None,
+    dividing: Collection[str] = (),
+    shifts: Sequence[str] = (),
+    seed: int = 0,
+) -> Source:
+    """Load a data set to partition; its columns that say whose a row is are left out where the scheme names others.
 
     Args:
-        dataset: one of `DATASETS`, or "file:PATH.parquet".
+        dataset: one of `DATASETS`, or one of `FORMS`.
         root: folder of the data set's files, where a relative PATH starts too; by default raysim's cache, and
             for a PATH the working directory.
-        label: name of the label column, by default "label".
-        dividing: columns of a user's table that say whose a row is, and are no features.
+        label: name of the label column, by default the data set's own, which is "label" in most.
+        dividing: columns that say whose a row is, and are no features.
+        shifts: the domains that "shifted:NAME" makes.
+        seed: keys what is drawn.
 
     Raises:
-        InputError: an unknown name, files that are missing or damaged, or a table that cannot be trained on.
+        InputError: an unknown name, files that are missing or damaged, a table that cannot be trained on, or a class
+            that only the test set has.
     """
-    label = "label" if label is None else label
-    if dataset.startswith(FILE):
-        path = Path(root or "").expanduser() / Path(dataset.removeprefix(FILE)).expanduser()
-        return Source(dataset, read_table(path, label, dividing), None, label)
-    if dataset not in DATASETS:
-        raise unknown(f"data set {dataset!r}", dataset, [*DATASETS, "file:PATH.parquet"])
-    train, test = DATASETS[dataset].read(Path(root).expanduser() if root else cache() / "data")
-    check_label(train.schema, label, dataset)
-    return Source(dataset, train, test, label)
+    source = read(dataset, root=root, label=label, dividing=dividing, shifts=shifts, seed=seed).divided_by(dividing)
+    if source.label in source.dividing:
+        raise InputError(
+            f"{dataset} has no column of classes, for {source.label!r} says whose a row is: it can be written with "
+            "`raysim export`, and not be trained on; name another data set"
+        )
+    check_classes(source.train, source.test, source.label, dataset)
+    return source
+
+
+def read(
+    dataset: str,
+    *,
+    root: str | None = None,
+    label: str | None = None,
+    dividing: Collection[str] = (),
+    shifts: Sequence[str] = (),
+    seed: int = 0,
+) -> Source:
+    """Read a data set with all its columns; the arguments are those of `load`."""
+    if dataset.startswith(SHIFTED):
+        # Imported late, as it brings SciPy's images.
+        from raysim.data.shifted import shifted
+
+        base = read(dataset.removeprefix(SHIFTED), root=root, label=label, dividing=(DOMAIN,), seed=seed)
+        train, test = shifted((base.train, base.test), base.label, shifts, seed)
+        return Source(dataset, train, test, base.label, (DOMAIN,))
+    if shifts:
+        raise InputError(
+            f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: makes domains of shifted:NAME only; "
+            f'set data.dataset = "shifted:{dataset}"'
+        )
+    for prefix in (FILE, FOLDER):
+        if dataset.startswith(prefix):
+            return _own(dataset, prefix, Path(root or "").expanduser(), label or "label", dividing)
+    return _named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed)
+
+
+def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str) -> None:
+    """Check that every class of the test set is in the training set, too.
+
+    Raises:
+        InputError: one is not, or the labels are of two kinds.
+    """
+    if test is None or label not in test.schema.names:
+        return
+    known, tested = (set(pc.unique(part[label]).to_pylist()) for part in (train, test))
+    lacking = sorted(tested - known, key=str)
+    if lacking:
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise InputError(
+            f"class {lacking[0]!r}{more} of column {label!r} is in the test set of {name} and not in its training "
+            "set: add rows of it, or drop its test rows"
+        )
+
+
+def _own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> Source:
+    """A user's own files or folders, of which several are domains."""
+    paths = [root / Path(path.strip()).expanduser() for path in dataset.removeprefix(prefix).split(",")]
+    if prefix == FOLDER and label != "label":
+        raise InputError(f"data.label = {label!r} with {dataset}: must be left out, for folders name the classes")
+    parts: list[Tables] = [
+        read_folder(path) if prefix == FOLDER else (read_table(path, label, dividing), None) for path in paths
+    ]
+    if len(paths) == 1:
+        (train, test), own = parts[0], prefix == FOLDER and DOMAIN in parts[0][0].schema.names
+        return Source(dataset, train, test, label, (DOMAIN,) if own else ())
+    domains = [_domain(path) for path in paths]
+    twice = next((name for name in domains if domains.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"two paths of {dataset} are domains named {twice!r}: rename one")
+    train, test = join(dict(zip(domains, parts, strict=True)), label, tuple(set(dividing) - {DOMAIN}))
+    return Source(dataset, train, test, label, (DOMAIN,))
+
+
+def _domain(path: Path) -> str:
+    # `raysim export` writes NAME-test beside NAME: both are the domain NAME.
+    return re.sub(r"-(train|test)$", "", path.stem) if path.suffix == ".parquet" else path.name
+
+
+def _named(dataset: str, root: Path, label: str | None, seed: int) -> Source:
+    names = [name.strip() for name in dataset.split(",")]
+    for name in names:
+        if name not in DATASETS:
+            raise unknown(f"data set {name!r}", name, [*DATASETS, *FORMS])
+        if names.count(name) > 1:
+            raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
+    parts = {name: DATASETS[name].read(root, seed) for name in names}
+    label = DATASETS[names[0]].label if label is None else label
+    for name, (train, _) in parts.items():
+        check_label(train.schema, label, name)
+    if len(names) == 1:
+        train, test = parts[dataset.strip()]
+        return Source(dataset, train, test, label, DATASETS[names[0]].dividing)
+    train, test = join({name: _plain(*tables, DATASETS[name].dividing) for name, tables in parts.items()}, label)
+    return Source(dataset, train, test, label, (DOMAIN,))
+
+
+def _plain(train: pa.Table, test: pa.Table | None, others: Sequence[str]) -> Tables:
+    return train.drop_columns(list(others)), None if test is None else test.drop_columns(list(others))

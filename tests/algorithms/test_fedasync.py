@@ -389,7 +389,10 @@ KEPT = Place(statistics="kept")
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: replace(fedasync(HALF, LOCAL), place=KEPT), "that stay with the clients where arrivals merge one by one: must travel"),
+        (
+            lambda: replace(fedasync(HALF, LOCAL), place=KEPT),
+            "that stay with the clients where arrivals merge one by one: must travel",
+        ),
         (lambda: fedavg(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
         (lambda: radfed(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
         (lambda: replace(fedasync(HALF, LOCAL), weigh=Samples()), "'weighted-mix' with weigh = Samples"),

@@ -57,7 +57,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     [
         ("algorithms", [*ALGORITHMS, "module:function"]),
         ("models", list(MODELS)),
-        ("datasets", [*DATASETS, "file:"]),
+        ("datasets", [*DATASETS, "file:", "folder:", "NAME,NAME", "shifted:NAME"]),
         ("recipes", list(recipes())),
     ],
 )

@@ -1,14 +1,21 @@
 """Data sets by name."""
 
+from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import raysim.data
 from partitioning import InputError
 from raysim.data import DATASETS, load
+from raysim.data.arrays import nested
+from raysim.data.gaussians import covariance
+from raysim.data.images import pixels
+from raysim.data.sources import check_classes
 
 
 def test_digits() -> None:
@@ -37,18 +44,25 @@ def test_digits() -> None:
     ]
 
 
-def test_every_data_set_has_a_line() -> None:
-    assert list(DATASETS) == ["digits", "mnist", "fashion-mnist", "cifar10"]
+def test_every_data_set_has_a_line_and_a_place_in_the_table() -> None:
     assert all(entry.description and "\n" not in entry.description for entry in DATASETS.values())
+    readme = (Path(raysim.data.__file__).parent / "README.md").read_text(encoding="utf-8")
+    rows = [line.split("`")[1] for line in readme.splitlines() if line.startswith("| `")]
+    assert rows[: len(DATASETS)] == list(DATASETS)
+    assert all(callable(resolve_name(entry.reader)) for entry in DATASETS.values())
 
 
 @pytest.mark.parametrize(
     ("dataset", "label", "message"),
     [
         ("digit", None, "'digits'"),
-        ("imagenet", None, "digits, mnist, fashion-mnist, cifar10"),
-        ("imagenet", None, "file:PATH.parquet"),
+        ("image-net", None, "digits, mnist, fashion-mnist, cifar10"),
+        ("image-net", None, "'imagenet'"),
         ("digits", "labels", "'label'"),
+        ("digits,digits", None, "names 'digits' twice"),
+        ("digits,digit", None, "'digit'"),
+        ("folder:nowhere", None, "nowhere is missing"),
+        ("folder:nowhere", "y", "folders name the classes"),
     ],
 )
 def test_unknown_names(dataset: str, label: str | None, message: str) -> None:
@@ -58,9 +72,123 @@ def test_unknown_names(dataset: str, label: str | None, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("dataset", [name for name, entry in DATASETS.items() if "your" in entry.description])
+def test_files_that_nobody_downloads_are_named(dataset: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        load(dataset, root=str(tmp_path))
+    message = str(error.value)
+    assert f"not found in {tmp_path}" in message
+    assert "get the files (" in message and "data.root" in message
+    assert "\n" not in message
+
+
 def test_file_starts_at_root(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0], "y": [3]}), tmp_path / "own.parquet")
     assert load("file:own.parquet", root=str(tmp_path), label="y").train.num_rows == 1
     source = load(f"file:{tmp_path}/own.parquet", root="elsewhere", label="y")
     assert source.name == f"file:{tmp_path}/own.parquet"
     assert source.test is None
+
+
+def _write(path: Path, **columns: object) -> None:
+    pq.write_table(pa.table(columns), path)
+
+
+def test_several_files_are_domains(tmp_path: Path) -> None:
+    _write(tmp_path / "a-train.parquet", x=[1.0, 2.0], label=pa.array([0, 1], pa.int8()))
+    _write(tmp_path / "b.parquet", x=[3.0], label=[1])
+    source = load("file:a-train.parquet, b.parquet", root=str(tmp_path), dividing=["domain"])
+    assert source.train.to_pydict() == {"x": [1.0, 2.0, 3.0], "label": [0, 1, 1], "domain": ["a", "a", "b"]}
+    assert source.dividing == ("domain",)
+    assert load("file:a-train.parquet,b.parquet", root=str(tmp_path)).train.schema.names == ["x", "label"]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"y": [3.0], "label": [1]}, "b has the columns y"),
+        ({"x": [3.0], "label": ["one"]}, "labels of a (int64), b (string) are of several kinds"),
+        ({"x": [3.0], "label": [1], "domain": [0]}, "b has a column 'domain' of its own"),
+    ],
+)
+def test_files_that_do_not_go_together(second: dict[str, object], message: str, tmp_path: Path) -> None:
+    _write(tmp_path / "a.parquet", x=[1.0], label=[0])
+    _write(tmp_path / "b.parquet", **second)
+    with pytest.raises(InputError) as error:
+        load("file:a.parquet,b.parquet", root=str(tmp_path))
+    assert message in str(error.value)
+
+
+def test_two_files_of_one_domain(tmp_path: Path) -> None:
+    _write(tmp_path / "a-train.parquet", x=[1.0], label=[0])
+    _write(tmp_path / "a-test.parquet", x=[1.0], label=[0])
+    with pytest.raises(InputError, match="are domains named 'a'"):
+        load("file:a-train.parquet,a-test.parquet", root=str(tmp_path))
+
+
+def test_images_of_several_shapes_become_png(tmp_path: Path) -> None:
+    grey = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
+    colour = np.arange(27, dtype=np.uint8).reshape(1, 3, 3, 3)
+    _write(tmp_path / "a.parquet", image=nested(grey), label=[0, 1])
+    _write(tmp_path / "b.parquet", image=nested(colour), label=[1])
+    table = load("file:a.parquet,b.parquet", root=str(tmp_path), dividing=["domain"]).train
+    images = [pixels(value["bytes"].as_py(), "image") for chunk in table["image"].chunks for value in chunk]
+    assert [image.tolist() for image in images] == [*grey.tolist(), *colour.tolist()]
+    assert table["domain"].to_pylist() == ["a", "a", "b"]
+
+
+def test_class_that_only_the_test_set_has() -> None:
+    train, test = pa.table({"x": [1.0], "label": [0]}), pa.table({"x": [1.0, 2.0, 3.0], "label": [0, 4, 3]})
+    with pytest.raises(InputError, match=r"class 3 and 1 more of column 'label' is in the test set of own"):
+        check_classes(train, test, "label", "own")
+    check_classes(test, train, "label", "own")
+
+
+def test_gaussians_are_drawn_from_the_seed() -> None:
+    source = load("gaussians", dividing=["domain"], seed=3)
+    assert source.test is not None
+    assert source.train.equals(load("gaussians", dividing=["domain"], seed=3).train)
+    assert not source.train.equals(load("gaussians", dividing=["domain"], seed=4).train)
+    assert not source.train.equals(source.test)
+    x = np.asarray(source.train["x"].to_pylist())
+    y = source.train["label"].to_numpy()
+    combined = np.asarray(source.train["domain"].to_pylist()) == "combined"
+    assert (np.bincount(y).tolist(), combined.sum()) == ([1000, 1000], 1000)
+    noise = x - (2 * y - 1)[:, None]
+    assert np.abs(np.cov(noise[~combined].T) - np.eye(10)).max() < 0.15
+    assert np.abs(np.cov(noise[combined].T) - (np.eye(10) + covariance()) / 2).max() < 0.15
+    assert covariance()[0, 1] == -0.5 and covariance()[0, 2] == 0.5 and covariance()[1, 1] == 1
+    # The classes are apart: along (1, ..., 1) nearly all rows are on their side.
+    assert ((x.sum(axis=1) > 0) == y).mean() > 0.995
+
+
+def test_shifts_need_a_set_to_shift() -> None:
+    with pytest.raises(InputError, match=r'set data\.dataset = "shifted:digits"'):
+        load("digits", shifts=["blur"])
+
+
+def test_real_files_of_several_domains(real: Callable[[str], Path]) -> None:
+    names = ("mnist-m-train.parquet", "cifar10-test.parquet")
+    paths = ",".join(str(real(name)) for name in names)
+    train = load(f"file:{paths}", dividing=["domain"]).train
+    assert train["domain"].value_counts().to_pylist() == [
+        {"values": "mnist-m", "counts": 4000},
+        {"values": "cifar10", "counts": 10_000},
+    ]
+
+
+def test_real_digits_of_two_domains(real: Callable[[str], Path]) -> None:
+    root = real("mnist-m-train.parquet").parent
+    source = load("mnist,mnist-m", root=str(root), dividing=["domain"])
+    assert source.test is not None
+    assert (source.train.num_rows, source.test.num_rows) == (64_000, 11_000)
+    first = source.train["image"][0]["bytes"].as_py()
+    mnist = load("mnist", root=str(root)).train["image"][0].as_py()
+    assert pixels(first, "image").tolist() == mnist
+
+
+def test_sequences_of_several_lengths(tmp_path: Path) -> None:
+    _write(tmp_path / "a.parquet", x=[[1.0], [2.0, 3.0]], label=[0, 1])
+    with pytest.raises(InputError, match="its lists may vary in length: cast it to") as error:
+        load("file:a.parquet", root=str(tmp_path))
+    assert "\n" not in str(error.value)

@@ -99,7 +99,13 @@ def test_labels_of_other_images(fashion: Path) -> None:
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
     ("dataset", "file"),
-    [("mnist", "MNIST/raw/train-images-idx3-ubyte"), ("cifar10", "cifar-10-batches-py/test_batch")],
+    [
+        ("mnist", "MNIST/raw/train-images-idx3-ubyte"),
+        ("cifar10", "cifar-10-batches-py/test_batch"),
+        ("svhn", "train_32x32.mat"),
+        ("usps", "usps.bz2"),
+        ("covertype", "covertype.parquet"),
+    ],
 )
 def test_absent_files_are_named_and_nothing_is_left(
     dataset: str,
@@ -156,7 +162,7 @@ def test_layout_of_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pixels = np.random.default_rng(0).integers(0, 256, (12, 3072), dtype=np.uint8)
     names = [name for name, _ in (*datasets.CIFAR10.train_list, *datasets.CIFAR10.test_list)]
     contents: dict[str, dict[str, object]] = {
-        name: {"data": _old_array(pixels[2 * i : 2 * i + 2]), "labels": [i, 9]} for i, name in enumerate(names)
+        name: {"data": _old_array(pixels[2 * i : 2 * i + 2]), "labels": [i % 5, 9]} for i, name in enumerate(names)
     }
     sums = _write_pickles(tmp_path / "cifar-10-batches-py", contents | {"batches.meta": {"label_names": ["plane"]}})
     monkeypatch.setattr(datasets.CIFAR10, "train_list", [[name, sums[name]] for name in names[:5]])

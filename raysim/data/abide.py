@@ -1,0 +1,142 @@
+"""ABIDE I: connectomes of windows of brain activity, at the four largest sites."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from raysim.data.arrays import nested
+from raysim.data.fetching import home
+from raysim.data.folders import Tables
+from raysim.errors import InputError
+
+LOG = logging.getLogger("raysim")
+
+SITES = {"NYU": "NYU", "UM_1": "UM", "USM": "USM", "UCLA_1": "UCLA"}
+"""The table's names of the sites, and FedBN's."""
+
+FRAMES = 32
+"""Of a window; the next one begins a frame later."""
+
+PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
+SUFFIX = "_rois_ho.1D"
+
+Floats = npt.NDArray[np.float64]
+
+
+def read_abide(root: Path) -> Tables:
+    """Return a row a window of 32 frames, one frame apart: which regions are active together.
+
+        x = (corr(r_i, r_j))_{i < j}   of the frames t, ..., t + 31 of regions r;   110 * 109 / 2 = 5,995 values
+
+    Regions that are constant in every file, as without voxels, are left out: Harvard-Oxford's files have 111 columns,
+    and FedBN's 5,995 values are those of 110. The correlation with a region that is constant in a window is 0; the
+    log says how many regions there are, and how often that is so.
+
+    Args:
+        root: the folder of `Phenotypic_V1_0b_preprocessed1.csv` (columns `SITE_ID`, `FILE_ID`, `DX_GROUP`), and in it
+            or below `FILE_ID_rois_ho.1D` of each subject; or of a folder `abide/` with them.
+
+    Returns:
+        `connectome`, float32 [5995], `label` (1: autism, 0: control), `site`, `subject`. There is no test part.
+
+    Raises:
+        InputError: files are missing or damaged, or too short for a window.
+
+    Di Martino et al., Molecular Psychiatry 19, 2014; FedBN, section 5.2 and appendix D.4. The text does not name the
+    measure of connection: it is Pearson's correlation here.
+    """
+    source = (
+        "preprocessed-connectomes-project.org/abide: pipeline cpac, derivative rois_ho, of sites "
+        f"{', '.join(SITES)}; CC BY-NC-SA 3.0"
+    )
+    folder = home(root, "abide", (PHENOTYPES,), source)
+    subjects = _subjects(folder / PHENOTYPES)
+    files = {path.name: path for path in sorted(folder.rglob(f"*{SUFFIX}"))}
+    absent = [name for name, _, _ in subjects if f"{name}{SUFFIX}" not in files]
+    if absent:
+        raise InputError(
+            f"{absent[0]}{SUFFIX} not found in {folder}, nor {len(absent) - 1} others that {PHENOTYPES} names: "
+            f"get them ({source})"
+        )
+    series = {name: _series(files[f"{name}{SUFFIX}"]) for name, _, _ in subjects}
+    kept = _varying(series)
+    idle = 0
+    tables = []
+    for name, site, label in subjects:
+        values, constant = connectomes(series[name][:, kept])
+        idle += constant
+        rows = len(values)
+        columns = [nested(values), np.full(rows, label), pa.array([site] * rows), pa.array([name] * rows)]
+        tables.append(pa.table(columns, names=["connectome", "label", "site", "subject"]))
+    LOG.info("abide: %d of %d regions vary; %d are constant in a window", kept.sum(), len(kept), idle)
+    return pa.concat_tables(tables), None
+
+
+def connectomes(series: Floats, frames: int = FRAMES) -> tuple[npt.NDArray[np.float32], int]:
+    """Return the correlations of all pairs of regions in every window, and how many regions are constant in one.
+
+    Args:
+        series: [T, R] activity.
+        frames: of a window.
+
+    Returns:
+        float32 [T - frames + 1, R (R - 1) / 2], in the order of the upper triangle's rows.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(series, frames, axis=0)
+    upper = np.triu_indices(series.shape[1], k=1)
+    values = np.empty((len(windows), len(upper[0])), dtype=np.float32)
+    constant = 0
+    for place, window in enumerate(windows):  # one by one: all of them together would take a gigabyte
+        centred = window - window.mean(axis=1, keepdims=True)
+        flat = np.ptp(window, axis=1) == 0
+        lengths = np.where(flat, 1, np.linalg.norm(centred, axis=1))
+        unit = np.where(flat[:, None], 0, centred / lengths[:, None])
+        values[place] = np.clip(unit @ unit.T, -1, 1)[upper]
+        constant += int(flat.sum())
+    return values, constant
+
+
+def _subjects(path: Path) -> list[tuple[str, str, int]]:
+    """File name, site and label of each subject of the four sites that has a file, in the table's order."""
+    try:
+        table = csv.read_csv(path).select(["FILE_ID", "SITE_ID", "DX_GROUP"])
+    except (pa.ArrowException, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path} has no columns FILE_ID, SITE_ID and DX_GROUP ({reason}): copy it again") from error
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    found = [
+        (str(name), SITES[site], int(group == 1))
+        for name, site, group in rows
+        if site in SITES and name != "no_filename"
+    ]
+    if not found:
+        raise InputError(f"{path} has no subject with a file at {', '.join(SITES)}: copy it again")
+    return found
+
+
+def _series(path: Path) -> Floats:
+    try:
+        series = np.loadtxt(path, ndmin=2)
+    except ValueError as error:
+        raise InputError(f"{path} is no table of numbers ({str(error)[:80]}): copy the file again") from error
+    if len(series) < FRAMES:
+        raise InputError(
+            f"{path} has {len(series)} frames: must be {FRAMES} or more; remove the subject from the table"
+        )
+    return series
+
+
+def _varying(series: dict[str, Floats]) -> npt.NDArray[np.bool_]:
+    widths = {name: values.shape[1] for name, values in series.items()}
+    first = next(iter(widths))
+    other = next((name for name in widths if widths[name] != widths[first]), None)
+    if other is not None:
+        raise InputError(
+            f"{other}{SUFFIX} has {widths[other]} regions where {first}{SUFFIX} has {widths[first]}: use one atlas"
+        )
+    varying: npt.NDArray[np.bool_] = np.any([np.ptp(values, axis=0) > 0 for values in series.values()], axis=0)
+    return varying

@@ -1,0 +1,174 @@
+"""Folders of images: a subfolder a class, and for several domains a folder a domain above it."""
+
+import io
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from PIL import Image
+
+from raysim.data.cache import cache
+from raysim.data.images import FORMATS
+from raysim.errors import InputError
+
+Tables: TypeAlias = tuple[pa.Table, pa.Table | None]
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+
+ENCODED = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+"""The type of a column of encoded images, as public hubs store them."""
+
+MAPPED = 2**30
+"""Bytes from which on a table is not held in memory, but in a mapped file without a name."""
+
+_BATCH = 64 * 2**20
+_CLUTTER = ("Thumbs.db", "desktop.ini")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image's file, and the values of the other columns in its row."""
+
+    path: Path
+    values: tuple[Any, ...]
+
+
+def read_folder(path: Path) -> Tables:
+    """Read images by class.
+
+    The folder has a subfolder a class, or a folder a domain with such subfolders, or `train` and `test`, each of
+    which is one of the two. Classes are named by their folders; the images of each come in the order of their names.
+
+    Args:
+        path: the folder.
+
+    Returns:
+        `image` (struct<bytes, path>), `label` (string) and, where there are domains, `domain` (string).
+
+    Raises:
+        InputError: it is no folder, has no image, or holds anything else; a file is no image; its name is given.
+    """
+    if not path.is_dir():
+        raise InputError(f"{path} is {'a file' if path.exists() else 'missing'}: give the path of a folder of images")
+    parts = {folder.name for folder in _folders(path)}
+    if "train" in parts and parts <= {"train", "test"}:
+        train = by_class(path / "train")
+        return train, by_class(path / "test") if "test" in parts else None
+    return by_class(path), None
+
+
+def by_class(folder: Path) -> pa.Table:
+    """Read a folder of classes, or of domains with classes, as `read_folder` does one part."""
+    pictures, depths = [], set()
+    for upper in _folders(folder):
+        deeper = any(entry.is_dir() for entry in _entries(upper))
+        depths.add(deeper)
+        if not deeper:
+            pictures += [Picture(image, (upper.name,)) for image in _images(upper)]
+            continue
+        for lower in _folders(upper):
+            pictures += [Picture(image, (lower.name, upper.name)) for image in _images(lower)]
+    if len(depths) > 1:
+        raise InputError(f"{folder} mixes images and folders of images: give every class, or every domain, a folder")
+    if not pictures:
+        raise InputError(f"{folder} has no images: give a folder with a subfolder of {', '.join(SUFFIXES)} for a class")
+    kinds = {"label": pa.string(), "domain": pa.string()} if depths == {True} else {"label": pa.string()}
+    return image_table(folder, pictures, kinds)
+
+
+def image_table(root: Path, pictures: Sequence[Picture], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    """Read images into a table; a large one lies in a mapped file, which takes disk in raysim's cache.
+
+    Args:
+        root: the folder that the paths in the table start from.
+        pictures: the files, and a value for each of the other columns.
+        kinds: these columns' types.
+
+    Raises:
+        InputError: a file is no image, or cannot be read; its name is given.
+    """
+    schema = pa.schema([("image", ENCODED), *kinds.items()])
+    whole = sum(picture.path.stat().st_size for picture in pictures)
+    batches = (_batch(root, group, schema) for group in _groups(pictures))
+    return pa.Table.from_batches(batches, schema) if whole < MAPPED else _mapped(batches, schema)
+
+
+def images_in(folder: Path) -> list[Path]:
+    """The images of a folder in the order of their names; what is no image is passed over."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+
+
+def checked_image(path: Path) -> bytes:
+    """Return an image file's content; InputError where it does not begin as one."""
+    try:
+        data = path.read_bytes()
+        with Image.open(io.BytesIO(data), formats=FORMATS):
+            return data
+    except Exception as error:
+        # Of any class: a decoder raises what it trips over.
+        reason = str(error).partition("\n")[0].partition(" <_io")[0] or type(error).__name__
+        raise InputError(f"{path} is no whole image ({reason}): give a JPEG, PNG or WebP file, or remove it") from error
+
+
+def _batch(root: Path, pictures: Sequence[Picture], schema: pa.Schema) -> pa.RecordBatch:
+    paths = [picture.path.relative_to(root).as_posix() for picture in pictures]
+    contents = pa.array([checked_image(picture.path) for picture in pictures], pa.binary())
+    images = pa.StructArray.from_arrays([contents, pa.array(paths, pa.string())], fields=list(ENCODED))
+    others = zip(*(picture.values for picture in pictures), strict=True)
+    columns = [pa.array(values, kind) for values, kind in zip(others, schema.types[1:], strict=True)]
+    return pa.RecordBatch.from_arrays([images, *columns], schema=schema)
+
+
+def _groups(pictures: Sequence[Picture]) -> Iterator[list[Picture]]:
+    group: list[Picture] = []
+    held = 0
+    for picture in pictures:
+        size = picture.path.stat().st_size
+        if group and held + size > _BATCH:
+            yield group
+            group, held = [], 0
+        group.append(picture)
+        held += size
+    if group:
+        yield group
+
+
+def _mapped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    # The file loses its name at once: it is gone when the table is.
+    with tempfile.NamedTemporaryFile(prefix="images-", suffix=".arrow", dir=folder) as file:
+        with pa.ipc.new_file(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        file.flush()
+        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+
+
+def _images(folder: Path) -> list[Path]:
+    images = _entries(folder)
+    for path in images:
+        if path.suffix.lower() not in SUFFIXES or not path.is_file():
+            raise InputError(f"{path} is no image: keep only files that end in {', '.join(SUFFIXES)}")
+    return images
+
+
+def _folders(folder: Path) -> list[Path]:
+    entries = _entries(folder)
+    for path in entries:
+        if not path.is_dir():
+            raise InputError(f"{path} is in no class: put each image into a folder named after its class")
+    return entries
+
+
+def _entries(folder: Path) -> list[Path]:
+    entries = sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name not in _CLUTTER)
+    if not entries:
+        raise InputError(f"{folder} has no images: give a folder with a subfolder of images for each class")
+    for path in entries:
+        if not path.name.isprintable():  # also what is no UTF-8, which Arrow cannot hold
+            raise InputError(f"{str(path)!r} has a name that is not printable text: rename it")
+    return entries

@@ -1,0 +1,196 @@
+"""Sets of photographs in the layout that their archives have: classes, domains, lists and tables of labels."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from raysim.data.fetching import home, missing
+from raysim.data.folders import Picture, Tables, by_class, image_table, images_in
+from raysim.errors import InputError
+
+LABEL = {"label": pa.string()}
+DOMAINS = {"label": pa.string(), "domain": pa.string()}
+
+OFFICE = {"amazon": ("amazon",), "caltech": ("caltech", "caltech10"), "dslr": ("dslr",), "webcam": ("webcam",)}
+DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+LARGEST = 10
+"""Classes of DomainNet that are kept: FedBN, section 5.2."""
+
+
+def read_tiny_imagenet(root: Path) -> Tables:
+    """Return Tiny-ImageNet's train and validation tables: encoded `image`, 64x64, and `label`, the WordNet id.
+
+    Args:
+        root: the folder of `tiny-imagenet-200/`: `train/ID/images/*.JPEG`, `val/images/*.JPEG` and
+            `val/val_annotations.txt`; the archive's own test images have no labels and are not read.
+
+    Raises:
+        InputError: files are missing, or no images.
+
+    Le and Yang, "Tiny ImageNet visual recognition challenge", 2015.
+    """
+    source = "cs231n.stanford.edu/tiny-imagenet-200.zip, non-commercial research"
+    folder = home(root, "tiny-imagenet-200", ("train", "val/val_annotations.txt"), source)
+    classes = sorted(path for path in (folder / "train").iterdir() if path.is_dir())
+    train = [Picture(image, (path.name,)) for path in classes for image in images_in(path / "images")]
+    listing = folder / "val" / "val_annotations.txt"
+    rows = [line.split("\t") for line in listing.read_text(encoding="utf-8").splitlines()]
+    test = [Picture(_there(folder / "val" / "images" / row[0], listing), (row[1],)) for row in rows]
+    return _table(folder, train), _table(folder, test)
+
+
+def read_imagenet(root: Path) -> Tables:
+    """Return ImageNet's train and validation tables (ILSVRC 2012): encoded `image` and `label`, the WordNet id.
+
+    Args:
+        root: the folder of `train/ID/*.JPEG` and `val/ID/*.JPEG`, as torchvision unpacks the archives.
+
+    Raises:
+        InputError: files are missing, or no images.
+
+    Russakovsky et al., arXiv:1409.0575.
+    """
+    source = (
+        "image-net.org, after you have agreed to its terms: ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar, "
+        "unpacked into a folder a class by torchvision.datasets.ImageNet"
+    )
+    folder = home(root, "imagenet", ("train", "val"), source)
+    return by_class(folder / "train"), by_class(folder / "val")
+
+
+def read_office_caltech10(root: Path) -> Tables:
+    """Return Office-Caltech10's table: encoded `image` of many sizes, `label` and `domain`.
+
+    Args:
+        root: the folder of `office_caltech_10/`: `amazon/`, `caltech/` (or `caltech10/`), `dslr/`, `webcam/`, each
+            with a folder a class. There is no test part: set data.test, a share of the rows.
+
+    Raises:
+        InputError: files are missing, or no images.
+
+    Gong et al., "Geodesic flow kernel for unsupervised domain adaptation", CVPR 2012; FedBN, section 5.2.
+    """
+    source = "Office-31 and Caltech-256, research use"
+    folder = home(root, "office_caltech_10", ("amazon", "dslr", "webcam"), source)
+    pictures: list[Picture] = []
+    for domain, names in OFFICE.items():
+        place = next((folder / name for name in names if (folder / name).is_dir()), None)
+        if place is None:
+            raise missing(folder, f"{domain}/", source)
+        classes = sorted(path for path in place.iterdir() if path.is_dir())
+        pictures += [Picture(image, (path.name, domain)) for path in classes for image in images_in(path)]
+    return _table(folder, pictures, DOMAINS), None
+
+
+def read_domainnet(root: Path) -> Tables:
+    """Return train and test tables of DomainNet's ten largest classes: encoded `image`, `label` and `domain`.
+
+    The largest are those with most images in all domains and both lists together; of equal ones the first by name.
+
+    Args:
+        root: the folder of `domainnet/`: `clipart/CLASS/*.jpg` and the lists `clipart_train.txt` and
+            `clipart_test.txt` (lines of a path and a number), and the same of the five other domains.
+
+    Raises:
+        InputError: files are missing, or no images.
+
+    Peng et al., arXiv:1812.01754; FedBN, section 5.2 and appendix D.3.
+    """
+    source = "ai.bu.edu/M3SDA, the cleaned version with its lists, research use"
+    lists = [f"{domain}_{part}.txt" for domain in DOMAINNET for part in ("train", "test")]
+    folder = home(root, "domainnet", lists, source)
+    parts = {part: _listed(folder, [f"{domain}_{part}.txt" for domain in DOMAINNET]) for part in ("train", "test")}
+    sizes = Counter(path.parent.name for paths in parts.values() for path in paths)
+    largest = {name for name, _ in sorted(sizes.items(), key=lambda size: (-size[1], size[0]))[:LARGEST]}
+    train, test = (
+        [Picture(_there(path, folder), (path.parent.name, path.parent.parent.name)) for path in paths]
+        for paths in ([path for path in paths if path.parent.name in largest] for paths in parts.values())
+    )
+    return _table(folder, train, DOMAINS), _table(folder, test, DOMAINS)
+
+
+def read_ham10000(root: Path) -> Tables:
+    """Return HAM10000's table: encoded `image`, 450x600 in colour, and `label`, the diagnosis.
+
+    Args:
+        root: the folder of `HAM10000_metadata.csv` (columns `image_id` and `dx`), `HAM10000_images_part_1/` and
+            `HAM10000_images_part_2/`, or of a folder `ham10000/` with them. There is no test part.
+
+    Raises:
+        InputError: files are missing, or no images.
+
+    Tschandl et al., Scientific Data 5, 2018.
+    """
+    source = "doi.org/10.7910/DVN/DBW86T, CC BY-NC 4.0"
+    parts = ("HAM10000_images_part_1", "HAM10000_images_part_2")
+    folder = home(root, "ham10000", ("HAM10000_metadata.csv", *parts), source)
+    images = {path.stem: path for part in parts for path in images_in(folder / part)}
+    pictures = []
+    for name, diagnosis in _columns(folder / "HAM10000_metadata.csv", "image_id", "dx"):
+        if name not in images:
+            raise InputError(f"{name}.jpg is in neither {parts[0]} nor {parts[1]} of {folder}: unpack them again")
+        pictures.append(Picture(images[name], (diagnosis,)))
+    return _table(folder, pictures), None
+
+
+def read_cityscapes(root: Path) -> Tables:
+    """Return Cityscapes' train and validation tables: `image`, `mask`, both encoded, 1024x2048, and `city`.
+
+    A mask has a pixel for each of the image's: the label ids of the files, 0 to 33, of which 19 are trained on.
+
+    Args:
+        root: the folder of `leftImg8bit/PART/CITY/NAME_leftImg8bit.png` and
+            `gtFine/PART/CITY/NAME_gtFine_labelIds.png`, or of a folder `cityscapes/` with them.
+
+    Raises:
+        InputError: files are missing, or no images.
+
+    Cordts et al., arXiv:1604.01685; FixBN, appendix B.
+    """
+    source = (
+        "cityscapes-dataset.com, after you have registered there: leftImg8bit_trainvaltest.zip, gtFine_trainvaltest.zip"
+    )
+    marks = [f"{kind}/{part}" for kind in ("leftImg8bit", "gtFine") for part in ("train", "val")]
+    folder = home(root, "cityscapes", marks, source)
+    return _cities(folder, "train"), _cities(folder, "val")
+
+
+def _cities(folder: Path, part: str) -> pa.Table:
+    cities = sorted(path for path in (folder / "leftImg8bit" / part).iterdir() if path.is_dir())
+    images = [image for city in cities for image in images_in(city)]
+    masks = [
+        folder / "gtFine" / part / image.parent.name / image.name.replace("_leftImg8bit", "_gtFine_labelIds")
+        for image in images
+    ]
+    table = _table(folder, [Picture(image, (image.parent.name,)) for image in images], {"city": pa.string()})
+    masked = _table(folder, [Picture(_there(mask, folder / "leftImg8bit"), ()) for mask in masks], {})
+    return table.add_column(1, "mask", masked["image"])
+
+
+def _listed(folder: Path, lists: Iterable[str]) -> list[Path]:
+    lines = [line for name in lists for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+    return [folder / line.rpartition(" ")[0] for line in lines if line.strip()]
+
+
+def _columns(path: Path, *names: str) -> list[tuple[str, ...]]:
+    try:
+        table = csv.read_csv(path).select(list(names))
+    except (pa.ArrowException, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path} has no columns {' and '.join(names)} ({reason}): copy the file again") from error
+    return list(zip(*(column.cast(pa.string()).to_pylist() for column in table.columns), strict=True))
+
+
+def _there(path: Path, named: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path} is missing, and {named} names it: unpack the archive again")
+    return path
+
+
+def _table(folder: Path, pictures: Sequence[Picture], kinds: dict[str, pa.DataType] = LABEL) -> pa.Table:
+    if not pictures:
+        raise InputError(f"{folder} has no images where they belong: unpack the archive again")
+    return image_table(folder, pictures, kinds)

@@ -1,0 +1,116 @@
+"""Shakespeare by speaking role: 80 characters, and the next one as the label."""
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+from raysim.data.arrays import nested
+from raysim.data.fetching import missing
+from raysim.data.folders import Tables
+from raysim.errors import InputError
+
+LOG = logging.getLogger("raysim")
+
+VOCABULARY = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+"""The 80 characters, of which a character's number is its place: line feed 0, space 1, ..., "}" 79."""
+
+WINDOW = 80
+
+FILES = ("shakespeare.txt", "tinyshakespeare.txt", "shakespeare.parquet", "shakespeare.csv")
+
+_ROLE = re.compile(r"[^:\s][^:]*:")
+
+
+def read_shakespeare(root: Path) -> Tables:
+    """Return all windows of every speaking role's text.
+
+        x_i = text[i : i + 80],  y_i = text[i + 80]   for i = 0, 1, ..., len(text) - 81
+
+    A role's text is its lines, in order, joined by line feeds. Characters beyond the vocabulary are left out, and so
+    are roles of 80 characters or fewer; the log says how many.
+
+    Args:
+        root: a folder that has one of `FILES`, or such a file: a text in which a line `Name:` after an empty one
+            begins a speech, or a table with the columns `speaker` and `text`, of which each row is a speech.
+
+    Returns:
+        `text`, 80 int16 numbers of characters; `label`, int64, the next character's; `speaker`. There is no test part.
+
+    Raises:
+        InputError: there is no such file, or it has no speaker with more than 80 characters.
+
+    RADFed, section IV-B; the vocabulary is that of LEAF (Caldas et al., arXiv:1812.01097).
+    """
+    path = _file(root)
+    speeches = _spoken(path) if path.suffix == ".txt" else _rows(path)
+    texts: dict[str, list[str]] = {}
+    for speaker, text in speeches:
+        texts.setdefault(speaker, []).extend([text] if text else [])
+    if not texts:
+        raise InputError(f'{path} has no line that is "Name:" and begins a speech: mark who speaks')
+    numbers = {speaker: _numbers("\n".join(parts)) for speaker, parts in sorted(texts.items())}
+    unknown = sum(len("\n".join(parts)) for parts in texts.values()) - sum(map(len, numbers.values()))
+    kept = {speaker: text for speaker, text in numbers.items() if len(text) > WINDOW}
+    LOG.info(
+        "%s: %d speakers; %d with at most %d characters and %d characters beyond the vocabulary are left out",
+        path.name,
+        len(kept),
+        len(numbers) - len(kept),
+        WINDOW,
+        unknown,
+    )
+    if not kept:
+        raise InputError(f"{path} has no speaker with more than {WINDOW} characters: give a longer text")
+    return pa.concat_tables([_windows(speaker, text) for speaker, text in kept.items()]), None
+
+
+def _file(root: Path) -> Path:
+    if root.is_file():
+        return root
+    found = next((root / name for name in FILES if (root / name).is_file()), None)
+    if found is None:
+        raise missing(root, " or ".join(FILES), "gutenberg.org/ebooks/100, public domain")
+    return found
+
+
+def _spoken(path: Path) -> Iterator[tuple[str, str]]:
+    # Paragraphs: the first line of one names its speaker, or the one before goes on.
+    speaker = None
+    for paragraph in re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()):
+        first, _, rest = paragraph.partition("\n")
+        named = _ROLE.fullmatch(first.strip())
+        if named:
+            speaker = first.strip()[:-1]
+        text = rest if named else paragraph
+        if speaker is not None:
+            yield speaker, text
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        table = pq.ParquetFile(path).read() if path.suffix == ".parquet" else csv.read_csv(path)
+        columns = [table[name].cast(pa.string()).to_pylist() for name in ("speaker", "text")]
+    except (pa.ArrowException, KeyError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path} is no table with columns speaker and text ({reason}): write it anew") from error
+    for row, (speaker, text) in enumerate(zip(*columns, strict=True)):
+        if speaker is None or text is None:
+            raise InputError(f"{path}, row {row}, lacks its speaker or its text: fill it in, or drop the row")
+        yield speaker, text
+
+
+def _numbers(text: str) -> np.ndarray:
+    known = {character: place for place, character in enumerate(VOCABULARY)}
+    return np.array([known[character] for character in text if character in known], dtype=np.int16)
+
+
+def _windows(speaker: str, text: np.ndarray) -> pa.Table:
+    windows = np.lib.stride_tricks.sliding_window_view(text, WINDOW)[:-1]
+    names = pa.array([speaker] * len(windows), pa.string())
+    return pa.table({"text": nested(windows), "label": text[WINDOW:].astype(np.int64), "speaker": names})

@@ -1,0 +1,171 @@
+"""Domains made of any set of images: the same labels, other features, without a download."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy import ndimage
+
+from algorithms import Purpose, generator
+from raysim.data import morphology
+from raysim.data.arrays import nested
+from raysim.data.features import Arrays, Images, features
+from raysim.data.folders import Tables
+from raysim.data.images import encoded, pixels
+from raysim.data.joining import DOMAIN, image_array, is_image
+from raysim.errors import InputError, unknown
+
+Pixels = npt.NDArray[np.uint8]
+
+BLUR = 0.05
+"""Standard deviation of the blur as a share of the image's height: 1.4 of 28 pixels."""
+CONTRAST = 0.3
+"""Share of the distance to middle grey that stays."""
+NOISE = 0.2
+"""Standard deviation of the noise as a share of white."""
+PATCHES = 4
+"""Random colours along a background's side, with smooth passages between."""
+
+
+def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tables:
+    """Deal a set of images among domains, and change each domain's in its own way.
+
+    Every domain gets a share of the rows of its own, drawn at random, and the same of the test rows: N / D of them,
+    one more for the first domains where D does not divide N. Images have colour in all domains where one has it.
+
+    Args:
+        tables: images, grey or in colour, of one size: arrays or encoded.
+        label: the column of classes; other columns are left out.
+        shifts: names in `SHIFTS`, a domain each.
+        seed: keys every draw.
+
+    Returns:
+        `image`, uint8 [channels, height, width], the label, and `domain`, the shift's name.
+
+    Raises:
+        InputError: an unknown or repeated shift, none, no images, or colour where strokes would be changed.
+    """
+    listed = ", ".join(SHIFTS)
+    if not shifts:
+        raise InputError(f'data.shifts is empty: must name a domain each, of {listed}; set shifts = ["none", "invert"]')
+    for name in shifts:
+        if name not in SHIFTS:
+            raise unknown(f"data.shifts {name!r}", name, list(SHIFTS))
+        if list(shifts).count(name) > 1:
+            raise InputError(f"data.shifts names {name!r} twice: must name each domain once; remove one")
+    train, test = tables
+    made = [
+        None if part is None else _dealt(part, label, shifts, seed, place) for place, part in enumerate((train, test))
+    ]
+    if made[0] is None:
+        raise InputError("there are no rows to shift: give a data set with images")
+    return made[0], made[1]
+
+
+def _dealt(table: pa.Table, label: str, shifts: Sequence[str], seed: int, part: int) -> pa.Table:
+    images = _images(table, label)
+    if len(images) < len(shifts):
+        raise InputError(f"{len(images)} images for {len(shifts)} domains: name fewer in data.shifts")
+    if images.shape[1] == 3 and (strokes := [name for name in shifts if name in STROKES]):
+        raise InputError(f"data.shifts {strokes[0]!r} with images in colour: must be grey, light on dark; leave it out")
+    order = generator(seed, Purpose.SHIFT, part).permutation(len(images))
+    colours = 3 if "colour" in shifts else images.shape[1]
+    made, rows = [], []
+    for place, name in enumerate(shifts):
+        own = np.sort(order[place :: len(shifts)])
+        changed = SHIFTS[name](images[own], generator(seed, Purpose.SHIFT, part, place + 1))
+        made.append(np.broadcast_to(changed, (len(own), colours, *images.shape[2:])))
+        rows.append(own)
+    names = np.repeat(list(shifts), [len(own) for own in rows])
+    labels = table[label].take(pa.array(np.concatenate(rows)))
+    return pa.table(
+        {"image": nested(np.concatenate(made)), label: labels, DOMAIN: pa.array(names.tolist(), pa.string())}
+    )
+
+
+def _images(table: pa.Table, label: str) -> Pixels:
+    """All images of a table, [n, channels, height, width]."""
+    others = [name for name in table.schema.names if name not in (label, DOMAIN)]
+    form = features(table.select([*others, label]).schema, label)
+    if isinstance(form, Arrays):
+        shape = (1, *form.shape) if len(form.shape) == 2 else form.shape
+        if is_image(shape):
+            return image_array(table[form.column], shape)
+    if not isinstance(form, Images):
+        raise InputError("there are no images to shift: give a data set with grey or colour images")
+    found = [
+        pixels(data.as_py(), f"column {form.column!r}, row {row},")
+        for row, data in enumerate(value for chunk in table[form.column].chunks for value in encoded(chunk))
+    ]
+    odd = next((row for row, image in enumerate(found) if image.shape != found[0].shape), None)
+    if odd is not None:
+        raise InputError(
+            f"column {form.column!r}, row {odd}, has the shape {found[odd].shape} where the first image has "
+            f"{found[0].shape}: give all images one size and either grey or colour"
+        )
+    return np.stack(found)
+
+
+def _same(images: Pixels, random: np.random.Generator) -> Pixels:
+    return images
+
+
+def _inverted(images: Pixels, random: np.random.Generator) -> Pixels:
+    return 255 - images
+
+
+def _coloured(images: Pixels, random: np.random.Generator) -> Pixels:
+    # As MNIST-M, which takes the difference to patches of photographs; these patches are drawn.
+    height, width = images.shape[2:]
+    grounds = random.uniform(0, 255, (len(images), 3, PATCHES, PATCHES))
+    made = np.empty((len(images), 3, height, width), dtype=np.uint8)
+    for place, ground in enumerate(grounds):
+        scale = (1, height / PATCHES, width / PATCHES)
+        smooth = ndimage.zoom(ground, scale, order=1, mode="nearest", grid_mode=True)
+        made[place] = np.rint(np.abs(smooth - images[place]))
+    return made
+
+
+def _blurred(images: Pixels, random: np.random.Generator) -> Pixels:
+    width = BLUR * images.shape[2]
+    smooth: Pixels = np.rint(ndimage.gaussian_filter(images.astype(np.float32), (0, 0, width, width))).astype(np.uint8)
+    return smooth
+
+
+def _flattened(images: Pixels, random: np.random.Generator) -> Pixels:
+    flat: Pixels = np.rint(127.5 + CONTRAST * (images.astype(np.float32) - 127.5)).astype(np.uint8)
+    return flat
+
+
+def _noisy(images: Pixels, random: np.random.Generator) -> Pixels:
+    noise = random.standard_normal(images.shape, dtype=np.float32)
+    noisy: Pixels = np.rint(np.clip(images + 255 * NOISE * noise, 0, 255)).astype(np.uint8)
+    return noisy
+
+
+def _stroke(change: Callable[[Pixels, np.random.Generator], Pixels]) -> Callable[[Pixels, np.random.Generator], Pixels]:
+    def each(images: Pixels, random: np.random.Generator) -> Pixels:
+        return np.stack([change(image[0], random) for image in images])[:, np.newaxis]
+
+    return each
+
+
+STROKES = ("thin", "thick", "swell", "fracture")
+
+SHIFTS: Mapping[str, Callable[[Pixels, np.random.Generator], Pixels]] = MappingProxyType(
+    {
+        "none": _same,
+        "invert": _inverted,
+        "colour": _coloured,
+        "blur": _blurred,
+        "contrast": _flattened,
+        "noise": _noisy,
+        "thin": _stroke(morphology.thinned),
+        "thick": _stroke(morphology.thickened),
+        "swell": _stroke(morphology.swollen),
+        "fracture": _stroke(morphology.fractured),
+    }
+)
+"""What is done to a domain's images, uint8 [n, channels, height, width]; only `colour` adds channels."""

@@ -1,0 +1,145 @@
+"""Covertype, eICU and ABIDE."""
+
+import gzip
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from partitioning import InputError
+from raysim.data import load
+from raysim.data.abide import connectomes
+from raysim.data.tabular import COVERTYPE
+
+UCI_ROW = "2596,51,3,258,0,510,221,232,148,6279,1,0,0,0," + ",".join(["0"] * 28 + ["1"] + ["0"] * 11) + ",5"
+
+
+def test_uci_file_of_covertype(tmp_path: Path) -> None:
+    (tmp_path / "covtype.data.gz").write_bytes(gzip.compress(f"{UCI_ROW}\n{UCI_ROW[:-1]}2\n".encode()))
+    table = load("covertype", root=str(tmp_path)).train
+    assert table.schema.names == [*COVERTYPE, "label"]
+    assert table["label"].to_pylist() == [5, 2]
+    assert table["Elevation"].to_pylist() == [2596, 2596]
+    assert table["Soil_Type29"].to_pylist() == [1, 1]
+    (tmp_path / "covtype.data.gz").write_bytes(gzip.compress(b"2596,51\n"))
+    with pytest.raises(InputError, match=r"covtype.data.gz is damaged") as error:
+        load("covertype", root=str(tmp_path))
+    assert "\n" not in str(error.value)
+
+
+def test_real_covertype(real: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "covertype.parquet").symlink_to(real("covtype-20k.parquet").resolve())
+    table = load("covertype", root=str(tmp_path)).train
+    assert table.num_rows == 20_000
+    assert table.schema.names == [*COVERTYPE, "label"]
+    assert sorted(set(table["label"].to_pylist())) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_covertype_without_a_column(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"Elevation": [1], "label": [2]}), tmp_path / "covertype.parquet")
+    with pytest.raises(InputError, match="has no column 'Aspect'"):
+        load("covertype", root=str(tmp_path))
+
+
+def _admissions(died: dict[int, tuple[int, int]]) -> pa.Table:
+    hospitals = np.repeat(list(died), [size for size, _ in died.values()])
+    labels = np.concatenate([np.arange(size) < deaths for size, deaths in died.values()]).astype(np.int64)
+    return pa.table({"hospital": hospitals, "age": np.arange(len(labels)) / 2, "label": labels})
+
+
+def test_hospitals_of_eicu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # 100 are too few, 21 of 101 and 31 of 150 too many; 30 of 150 are just 20 %.
+    table = _admissions({1: (100, 5), 2: (101, 20), 3: (101, 21), 4: (150, 30), 5: (150, 31)})
+    pyarrow.csv.write_csv(table, tmp_path / "eicu.csv")
+    with caplog.at_level(logging.INFO, "raysim"):
+        source = load("eicu", root=str(tmp_path), dividing=["hospital"])
+    assert source.train.schema.names == ["age", "label", "hospital"]
+    assert np.unique(source.train["hospital"].to_numpy(), return_counts=True)[1].tolist() == [101, 150]
+    assert set(source.train["hospital"].to_pylist()) == {2, 4}
+    assert "2 of 5 hospitals" in caplog.text
+    assert load("eicu", root=str(tmp_path)).train.schema.names == ["age", "label"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (_admissions({1: (100, 5)}), "no hospital with more than 100 admissions"),
+        (_admissions({1: (101, 5)}).drop_columns(["label"]), "no column 'label'"),
+        (_admissions({1: (101, 5)}).append_column("unit", pa.array(["ICU"] * 101)), "'unit' .* is no number"),
+        (_admissions({1: (101, 5)}).append_column("ph", pa.array([None, *[7.4] * 100])), "'ph' .* missing values"),
+    ],
+)
+def test_tables_of_eicu_that_are_refused(table: pa.Table, message: str, tmp_path: Path) -> None:
+    pq.write_table(table, tmp_path / "eicu.parquet")
+    with pytest.raises(InputError, match=message):
+        load("eicu", root=str(tmp_path))
+
+
+def _write_abide(root: Path, series: dict[str, Any]) -> None:
+    lines = ["SUB_ID,SITE_ID,FILE_ID,DX_GROUP"]
+    sites = {"NYU_1": ("NYU", 1), "UM_1_2": ("UM_1", 2), "UM_1_3": ("UM_1", 1)}
+    lines += [f"0,{site},{name},{group}" for name, (site, group) in sites.items()]
+    lines += ["0,NYU,no_filename,1", "0,PITT,Pitt_7,1"]
+    (root / "abide" / "rois_ho").mkdir(parents=True)
+    (root / "abide" / "Phenotypic_V1_0b_preprocessed1.csv").write_text("\n".join(lines) + "\n")
+    for name, values in series.items():
+        header = "\t".join(f"#{i}" for i in range(values.shape[1]))
+        np.savetxt(
+            root / "abide" / "rois_ho" / f"{name}_rois_ho.1D", values, delimiter="\t", header=header, comments=""
+        )
+
+
+def _series(*lengths: int, regions: int = 5) -> dict[str, Any]:
+    draw = np.random.default_rng(0)
+    names = ("NYU_1", "UM_1_2", "UM_1_3")
+    series = {name: draw.normal(size=(length, regions)) for name, length in zip(names, lengths, strict=True)}
+    for values in series.values():
+        values[:, 2] = 0  # no voxels
+    return series
+
+
+def test_connectomes_of_abide(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    series = _series(34, 32, 33)
+    series["UM_1_2"][:, 4] = 1.5
+    _write_abide(tmp_path, series)
+    with caplog.at_level(logging.INFO, "raysim"):
+        table = load("abide", root=str(tmp_path), dividing=["site", "subject"]).train
+    assert table["site"].to_pylist() == ["NYU"] * 3 + ["UM"] * 3
+    assert table["subject"].to_pylist() == ["NYU_1"] * 3 + ["UM_1_2"] + ["UM_1_3"] * 2
+    assert table["label"].to_pylist() == [1, 1, 1, 0, 1, 1]
+    kept = series["NYU_1"][:, [0, 1, 3, 4]]
+    for start in range(3):
+        expected = np.corrcoef(kept[start : start + 32].T)[np.triu_indices(4, 1)]
+        assert np.abs(np.asarray(table["connectome"][start].as_py()) - expected).max() < 1e-6
+    # Values 2, 4 and 5 of the upper triangle are of the region that is constant in one subject.
+    assert np.asarray(table["connectome"][3].as_py())[[2, 4, 5]].tolist() == [0, 0, 0]
+    assert "4 of 5 regions vary; 1 are constant in a window" in caplog.text
+
+
+def test_110_regions_have_5995_connections() -> None:
+    values, constant = connectomes(np.random.default_rng(0).normal(size=(33, 110)))
+    assert (values.shape, values.dtype, constant) == ((2, 5995), np.float32, 0)
+
+
+def test_files_of_abide_that_are_refused(tmp_path: Path) -> None:
+    series = _series(34, 31, 33)
+    _write_abide(tmp_path, series)
+    with pytest.raises(InputError, match=r"UM_1_2_rois_ho.1D has 31 frames"):
+        load("abide", root=str(tmp_path))
+    folder = tmp_path / "abide" / "rois_ho"
+    np.savetxt(folder / "UM_1_2_rois_ho.1D", np.ones((40, 4)))
+    with pytest.raises(InputError, match=r"UM_1_2_rois_ho\.1D has 4 regions where NYU_1_rois_ho\.1D has 5"):
+        load("abide", root=str(tmp_path))
+    (folder / "UM_1_2_rois_ho.1D").write_text("1 2\n3\n")
+    with pytest.raises(InputError, match="is no table of numbers") as error:
+        load("abide", root=str(tmp_path))
+    assert "\n" not in str(error.value)
+    (folder / "UM_1_2_rois_ho.1D").unlink()
+    with pytest.raises(InputError, match=r"UM_1_2_rois_ho.1D not found in .*abide, nor 0 others"):
+        load("abide", root=str(tmp_path))
