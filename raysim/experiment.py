@@ -149,11 +149,13 @@ def _simulate(
         rounds = _rounds(experiment, name, plan)
         wanted = [measure for measure in measures if measure not in TWINS]
         devices = experiment.devices.profile() if experiment.devices else None
-        state = begin(plan.module(), fleet, experiment.seed, rounds, wanted, devices)
+        module = plan.module()
+        state = begin(module, fleet, experiment.seed, rounds, wanted, devices)
         twins, selection = twins_of(measures, state, targets), experiment.evaluate.selection
         simulation = Simulation(name, plan.algorithm, fleet, targets, selection, files, watcher, twins)
         state, result = simulation.run(state, rounds, experiment.evaluate.every)
-        files.finish(state, fleet.placement, _summary(result, experiment.evaluate.target, place.fingerprint))
+        summary = _summary(result, experiment.evaluate.target, place.fingerprint)
+        files.finish(state, fleet.placement, summary, module.state_dict())
     return result
 
 
