@@ -55,9 +55,9 @@ def load_weights(module: nn.Module, weights: str, name: str, classes: int) -> tu
                 "check model.name, its keys and model.norm"
             )
     state = module.state_dict(keep_vars=True)
-    for each in entries:
+    for each, entry in entries.items():
         if each in values and each not in anew:
-            state[each].copy_(values[each])
+            state[each].copy_(values[each].reshape(entry.shape))
     return anew
 
 
