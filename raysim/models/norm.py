@@ -197,8 +197,8 @@ def _instance(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Modul
 def _dead(normaliser: Normaliser, seen: Seen) -> InputError:
     # The normalised value would always be 0.
     return InputError(
-        f"norm {normaliser.norm!r} over model layer {seen.name or 'itself'} would have one value to normalise: must be "
-        'two or more, as images have and linear layers do not; choose norm = "batch" or "group"'
+        f"norm {normaliser.norm!r} over model layer {seen.name or 'itself'} would have one value at a time: must be "
+        'two or more, which no linear layer and no 1x1 map has a channel; choose norm = "batch" or "group"'
     )
 
 

@@ -321,9 +321,9 @@ PLAIN = {
     [
         (lambda: nn.Linear(4, 2), (4,), {"norm": "group"}, "no batch-norm layer that it could replace"),
         (lambda: nn.Linear(4, 2), (4,), {"norm": "batch"}, "has no layer to put it behind"),
-        (lambda: nn.BatchNorm1d(4), (4,), {"norm": "instance"}, "one value to normalise"),
-        (lambda: nn.BatchNorm1d(1), (1,), {"norm": "layer"}, "one value to normalise"),
-        (lambda: nn.BatchNorm2d(4), (4, 1, 1), {"norm": "instance"}, "one value to normalise"),
+        (lambda: nn.BatchNorm1d(4), (4,), {"norm": "instance"}, "one value at a time"),
+        (lambda: nn.BatchNorm1d(1), (1,), {"norm": "layer"}, "one value at a time"),
+        (lambda: nn.BatchNorm2d(4), (4, 1, 1), {"norm": "instance"}, "one value at a time"),
         (lambda: nn.BatchNorm1d(4), (4,), {"norm": "group", "groups": 4}, "equal groups of at least 2"),
         (lambda: nn.BatchNorm2d(4), (4, 2, 2), {"norm": "group", "groups": 3}, "choose one of 1, 2, 4"),
         (lambda: nn.BatchNorm1d(4), (4,), {"norm": "group+ws", "groups": 2}, "without convolutions"),
