@@ -22,6 +22,7 @@ from algorithms.keys import Purpose, generator, torch_seed
 from algorithms.layout import Entry, Kind, Layout, Packed
 from algorithms.local import Local
 from algorithms.merge import Sum
+from algorithms.norms import freeze
 from algorithms.phases import After, Calm, Rule, Window, phases
 from algorithms.place import Place, Placement
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
@@ -120,6 +121,7 @@ __all__ = [
     "fedtan",
     "fedyogi",
     "fixbn",
+    "freeze",
     "generator",
     "lanes_of",
     "matching",

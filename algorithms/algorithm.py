@@ -114,10 +114,10 @@ class Algorithm:
             InputError: the algorithm makes no sense for the model.
         """
         needed = self.needs_batch_norm or any(phase.local.statistics != "batch" for phase in self.phases)
-        if needed and not any(entry.kind is Kind.STATISTIC for entry in layout.entries):
+        if needed and not any(entry.kind is Kind.STATISTIC and not entry.frozen for entry in layout.entries):
             raise InputError(
-                "the algorithm is about batch-norm statistics, but the model has no batch-norm layer: must have one; "
-                'set model.norm = "batch" (not for logistic), or use another algorithm'
+                "the algorithm is about batch-norm statistics, but the model has no batch-norm layer that trains: must "
+                'have one; set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         return self.place.divide(layout)
 

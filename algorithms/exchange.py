@@ -19,7 +19,7 @@ from algorithms.errors import InputError
 from algorithms.fleet import Bench, Block, Output
 from algorithms.layout import Floats
 from algorithms.local import Local
-from algorithms.norms import is_batch_norm, train_mode
+from algorithms.norms import live_batch_norms, train_mode
 from algorithms.resident import Resident
 from algorithms.training import Trainer, Work
 from algorithms.training.steps import steps
@@ -216,7 +216,7 @@ def _track(layer: _BatchNorm, common: Common) -> None:
 @contextmanager
 def _normalising(module: nn.Module, normalise: Normalise) -> Iterator[None]:
     """Within, the module's batch-norm layers are this function."""
-    layers = [layer for layer in module.modules() if is_batch_norm(layer)]
+    layers = live_batch_norms(module)
     for layer in layers:
         layer.forward = partial(normalise, layer)  # type: ignore[method-assign]
     try:

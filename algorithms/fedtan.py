@@ -128,7 +128,8 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
 
     Deviations: the exchanges are computed in one place, on all first batches at once. Clients count equally whatever
     the sizes of their batches, as the paper's server averages. The running variance tracks var_l n / (n - 1), n being
-    the values a channel of all first batches, as batch norm does. A client without a batch takes no part.
+    the values a channel of all first batches, as batch norm does. A client without a batch takes no part. Subclasses
+    of batch norm, such as batch renormalisation, take the common step as batch norm itself.
     """
     for name, usual in (
         ("momentum", 0.0),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from algorithms.errors import InputError
-from algorithms.norms import is_batch_norm
+from algorithms.norms import is_batch_norm, is_frozen
 
 # Each entry starts at a multiple of this many elements: matrix products may add in another order when an
 # operand is not aligned to 64 bytes, and resident models must all compute the same bytes.
@@ -40,13 +40,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a model's state: a parameter or a buffer."""
+    """One entry of a model's state: a parameter or a buffer.
+
+    Args:
+        name: as the module's state has it.
+        shape: of the tensor.
+        kind: what layer owns it.
+        integer: whether it is a counter.
+        frozen: whether it stays as it is: visits do not change it, and nobody sends it.
+    """
 
     name: str
     shape: tuple[int, ...]
     kind: Kind
     integer: bool = False
-    trained: bool = True
+    frozen: bool = False
 
     @property
     def size(self) -> int:
@@ -54,8 +62,8 @@ class Entry:
 
     @property
     def is_parameter(self) -> bool:
-        """Whether visits train it: a parameter, unless its module switched its gradient off."""
-        return self.trained and self.kind in (Kind.WEIGHT, Kind.AFFINE)
+        """Whether visits train it: a parameter that is not frozen."""
+        return not self.frozen and self.kind in (Kind.WEIGHT, Kind.AFFINE)
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,7 @@ def _entries(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
                 continue
             seen.add(id(tensor))
             integer = not tensor.is_floating_point()
-            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, tensor.requires_grad), tensor
+            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, is_frozen(layer, name)), tensor
 
 
 def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:

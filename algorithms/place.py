@@ -1,4 +1,4 @@
-"""The part `place`: which entries of the model travel, and which stay with the client."""
+"""The part `place`: which entries of the model travel, which stay with the client, and which nothing changes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.errors import InputError, require
@@ -25,12 +26,23 @@ MAINTAINED: Mapping[Maintained, Mapping[str, Where]] = {
 """The slots of momentum that outlasts a visit: with the client, or with the model."""
 
 
+NOTHING = Packed(np.empty(0, np.float32), np.empty(0, np.int64))
+"""The values of no entries."""
+
+
 @dataclass(frozen=True)
 class Placement:
-    """A model's entries, divided: those that go with the model and those that stay with the client."""
+    """A model's entries, divided.
+
+    Args:
+        travelling: go with the model.
+        kept: stay with the client.
+        frozen: are never sent, averaged or updated: every module is built with them.
+    """
 
     travelling: Layout
     kept: Layout
+    frozen: Layout = field(default_factory=lambda: Layout(()))
 
     @property
     def has_one_model(self) -> bool:
@@ -42,10 +54,11 @@ class Placement:
         """Whether clients keep entries of the model, not only what stands beside it."""
         return any(entry.kind is not Kind.SLOT for entry in self.kept.entries)
 
-    def model(self, travelling: Packed, kept: Packed) -> dict[str, NDArray[Any]]:
+    def model(self, travelling: Packed, kept: Packed, frozen: Packed = NOTHING) -> dict[str, NDArray[Any]]:
         """The entries of the model by name, as a module has them: without what stands beside it."""
         values: dict[str, NDArray[Any]] = {**self.travelling.unpack(travelling), **self.kept.unpack(kept)}
-        return {e.name: values[e.name] for e in self.whole.entries if e.kind is not Kind.SLOT}
+        changing = {e.name: values[e.name] for e in self.whole.entries if e.kind is not Kind.SLOT}
+        return changing | self.frozen.unpack(frozen)
 
     def begun(self, kept: Packed) -> Packed:
         """Kept entries for a client that has made no visit yet: the same, its own counters at 0."""
@@ -57,13 +70,13 @@ class Placement:
 
     @property
     def whole(self) -> Layout:
-        """All entries, the travelling ones first: the order of a resident model."""
+        """All entries that visits may change, the travelling ones first: the order of a resident model."""
         return Layout(self.travelling.entries + self.kept.entries, self.travelling.floating)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where each entry lives, by the type of its layer, never by its name.
+    """Where each entry lives, by the type of its layer, never by its name. Frozen entries live nowhere of these.
 
     A client that has no kept entries yet starts a visit from `newcomer`: the model's initial entries, or the
     average of the kept entries of the last merged cohort (which a real federation would have to send, so they
@@ -116,14 +129,18 @@ class Place:
             InputError: there have to be batch-norm layers, and the model has none.
         """
         kept = "kept" in (self.affine, self.statistics)
-        if kept and not any(entry.kind in BATCH_NORM for entry in layout.entries):
+        if kept and not any(entry.kind in BATCH_NORM and not entry.frozen for entry in layout.entries):
             raise InputError(
-                "batch-norm layers stay with the clients, but the model has no batch-norm layer: must have one; "
-                'set model.norm = "batch" (not for logistic), or use another algorithm'
+                "batch-norm layers stay with the clients, but the model has no batch-norm layer that trains: must have "
+                'one; set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         slots = [entry for slot in self.slots for entry in _slot(slot, layout)]
         whole = Layout((*layout.entries, *slots), layout.floating)
-        return Placement(whole.only(lambda e: not self._keeps(e)), whole.only(self._keeps))
+        return Placement(
+            whole.only(lambda e: not (e.frozen or self._keeps(e))),
+            whole.only(lambda e: not e.frozen and self._keeps(e)),
+            whole.only(lambda e: e.frozen),
+        )
 
     def _keeps(self, entry: Entry) -> bool:
         where = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}

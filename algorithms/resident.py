@@ -15,11 +15,12 @@ from algorithms.place import Placement
 class Resident:
     """A stack of models of one kind, a lane each: row `lane` of two matrices holds a model's entries.
 
-    In a row the travelling entries stand first, then the kept ones. The module computes with lane 0.
+    In a row the travelling entries stand first, then the kept ones. The module computes with lane 0. Frozen entries
+    are the module's own, one for all lanes: nothing loads or changes them.
 
     Args:
         module: the model; it is taken over, its tensors become views.
-        placement: which entries travel and which are kept.
+        placement: which entries travel, which are kept, and which are frozen.
         sample: one sample of the data, [*shape]: tells whether a training batch of one is refused.
         device: where it computes.
         lanes: how many models there are.

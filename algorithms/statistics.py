@@ -12,7 +12,7 @@ import torch
 from algorithms.fleet import Bench, Block, Fleet, Output, blocks_over
 from algorithms.layout import Kind, Layout, Packed
 from algorithms.merge import Sum
-from algorithms.norms import is_batch_norm
+from algorithms.norms import live_batch_norms
 from algorithms.place import Placement
 from algorithms.resident import Resident
 from algorithms.tree import Node, join_all
@@ -59,7 +59,7 @@ def load_statistics(resident: Resident, statistics: Packed) -> None:
 @contextmanager
 def _tracking(resident: Resident) -> Iterator[None]:
     """Within, a forward pass leaves its batch's own statistics in the model, and counts the passes from 0."""
-    layers = [layer for layer in resident.module.modules() if is_batch_norm(layer) and layer.running_mean is not None]
+    layers = [layer for layer in live_batch_norms(resident.module) if layer.running_mean is not None]
     momenta = [layer.momentum for layer in layers]
     resident.module.eval()
     for layer in layers:

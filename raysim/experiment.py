@@ -19,7 +19,7 @@ from raysim import report
 from raysim.budget import rounds_of
 from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
-from raysim.config.experiment import AlgorithmTable, FleetTable, Model
+from raysim.config.experiment import AlgorithmTable, FleetTable
 from raysim.errors import InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
@@ -57,7 +57,7 @@ def run(
 
     Args:
         config: an experiment file, a recipe's name, or the same as a mapping, where `algorithm.name` may also be
-            a function of one's own.
+            a function of one's own, and `model.name` a class.
         out: the run's folder, which must be new; default `runs/NAME-TIME`.
         changes: `key.path=value` each, applied to the file.
         actors: client actors, instead of the file's; never changes the result.
@@ -120,7 +120,7 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
 
     watcher.stage("starting the fleet")
     own_code = [module for table in experiment.algorithm for module in table.own_code]
-    with sent_whole(own_code), place:
+    with sent_whole([*experiment.model.own_code, *own_code]), place:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         results = tuple(
@@ -149,11 +149,13 @@ def _simulate(
         rounds = _rounds(experiment, name, plan)
         wanted = [measure for measure in measures if measure not in TWINS]
         devices = experiment.devices.profile() if experiment.devices else None
-        state = begin(plan.module(), fleet, experiment.seed, rounds, wanted, devices)
+        module = plan.module()
+        state = begin(module, fleet, experiment.seed, rounds, wanted, devices)
         twins, selection = twins_of(measures, state, targets), experiment.evaluate.selection
         simulation = Simulation(name, plan.algorithm, fleet, targets, selection, files, watcher, twins)
         state, result = simulation.run(state, rounds, experiment.evaluate.every)
-        files.finish(state, fleet.placement, _summary(result, experiment.evaluate.target, place.fingerprint))
+        summary = _summary(result, experiment.evaluate.target, place.fingerprint)
+        files.finish(state, fleet.placement, summary, module.state_dict())
     return result
 
 
@@ -229,13 +231,11 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
 
 
 def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
-    return ModelPlan(
-        experiment.model.name,
-        experiment.model.beyond(Model),
-        samples.shape,
-        samples.classes,
-        torch_seed(experiment.seed, Purpose.INITIALISE),
-    )
+    table, seed = experiment.model, torch_seed(experiment.seed, Purpose.INITIALISE)
+    plan = ModelPlan(table.name, table.keys, samples.shape, samples.classes, seed, table.own)
+    if table.weights is not None:
+        plan.build(LOG.info)
+    return plan
 
 
 def _summary(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:

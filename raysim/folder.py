@@ -23,6 +23,8 @@ from raysim.background import Background
 from raysim.errors import InputError, OutOfMemoryError
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
+    from torch import Tensor
+
     from algorithms import KeptStore, Layout, Packed, Placement, State
     from algorithms.state import RoundReport
 
@@ -124,12 +126,21 @@ class AlgorithmFolder:
         """
         self._background(dict(row), report)
 
-    def finish(self, state: State, placement: Placement, summary: Mapping[str, Any]) -> None:
-        """Write the model, the kept entries, the tables and the summary; the journals go."""
+    def finish(
+        self, state: State, placement: Placement, summary: Mapping[str, Any], initial: Mapping[str, Tensor]
+    ) -> None:
+        """Write the model, the kept entries, the tables and the summary; the journals go.
+
+        Args:
+            state: at the end.
+            placement: how the model's entries are divided.
+            summary: of the run.
+            initial: the module's state as it was built: has the values of frozen entries.
+        """
         from algorithms import KeptStore
 
         self._background.close()
-        whole = placement.model(state.model, state.average)
+        whole = placement.model(state.model, state.average, placement.frozen.pack(initial))
         with _whole(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
         clients = list(state.kept.clients(state.round))

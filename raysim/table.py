@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from algorithms.named import ALGORITHMS
-from raysim.config.own import FORM
+from raysim.config.own import FORM, MODEL_FORM
 from raysim.config.read import recipes
 from raysim.data import DATASETS, FORMS
 from raysim.models import MODELS
@@ -55,6 +55,7 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield "module:function", f"your own, from beside the file or from here: {FORM}"
     elif kind == "models":
         yield from ((name, model.description) for name, model in MODELS.items())
+        yield "module:Class", f"your own, from beside the file or from here: {MODEL_FORM}"
     elif kind == "datasets":
         yield from ((name, data.description) for name, data in DATASETS.items())
         yield from FORMS.items()

@@ -18,10 +18,10 @@ from algorithms.named import ALGORITHMS, SERVERS
 from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.check import Table, checked, known, table_of, table_with
+from raysim.config.model import Model, model_of
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError, one_input_error
 from raysim.measures.selection import Selection
-from raysim.models import MODELS
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
 Measure = Literal["dc", "concordance", "dl", "bn"]
@@ -66,12 +66,6 @@ class Partition(Table):
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
     features: tuple[str, ...] = ()
     buckets: Annotated[int, Field(ge=2)] = 4
-
-
-class Model(Table):
-    """`[model]`: a model by name; its own keys stand beside it."""
-
-    name: str = "mlp"
 
 
 class Server(Table):
@@ -233,7 +227,7 @@ class Experiment(_Top):
             **_top(raw, tables),
             data=data,
             partition=None if data.population is not None else _partition(_table(raw, "partition")),
-            model=_model(_table(raw, "model")),
+            model=model_of(_table(raw, "model")),
             algorithm=_algorithms(raw),
             fleet=checked(FleetTable, _table(raw, "fleet"), "fleet"),
             evaluate=_evaluate(_table(raw, "evaluate")),
@@ -290,12 +284,6 @@ def _devices(raw: dict[str, Any]) -> DevicesTable:
     table = checked(DevicesTable, raw, "devices")
     table.profile()
     return table
-
-
-def _model(raw: dict[str, Any]) -> Model:
-    model = known("model.name", raw.get("name", "mlp"), MODELS)
-    table = table_of(model.build, ("shape", "classes"), Model)
-    return checked(table, raw, "model", of=f"model {raw.get('name', 'mlp')}")
 
 
 def _evaluate(raw: dict[str, Any]) -> Evaluate:

@@ -1,4 +1,4 @@
-"""A user's own code by its name in a file: `module:function` for an algorithm, `module:Class` for a server's rule."""
+"""A user's own code by its name in a file: an algorithm, a server's rule, a model."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from raysim.errors import InputError, unknown
 FORM = "def mine(sample, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
 """The shape of an algorithm's function; its keyword parameters are keys of `[algorithm]`."""
 
+MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, own_key: float = 0.1)"
+"""The shape of a model's class, or of a function that returns one; its other parameters are keys of `[model]`."""
+
 PARTS = ("sample", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
 
@@ -28,7 +31,7 @@ def loaded(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """An experiment's tables, the user's own code loaded and named by texts alone.
 
     Args:
-        raw: the tables; `algorithm.name` may be a function, `server.rule` a class.
+        raw: the tables; `algorithm.name` may be a function, `server.rule` a class, `model.name` either.
         folders: where modules are looked for first, before Python's own path.
 
     Raises:
@@ -37,6 +40,8 @@ def loaded(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     whole = dict(raw)
     if isinstance(server := whole.get("server"), dict):
         whole["server"] = _named(server, "server", "rule", folders)
+    if isinstance(model := whole.get("model"), dict):
+        whole["model"] = _named(model, "model", "name", folders)
     tables = whole.get("algorithm", {})
     several = tables if isinstance(tables, list) else [tables]
     if all(isinstance(table, dict) for table in several):
@@ -103,6 +108,33 @@ def check_shape(name: str, function: Callable[..., Any], taken: Collection[str])
         wrong = wrong or f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
     if wrong:
         raise InputError(f"algorithm.name = {name!r}: must be of the shape `{FORM}`, and {wrong}; change the function")
+
+
+def check_model(name: str, model: Callable[..., Any], own: Mapping[str, Parameter], taken: Collection[str]) -> None:
+    """Refuse a class or function whose parameters cannot be keys of `[model]`.
+
+    Args:
+        name: as the file has it.
+        model: what it names.
+        own: its parameters that are keys.
+        taken: keys that every model has.
+
+    Raises:
+        InputError: what differs.
+    """
+    wrong = ""
+    try:
+        if positional := [each.name for each in own.values() if each.kind is Parameter.POSITIONAL_ONLY]:
+            wrong = f"{positional[0]} is positional-only"
+        elif bare := [each.name for each in own.values() if each.annotation is Parameter.empty]:
+            wrong = f"{bare[0]} has no annotation"
+        elif double := [each for each in own if each in taken]:
+            wrong = f"{double[0]} is taken: every model has it"
+        table_of(model, tuple(each for each in signature(model).parameters if each not in own), Table)
+    except Exception as error:  # whatever reading the user's annotations comes to
+        wrong = wrong or f"its parameters cannot be read ({str(error).partition(chr(10))[0]})"
+    if wrong:
+        raise InputError(f"model.name = {name!r}: must be of the shape `{MODEL_FORM}`, and {wrong}; change it")
 
 
 def _difference(parameters: Mapping[str, Parameter], taken: Collection[str]) -> str:

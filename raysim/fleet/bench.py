@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,22 +40,32 @@ class ModelPlan:
     """A model by name: the same arguments and the same seed make the same bytes.
 
     Args:
-        name: one of `raysim list models`.
-        parameters: what the named model takes.
+        name: one of `raysim list models`, or "module:Class".
+        parameters: what the named model takes, and what all take.
         shape: of one sample.
         classes: number of classes.
         seed: keys the initial entries.
+        own: what the name stands for where it is a user's own.
     """
 
     name: str
-    parameters: dict[str, object]
+    parameters: dict[str, Any]
     shape: tuple[int, ...]
     classes: int
     seed: int
+    own: Callable[..., nn.Module] | None = None
 
-    def build(self) -> nn.Module:
-        """Make the module."""
-        return build(self.name, shape=self.shape, classes=self.classes, seed=self.seed, **self.parameters)
+    def build(self, tell: Callable[[str], object] | None = None) -> nn.Module:
+        """Make the module; `tell` is told of the weights that it starts from."""
+        return build(
+            self.name,
+            shape=self.shape,
+            classes=self.classes,
+            seed=self.seed,
+            own=self.own,
+            tell=tell,
+            **self.parameters,
+        )
 
 
 def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int64] | None:

@@ -2,18 +2,20 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import nn
 
-from raysim.errors import unknown
+from raysim.errors import InputError, unknown
 from raysim.models.alexnet_bn import alexnet_bn
 from raysim.models.checks import positive, positives
 from raysim.models.cnn import cnn
 from raysim.models.cnn3 import cnn3
 from raysim.models.cnn4 import cnn4
 from raysim.models.cnn_dropout import cnn_dropout
+from raysim.models.common import Common
 from raysim.models.deeplab_v3plus import deeplab_v3plus
 from raysim.models.digit_cnn import digit_cnn
 from raysim.models.fedbs_cifar import fedbs_cifar
@@ -27,13 +29,17 @@ from raysim.models.resnet18 import resnet18
 from raysim.models.resnet20 import resnet20
 from raysim.models.vgg16 import vgg16
 
+GIVEN = ("shape", "classes", "norm")
+"""Parameters of a builder that are no keys of its own: those that it has of these, it is given."""
+
 
 @dataclass(frozen=True)
 class Model:
-    """A model by name.
+    """A model by name, or a user's own.
 
     Args:
-        build: called with (shape, classes, **parameters), returns the module.
+        build: called with `shape`, `classes`, `norm` ("none" or "batch"), as far as its signature has them, and its own
+            parameters; returns the module.
     """
 
     build: Callable[..., nn.Module]
@@ -44,10 +50,25 @@ class Model:
         return (inspect.getdoc(self.build) or "").partition("\n")[0]
 
     @property
+    def signature(self) -> Mapping[str, inspect.Parameter]:
+        """The builder's parameters, `*args` and `**keys` apart."""
+        loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {n: p for n, p in inspect.signature(self.build).parameters.items() if p.kind not in loose}
+
+    @property
     def parameters(self) -> dict[str, object]:
         """The parameters that a user may set, and their defaults."""
-        signature = inspect.signature(self.build).parameters.values()
-        return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
+        return {name: p.default for name, p in self.signature.items() if name not in GIVEN}
+
+    @property
+    def norm(self) -> Any:
+        """The normaliser where the user names none; None: what the builder makes."""
+        return self.signature["norm"].default if "norm" in self.signature else None
+
+    def make(self, shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
+        """Call the builder."""
+        given = {"shape": shape, "classes": classes, "norm": norm}
+        return self.build(**{key: given[key] for key in GIVEN if key in self.signature}, **parameters)
 
 
 MODELS: Mapping[str, Model] = {
@@ -60,27 +81,75 @@ MODELS: Mapping[str, Model] = {
 }
 
 
-def build(name: str, *, shape: tuple[int, ...], classes: int, seed: int, **parameters: object) -> nn.Module:
-    """Build a model and initialise it, torch's default way, as a pure function of the arguments.
+def build(
+    name: str,
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    own: Callable[..., nn.Module] | None = None,
+    tell: Callable[[str], object] | None = None,
+    **parameters: Any,
+) -> nn.Module:
+    """Build a model and initialise it, as a pure function of the arguments, and of the file where weights are loaded.
 
     Args:
         name: one of `MODELS`.
         shape: one sample's shape; the model takes float32 x [n, *shape].
         classes: outputs; the model returns the logits [n, classes].
         seed: key of the initial weights. The global random state is neither used nor changed.
-        parameters: the model's own, as `MODELS[name].parameters` lists them.
+        own: a user's own class or function instead; `name` is what it is called.
+        tell: is told, in a line, what a person should know of the weights.
+        parameters: the model's own, as `MODELS[name].parameters` lists them, and those of `Common`.
 
     Raises:
         InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
     """
-    if name not in MODELS:
+    if own is None and name not in MODELS:
         raise unknown(f"model {name!r}", name, MODELS)
-    model = MODELS[name]
+    model = MODELS[name] if own is None else Model(own)
+    everywhere = [field.name for field in fields(Common)]
     for parameter in parameters:
-        if parameter not in model.parameters:
-            raise unknown(f"parameter {parameter!r} of model {name}", parameter, model.parameters)
+        if parameter not in model.parameters and parameter not in everywhere:
+            raise unknown(f"parameter {parameter!r} of model {name}", parameter, [*model.parameters, *everywhere])
+    common = Common(**{key: value for key, value in parameters.items() if key in everywhere})
+    its = {key: value for key, value in parameters.items() if key not in everywhere}
     shape, classes = positives("shape", shape), positive("classes", classes)
+    norm = model.norm if common.norm is None else common.norm
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: it would also reseed the GPUs' generators, which nobody restores.
         torch.default_generator.manual_seed(seed)
-        return model.build(shape, classes, **parameters)
+        make = model.make if own is None else _checked(model, name)
+        module = common.normalised(make(shape, classes, "none" if norm == "none" else "batch", its), norm, shape, seed)
+    anew = common.begun(module, name, classes, seed)
+    if tell is not None and common.weights is not None:
+        made = f"; made anew for {classes} classes: {', '.join(anew)}" if anew else ""
+        tell(f"model {name} starts from {common.weights}{made}")
+    return module
+
+
+def _checked(model: Model, name: str) -> Callable[..., nn.Module]:
+    """What makes a user's own model, whose errors, and whose outputs, are told in one line."""
+
+    def make(shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
+        doing = "made"
+        try:
+            module = model.make(shape, classes, norm, parameters)
+            if not isinstance(module, nn.Module):
+                raise TypeError(f"it is a {type(module).__name__}, no torch.nn.Module")
+            doing = f"one that takes samples of shape {shape} and returns {classes} logits each"
+            with torch.no_grad():
+                outputs = tuple(module.eval()(torch.zeros(2, *shape)).shape)
+            module.train()
+            if outputs[:2] != (2, classes):
+                raise TypeError(f"of two samples it returns {outputs}")
+        except InputError:
+            raise
+        except Exception as error:  # whatever the user's module does
+            why = str(error).partition("\n")[0]
+            raise InputError(
+                f"model.name = {name!r}: must be {doing} ({type(error).__name__}: {why}); correct it"
+            ) from error
+        return module
+
+    return make

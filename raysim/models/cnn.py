@@ -4,7 +4,7 @@ from torch import nn
 
 from raysim.errors import InputError
 from raysim.models.checks import positive, positives
-from raysim.models.norm import Norm, normalise
+from raysim.models.norm import normalise
 
 
 def cnn(
@@ -13,8 +13,7 @@ def cnn(
     *,
     channels: tuple[int, ...] = (32, 64),
     hidden: int = 128,
-    norm: Norm = "none",
-    groups: int = 8,
+    norm: str = "none",
 ) -> nn.Module:
     """Convolutional network: 3x3 convolution, norm, ReLU and 2x2 max pooling, repeated; then a hidden layer.
 
@@ -23,25 +22,25 @@ def cnn(
         classes: outputs, the logits [n, classes].
         channels: outputs of each convolution; every one halves height and width.
         hidden: width of the linear layer before the output.
-        norm: "none", "batch" or "group", behind each convolution and the hidden layer.
-        groups: groups of each GroupNorm.
+        norm: "none" or "batch", behind each convolution and the hidden layer; see `raysim.models.norm` for what becomes
+            of it.
 
     Raises:
-        InputError: the data are not images or too small, a width is not positive, or the norm does not fit.
+        InputError: the data are not images or too small, or a width is not positive.
     """
     channels, hidden = positives("channels", channels), positive("hidden", hidden)
     inputs, height, width = image("cnn", shape, least=2 ** len(channels))
     model = nn.Sequential()
     for i, outputs in enumerate(channels, start=1):
         model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
-        for layer in normalise(norm, outputs, groups=groups, spatial=True):
+        for layer in normalise(norm, outputs, spatial=True):
             model.add_module(f"norm{i}", layer)
         model.add_module(f"relu{i}", nn.ReLU())
         model.add_module(f"pool{i}", nn.MaxPool2d(2))
         inputs, height, width = outputs, height // 2, width // 2
     model.add_module("flatten", nn.Flatten())
     model.add_module("linear", nn.Linear(inputs * height * width, hidden))
-    for layer in normalise(norm, hidden, groups=groups, spatial=False):
+    for layer in normalise(norm, hidden, spatial=False):
         model.add_module("norm", layer)
     model.add_module("relu", nn.ReLU())
     model.add_module("output", nn.Linear(hidden, classes))

@@ -5,7 +5,7 @@ import math
 from torch import nn
 
 from raysim.models.checks import positives
-from raysim.models.norm import Norm, normalise
+from raysim.models.norm import normalise
 
 
 def mlp(
@@ -13,8 +13,7 @@ def mlp(
     classes: int,
     *,
     hidden: tuple[int, ...] = (200, 200),
-    norm: Norm = "none",
-    groups: int = 8,
+    norm: str = "none",
 ) -> nn.Module:
     """Multilayer perceptron: linear, norm, ReLU for each hidden width, on the flattened input.
 
@@ -22,18 +21,17 @@ def mlp(
         shape: one sample's shape; the model takes x [n, *shape].
         classes: outputs, the logits [n, classes].
         hidden: widths of the hidden layers.
-        norm: "none", "batch" or "group".
-        groups: groups of each GroupNorm.
+        norm: "none" or "batch", behind each hidden layer; see `raysim.models.norm` for what becomes of it.
 
     Raises:
-        InputError: a width is not positive, or the norm does not fit the widths.
+        InputError: a width is not positive.
     """
     model = nn.Sequential()
     model.add_module("flatten", nn.Flatten())
     inputs = math.prod(shape)
     for i, width in enumerate(positives("hidden", hidden), start=1):
         model.add_module(f"linear{i}", nn.Linear(inputs, width))
-        for layer in normalise(norm, width, groups=groups, spatial=False):
+        for layer in normalise(norm, width, spatial=False):
             model.add_module(f"norm{i}", layer)
         model.add_module(f"relu{i}", nn.ReLU())
         inputs = width

@@ -50,9 +50,9 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            *_convolution(inputs, outputs, stride, norm), nn.ReLU(), *_convolution(outputs, outputs, 1, norm)
-        )
+        # The names by which Fixup finds a residual branch.
+        self.conv1, self.bn1 = _pair(inputs, outputs, stride, norm)
+        self.conv2, self.bn2 = _pair(outputs, outputs, 1, norm)
         self.stride = stride
         self.added = outputs - inputs
         self.relu = nn.ReLU()
@@ -60,8 +60,15 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         shortcut = x[..., :: self.stride, :: self.stride]
         shortcut = F.pad(shortcut, (0, 0, 0, 0, 0, self.added))
-        activated: torch.Tensor = self.relu(shortcut + self.layers(x))
+        branch = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        activated: torch.Tensor = self.relu(shortcut + branch)
         return activated
+
+
+def _pair(inputs: int, outputs: int, stride: int, norm: Norm) -> tuple[nn.Module, nn.Module]:
+    """A convolution and its norm, or nothing in its place."""
+    convolution, *normalised = _convolution(inputs, outputs, stride, norm)
+    return convolution, normalised[0] if normalised else nn.Identity()
 
 
 def _convolution(inputs: int, outputs: int, stride: int, norm: Norm) -> list[nn.Module]:

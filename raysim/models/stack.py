@@ -77,7 +77,7 @@ class Stack:
 
 def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
     """The layers, none or one, behind a layer of `channels` outputs: batch norm, for which others stand in later."""
-    return normalise(built(norm), channels, groups=1, spatial=spatial)
+    return normalise(built(norm), channels, spatial=spatial)
 
 
 def built(norm: Norm) -> Norm:

@@ -56,7 +56,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     ("kind", "names"),
     [
         ("algorithms", [*ALGORITHMS, "module:function"]),
-        ("models", list(MODELS)),
+        ("models", [*MODELS, "module:Class"]),
         ("datasets", [*DATASETS, "file:", "folder:", "NAME,NAME", "shifted:NAME"]),
         ("recipes", list(recipes())),
     ],

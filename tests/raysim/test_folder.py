@@ -58,7 +58,7 @@ def test_the_summary_is_plain_json(tmp_path: Path) -> None:
     model, kept = (layout.pack(module.state_dict()) for layout in (placement.travelling, placement.kept))
     with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
         metrics = {"test_loss": math.nan, "test_accuracy": 0.5, "local_loss": math.inf, "test_auc": None}
-        files.finish(State(0, 0, model, kept, kept), placement, {"rounds": 0, "metrics": metrics})
+        files.finish(State(0, 0, model, kept, kept), placement, {"rounds": 0, "metrics": metrics}, {})
     text = (files.path / "summary.json").read_text(encoding="utf-8")
     metrics = {"test_loss": "nan", "test_accuracy": 0.5, "local_loss": "inf", "test_auc": None}
     assert json.loads(text) == {"rounds": 0, "metrics": metrics}

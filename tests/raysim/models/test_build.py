@@ -77,7 +77,8 @@ def test_global_random_state_is_neither_used_nor_changed() -> None:
 
 def test_descriptions_and_parameters() -> None:
     assert all(model.description.endswith(".") for model in MODELS.values())
-    assert MODELS["mlp"].parameters == {"hidden": (200, 200), "norm": "none", "groups": 8}
+    assert MODELS["mlp"].parameters == {"hidden": (200, 200)}
+    assert (MODELS["mlp"].norm, MODELS["logistic"].norm) == ("none", None)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_relu_keeps_its_input() -> None:
         ({"hidden": [-1]}, "hidden[0] is -1"),
         ({"hidden": [2.5]}, "hidden[0] is 2.5"),
         ({"hidden": [True]}, "hidden[0] is True"),
-        ({"norm": "layer"}, "none, batch, group"),
+        ({"norm": "layers"}, "none, batch, group, layer, instance, group+ws, batch-renorm, fixup"),
         ({"norm": "group", "groups": 0}, "groups is 0"),
         ({"norm": "group", "groups": 7}, "choose one of 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100"),
         ({"norm": "group", "groups": 200}, "of at least 2"),

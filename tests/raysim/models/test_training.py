@@ -13,9 +13,11 @@ import raysim
 from algorithms import Compute, InputError, Layout, Local, Packed, Place, Resident, choose, trainer
 from algorithms.compute import Execution
 from algorithms.training import Work
+from raysim import errors
 from raysim.data.arrays import nested
 from raysim.fleet import settled
 from raysim.models import MODELS, build
+from raysim.models.norm import NORMS
 
 LOCAL = Local(lr=1e-3, batch_size=4, momentum=0.9)
 VISITS = 2
@@ -144,3 +146,25 @@ def test_symbols_as_bytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(raysim.InputError, match="store symbols as int16 or wider") as error:
         raysim.run(experiment(text(tmp_path, np.uint8)), tmp_path / "run", inline=True)
     assert "\n" not in str(error.value)
+
+
+RESIDUAL = ("resnet20", "resnet18")
+WITHOUT = ("logistic", "lstm", "cnn_dropout")
+SINGLE = ("mlp", "cnn", "lenet", "cnn3", "cnn4", "digit_cnn", "alexnet_bn", "vgg16", "mobilenet_v2")
+"""Those that normalise one value a channel somewhere: behind linear layers, or at these sizes."""
+
+
+def makes_sense(name: str, norm: str) -> bool:
+    refused = {"fixup": name not in RESIDUAL, "instance": name in SINGLE, "group+ws": name == "mlp"}
+    return norm == "none" or (name not in WITHOUT and not refused.get(norm, False))
+
+
+@pytest.mark.parametrize("norm", [norm for norm in NORMS if norm != "batch"])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in (*SLOW, "deeplab_v3plus", "resnet18", "lstm")])
+def test_every_model_under_every_norm(name: str, norm: str) -> None:
+    keys: dict[str, Any] = {"norm": norm, "groups": 2}
+    if makes_sense(name, norm):
+        test_stacked_steps_equal_sequential_ones(name, keys)
+        return
+    with pytest.raises(errors.InputError, match="norm"):
+        build(name, shape=SHAPES.get(name, (2, 8, 8)), classes=3, seed=1, **keys)

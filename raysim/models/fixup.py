@@ -1,0 +1,158 @@
+"""Fixup: Zhang, Dauphin and Ma, "Fixup Initialization: Residual Learning Without Normalization", 2019."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+from algorithms.norms import is_batch_norm
+from raysim.errors import InputError
+from raysim.models.convolutions import convolved, remade
+
+
+class Shift(nn.Module):
+    """x + bias, one number for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.bias
+
+
+class ScaleAndShift(nn.Module):
+    """x scale + bias, two numbers for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale + self.bias
+
+
+class ShiftedConv2d(nn.Conv2d):
+    """A convolution of x + shift, one number for all."""
+
+    shift: nn.Parameter
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return convolved(self, x + self.shift, self.weight)
+
+
+class ShiftedLinear(nn.Linear):
+    """A linear layer of x + shift, one number for all."""
+
+    shift: nn.Parameter
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x + self.shift, self.weight, self.bias)
+
+
+@torch.no_grad()
+def fixup(module: nn.Module, shape: tuple[int, ...], seed: int) -> None:
+    """Make a residual network with batch norm into one without, by Fixup.
+
+        block(x) = relu(shortcut(x) + scale f(x) + bias),   f = conv_m (... relu(conv_1(x + shift_1) + bias_1) ...)
+
+    The first m - 1 convolutions of each of the L branches start at He's normal weights times L^(-1/(2m-2)), the last
+    one, and the network's last linear layer, at zero; all others at He's. Scalar shifts, which start at 0, stand
+    before each convolution, linear layer and activation; a scalar scale, which starts at 1, in each branch.
+
+    A residual block is a module with `conv1`, `bn1`, ..., `convM`, `bnM` (two or more) that adds the last one's output
+    to a shortcut, such as torchvision's `BasicBlock` and `Bottleneck`; batch-norm layers elsewhere within it are the
+    shortcut's, and go. Those outside of all blocks stand before an activation and become its shift.
+
+    Args:
+        module: is changed; entries keep their names, `bnI.bias` and `bnM.scale` are scalars then.
+        shape: of one sample.
+        seed: keys the weights.
+
+    Raises:
+        InputError: there are no residual blocks, or one is none.
+
+    Paper: section 3. Deviations: a shortcut's convolution has a shift of its own, and does not share the branch's; He's
+    normal weights are by the outputs (fan out), as the paper's own code has them.
+    """
+    blocks = {block: depth for block in module.modules() if (depth := _depth(block)) > 1}
+    if not blocks:
+        raise _refusal("has none")
+    _replace(module, blocks)
+    _initialise(module, blocks, seed)
+    _check_shortcuts(module, blocks, shape, seed)
+
+
+def _depth(block: nn.Module) -> int:
+    """How many convolutions with batch norm behind stand in a block's branch."""
+    depth = 0
+    while isinstance(getattr(block, f"conv{depth + 1}", None), _ConvNd):
+        behind = getattr(block, f"bn{depth + 1}", None)
+        if not isinstance(behind, nn.Module) or not is_batch_norm(behind):
+            break
+        depth += 1
+    return depth
+
+
+def _replace(module: nn.Module, blocks: dict[nn.Module, int]) -> None:
+    within = {id(layer) for block in blocks for layer in block.modules() if is_batch_norm(layer)}
+    for block, depth in blocks.items():
+        for number in range(1, depth + 1):
+            setattr(block, f"bn{number}", Shift() if number < depth else ScaleAndShift())
+    for parent in list(module.modules()):
+        for name, layer in list(parent._modules.items()):
+            if layer is not None and is_batch_norm(layer):
+                parent._modules[name] = nn.Identity() if id(layer) in within else Shift()
+            elif isinstance(layer, _ConvNd):
+                parent._modules[name] = _shifted(
+                    remade(layer, [ShiftedConv2d], f"norm 'fixup' over model layer {name}")
+                )
+            elif type(layer) is nn.Linear:
+                linear = ShiftedLinear(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
+                linear.weight, linear.bias = layer.weight, layer.bias
+                parent._modules[name] = _shifted(linear)
+
+
+def _shifted(layer: nn.Module) -> nn.Module:
+    layer.register_parameter("shift", nn.Parameter(torch.zeros(1)))
+    return layer
+
+
+def _initialise(module: nn.Module, blocks: dict[nn.Module, int], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    for layer in module.modules():
+        if isinstance(layer, _ConvNd):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=generator)
+            if layer.bias is not None:
+                layer.bias.zero_()
+    for block, depth in blocks.items():
+        for number in range(1, depth):
+            block.get_submodule(f"conv{number}").get_parameter("weight").mul_(len(blocks) ** (-1 / (2 * depth - 2)))
+        block.get_submodule(f"conv{depth}").get_parameter("weight").zero_()
+    for parameter in linear[-1].parameters() if linear else ():
+        parameter.zero_()
+
+
+def _check_shortcuts(module: nn.Module, blocks: dict[nn.Module, int], shape: tuple[int, ...], seed: int) -> None:
+    """Refuse blocks that are none: whose output vanishes with their branch, which is zero now."""
+    outputs: list[torch.Tensor] = []
+    hooks = [block.register_forward_hook(lambda *seen: outputs.append(seen[2])) for block in blocks]
+    training = module.training
+    try:
+        module.eval()(torch.rand(2, *shape, generator=torch.Generator().manual_seed(seed)))
+    finally:
+        module.train(training)
+        for hook in hooks:
+            hook.remove()
+    if not all(bool(output.any()) for output in outputs):
+        raise _refusal("has layers of these names without a shortcut")
+
+
+def _refusal(why: str) -> InputError:
+    return InputError(
+        f"norm 'fixup' on a model that {why}: must be one of residual blocks (conv1, bn1, conv2, bn2, ... and a "
+        'shortcut), such as resnet20; choose one, or norm = "none"'
+    )

@@ -1,0 +1,359 @@
+"""Normalisers: found by type, computed as their papers say, and the same whichever way visits are trained."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import nn
+from torch.nn.functional import conv2d, cross_entropy
+
+from algorithms import Compute, Layout, Local, Place, Resident, Sample, Work, fedbn, trainer
+from algorithms.norms import is_batch_norm, train_mode
+from raysim.errors import InputError
+from raysim.models import build
+from raysim.models.fixup import ScaleAndShift, Shift, ShiftedConv2d
+from raysim.models.norm import NORMS, Normaliser, converted
+from raysim.models.renorm import BatchRenorm, Opening
+from raysim.models.standardise import StandardisedConv2d, standardised
+
+OPENING = Opening(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
+
+
+class Custom(nn.BatchNorm2d):
+    """A user's subclass."""
+
+
+class Block(nn.Module):
+    """A residual block whose shortcut holds a batch norm, by the names that Fixup knows."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = Custom(outputs)
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))) + self.shortcut(x))
+
+
+def tiny() -> nn.Module:
+    """A residual net for 2x4x4 images: five batch-norm layers, two of them in shortcuts, and 3 classes."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        stem = (nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        return nn.Sequential(*stem, Block(4, 4), nn.Flatten(), nn.Linear(64, 3))
+
+
+def one(norm: str, shape: tuple[int, ...] = (2, 4, 4), **numbers: Any) -> nn.Module:
+    """What becomes of a batch-norm layer of two channels with a scale and a shift."""
+    layer = nn.BatchNorm2d(2) if len(shape) == 3 else nn.BatchNorm1d(shape[0])
+    with torch.no_grad():
+        layer.weight.copy_(torch.arange(shape[0]) + 1)
+        layer.bias.copy_(torch.arange(shape[0]) - 1)
+    return converted(nn.Sequential(layer), Normaliser(norm, **numbers), shape)[0]
+
+
+def of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
+    return [name for name, layer in module.named_modules() if isinstance(layer, types)]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_all_batch_norm_of_torchvisions_resnet_is_replaced(norm: str) -> None:
+    module = torchvision.models.resnet18(num_classes=5)
+    before, places = list(module.state_dict()), of_type(module, nn.BatchNorm2d)
+    assert len(places) == 20 and "layer2.0.downsample.1" in places
+    made = converted(module, Normaliser(norm, groups=2), (3, 64, 64))
+    kind = {"none": nn.Identity, "batch": nn.BatchNorm2d, "batch-renorm": BatchRenorm}.get(norm, nn.GroupNorm)
+    if norm != "fixup":
+        assert of_type(made, kind) == places
+    assert bool(of_type(made, nn.BatchNorm2d)) == (norm == "batch")
+    kept = {"none": set(), "fixup": set(), "batch": set(before), "batch-renorm": set(before)}.get(norm)
+    affine = {f"{place}.{name}" for place in places for name in ("weight", "bias")}
+    statistics = {f"{p}.{name}" for p in places for name in ("running_mean", "running_var", "num_batches_tracked")}
+    if norm == "none":
+        assert set(made.state_dict()) == set(before) - affine - statistics
+    elif norm != "fixup":
+        assert set(made.state_dict()) == (kept or set(before) - statistics)
+    assert made(torch.rand(2, 3, 64, 64)).shape == (2, 5)
+    assert len(of_type(made, StandardisedConv2d)) == (20 if norm == "group+ws" else 0)
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, Custom])
+def test_batch_norm_of_all_dimensions_nested_and_shared(kind: type[nn.Module]) -> None:
+    places = {nn.BatchNorm1d: (5,), nn.BatchNorm3d: (2, 3, 2)}.get(kind, (3, 2))  # type: ignore[call-overload]
+    shared = kind(4)
+    module = nn.Sequential(nn.Sequential(shared), nn.ReLU(), shared)
+    made = converted(module, Normaliser("group", groups=4), (4, *places))
+    assert of_type(made, nn.GroupNorm) == ["0.0"] and made[0][0] is made[2]
+    assert made(torch.rand(3, 4, *places)).shape == (3, 4, *places)
+    assert isinstance(converted(kind(4), Normaliser("layer"), (4, *places)), nn.GroupNorm)
+
+
+def normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+
+
+def test_group_layer_and_instance_by_their_formulas() -> None:
+    x = np.random.default_rng(0).normal(2, 3, (3, 2, 4, 4))
+    scale, shift = np.array([1.0, 2.0]).reshape(1, 2, 1, 1), np.array([-1.0, 0.0]).reshape(1, 2, 1, 1)
+    expected = {
+        "layer": normalised(x, (1, 2, 3)) * scale + shift,
+        "instance": normalised(x, (2, 3)) * scale + shift,
+        "group": normalised(x, (1, 2, 3)) * scale + shift,
+    }
+    for norm, values in expected.items():
+        made = one(norm, groups=1).double()
+        np.testing.assert_allclose(made(torch.from_numpy(x)).detach().numpy(), values, rtol=1e-9, atol=1e-12)
+
+
+def test_features_are_normalised_by_groups_and_layers() -> None:
+    x = np.random.default_rng(0).normal(2, 3, (5, 6))
+    affine = np.arange(6) + 1, np.arange(6) - 1
+    layer = one("layer", (6,)).double()(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(layer, normalised(x, (1,)) * affine[0] + affine[1], rtol=1e-9)
+    group = one("group", (6,), groups=3).double()(torch.from_numpy(x)).detach().numpy()
+    by_two = normalised(x.reshape(5, 3, 2), (2,)).reshape(5, 6)
+    np.testing.assert_allclose(group, by_two * affine[0] + affine[1], rtol=1e-9)
+
+
+def test_weights_are_standardised_by_filter() -> None:
+    made = build("cnn", shape=(1, 8, 8), classes=2, seed=0, norm="group+ws", groups=4).double()
+    plain = build("cnn", shape=(1, 8, 8), classes=2, seed=0, norm="group", groups=4).double()
+    assert list(made.state_dict()) == list(plain.state_dict())
+    assert of_type(made, StandardisedConv2d) == ["conv1", "conv2"]
+    w = made.get_parameter("conv1.weight").detach().numpy()
+    expected = normalised(w, (1, 2, 3))
+    np.testing.assert_allclose(standardised(torch.from_numpy(w)).numpy(), expected, rtol=1e-9)
+    x = torch.rand(2, 1, 8, 8).double()
+    out = conv2d(x, torch.from_numpy(expected), made.get_parameter("conv1.bias"), padding=1)
+    torch.testing.assert_close(made.get_submodule("conv1")(x), out)
+
+
+class Renorm:
+    """Batch renormalisation in numpy: one channel a column of x [n, C]."""
+
+    def __init__(self, channels: int, opening: Opening) -> None:
+        self.mean, self.variance, self.opening, self.tracked = np.zeros(channels), np.ones(channels), opening, 0
+        self.r = self.d = np.zeros(channels)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        o, t = self.opening, self.tracked
+        r_max = 1 + (o.r_max - 1) * min(1, max(0, (t - o.start) / (o.r_end - o.start)))
+        d_max = o.d_max * min(1, max(0, (t - o.start) / (o.d_end - o.start)))
+        mu, sigma_b = x.mean(0), np.sqrt(x.var(0) + 1e-5)
+        sigma = np.sqrt(self.variance + 1e-5)
+        self.r = np.clip(sigma_b / sigma, 1 / r_max, r_max)
+        self.d = np.clip((mu - self.mean) / sigma, -d_max, d_max)
+        self.mean = 0.7 * self.mean + 0.3 * mu
+        self.variance = 0.7 * self.variance + 0.3 * x.var(0, ddof=1)
+        self.tracked += 1
+        return (x - mu) / sigma_b * self.r + self.d
+
+
+def test_batch_renorm_is_its_formula_over_many_steps() -> None:
+    layer = BatchRenorm(3, momentum=0.3, affine=False, opening=OPENING).double()
+    plain, rng, clipped = Renorm(3, OPENING), np.random.default_rng(1), []
+    for t in range(12):
+        x = rng.normal([0, 1, -2], [1, 1.3, 4], (7, 3))
+        np.testing.assert_allclose(layer(torch.from_numpy(x)).numpy(), plain(x), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(layer.running_mean, plain.mean, rtol=1e-12)
+        np.testing.assert_allclose(layer.running_var, plain.variance, rtol=1e-12)
+        if t >= 8:  # fully open
+            clipped.append([plain.r.max() == 1.5 or plain.r.min() == 1 / 1.5, np.abs(plain.d).max() == 0.5])
+            clipped[-1].append(bool((np.abs(plain.d) < 0.5).any() and (plain.r < 1.5).any()))
+    assert np.array(clipped).any(0).all()  # limits were met, and not by all channels
+    assert int(layer.num_batches_tracked) == 12
+    layer.eval()
+    x = rng.normal(size=(4, 3))
+    expected = (x - plain.mean) / np.sqrt(plain.variance + 1e-5)
+    np.testing.assert_allclose(layer(torch.from_numpy(x)).numpy(), expected, rtol=1e-9)
+
+
+def test_r_and_d_are_constants_in_the_gradient() -> None:
+    layer = BatchRenorm(2, opening=Opening(3, 5, 0, 1, 1)).double()
+    x, weights = torch.randn(6, 2, 3).double() * 2 + 1, torch.randn(6, 2, 3).double()
+    layer(x)
+    layer(x * 3)
+    mean, variance = layer.running_mean.clone(), layer.running_var.clone()
+    inputs = x.clone().requires_grad_()
+    (layer(inputs) * weights).sum().backward()
+    plain = x.clone().requires_grad_()
+    mu, var = plain.mean((0, 2), keepdim=True), plain.var((0, 2), keepdim=True, correction=0)
+    r = ((var + 1e-5) / (variance.view(1, 2, 1) + 1e-5)).sqrt().clamp(1 / 3, 3).detach()
+    d = ((mu - mean.view(1, 2, 1)) / (variance.view(1, 2, 1) + 1e-5).sqrt()).clamp(-5, 5).detach()
+    (((plain - mu) / (var + 1e-5).sqrt() * r + d) * weights).sum().backward()
+    torch.testing.assert_close(inputs.grad, plain.grad)
+
+
+@pytest.mark.parametrize("statistics", ["batch", "untracked", "frozen"])
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_closed_batch_renorm_is_batch_norm(statistics: str, momentum: float | None) -> None:
+    renorm = nn.Sequential(BatchRenorm(3, momentum=momentum, opening=Opening(1, 0, 0, 0, 0)))
+    batch = nn.Sequential(nn.BatchNorm2d(3, momentum=momentum))
+    for step in range(3):
+        x = torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(step)) + step
+        for module in (renorm, batch):
+            train_mode(module, statistics)  # type: ignore[arg-type]
+        torch.testing.assert_close(renorm(x), batch(x))
+    torch.testing.assert_close(renorm.state_dict(), batch.state_dict())
+
+
+def test_an_open_batch_renorm_without_tracking_leaves_no_trace() -> None:
+    layer = nn.Sequential(BatchRenorm(3, opening=Opening(3, 5, 0, 0, 0)))
+    x = torch.randn(4, 3) * 2
+    train_mode(layer, "batch")
+    layer(x)
+    before = copy.deepcopy(layer.state_dict())
+    train_mode(layer, "untracked")
+    torch.testing.assert_close(layer(x), nn.BatchNorm1d(3)(x))
+    assert all(torch.equal(before[name], value) for name, value in layer.state_dict().items())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("make", [tiny, lambda: build("cnn", shape=(2, 4, 4), classes=3, seed=0, norm="batch")])
+def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Module]) -> None:
+    if norm in ("fixup", "instance") and make is not tiny:
+        pytest.skip("no residual blocks, or a norm behind a linear layer")
+    opening = Opening(r_max=1.5, d_max=0.5, start=0, r_end=2, d_end=1)
+    rng = np.random.default_rng(2)
+    works = [
+        Work(
+            torch.from_numpy(rng.normal(i, 1 + i, (6, 2, 4, 4))),
+            torch.from_numpy(rng.integers(0, 3, 6)),
+            [rng.permutation(6)[:4] for _ in range(3)],
+        )
+        for i in range(2)
+    ]
+
+    def trained(execution: str, each: list[Work]) -> list[dict[str, torch.Tensor]]:
+        module = converted(make(), Normaliser(norm, groups=2, opening=opening), (2, 4, 4)).double()
+        resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(2, 4, 4), lanes=len(each))
+        trainer(resident, Compute(execution, "fp64")).train(Local(lr=0.1, batch_size=4), each, 0.1)  # type: ignore[arg-type]
+        return [{e.name: stack[lane].clone() for e, stack in resident.stacks.items()} for lane in range(len(each))]
+
+    stacked = trained("vectorised", works)
+    start = converted(make(), Normaliser(norm, groups=2), (2, 4, 4)).double().state_dict()
+    for lane, work in enumerate(works):
+        (alone,) = trained("sequential", [work])
+        torch.testing.assert_close(stacked[lane], alone, rtol=1e-9, atol=1e-11)
+        assert not torch.equal(alone[next(reversed(alone))], start[next(reversed(alone))])
+
+
+@pytest.mark.parametrize(("norm", "layers"), [("batch", 4), ("batch-renorm", 4)])
+def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> None:
+    module = converted(tiny(), Normaliser(norm), (2, 4, 4))
+    placement = fedbn(Sample(), Local()).divide(Layout.of(module))
+    assert len(placement.kept.entries) == 5 * layers
+    assert {e.name.rpartition(".")[0] for e in placement.kept.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
+    assert sum(is_batch_norm(layer) for layer in module.modules()) == layers
+
+
+def torchvisions() -> nn.Module:
+    return torchvision.models.resnet18(num_classes=5)
+
+
+def bottlenecks() -> nn.Module:
+    return torchvision.models.resnet50(num_classes=5)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "count", "depth"),
+    [(tiny, (2, 4, 4), 1, 2), (torchvisions, (3, 32, 32), 8, 2), (bottlenecks, (3, 32, 32), 16, 3)],
+)
+def test_fixup_starts_at_the_shortcuts(make: Callable[[], nn.Module], shape: Any, count: int, depth: int) -> None:
+    module = converted(make(), Normaliser("fixup"), shape, seed=3)
+    assert torch.count_nonzero(module(torch.rand(2, *shape))) == 0
+    blocks = [m for m in module.modules() if hasattr(m, f"bn{depth}")]
+    assert len(blocks) == count
+    for block in blocks:
+        last = block.get_submodule(f"bn{depth}")
+        assert isinstance(last, ScaleAndShift) and last.scale.item() == 1 and last.bias.item() == 0
+        assert all(isinstance(block.get_submodule(f"bn{i}"), Shift) for i in range(1, depth))
+        assert not block.get_submodule(f"conv{depth}").get_parameter("weight").any()
+        first = block.get_submodule("conv1")
+        assert isinstance(first, ShiftedConv2d) and first.shift.shape == (1,)
+        he = np.sqrt(2 / (first.out_channels * first.kernel_size[0] * first.kernel_size[1]))
+        if first.weight.numel() > 10_000:
+            assert first.weight.std().item() == pytest.approx(he * count ** (-1 / (2 * depth - 2)), rel=0.05)
+    again = converted(make(), Normaliser("fixup"), shape, seed=3).state_dict()
+    torch.testing.assert_close(module.state_dict(), again, rtol=0, atol=0)
+    assert not [m for m in module.modules() if is_batch_norm(m)]
+
+
+def test_fixup_trains_and_its_blocks_leave_zero() -> None:
+    module = converted(tiny(), Normaliser("fixup"), (2, 4, 4))
+    x, y = torch.rand(8, 2, 4, 4), torch.arange(8) % 3
+    before = cross_entropy(module(x), y).item()
+    assert before == pytest.approx(np.log(3))
+    for _ in range(30):
+        module.zero_grad()
+        cross_entropy(module(x), y).backward()
+        with torch.no_grad():
+            for p in module.parameters():
+                p.sub_(0.1 * p.grad)
+    assert cross_entropy(module(x), y).item() < before - 0.1
+    assert module[3].conv2.weight.any() and module[3].bn2.scale.item() != 1
+
+
+def named(**layers: nn.Module) -> nn.Sequential:
+    model = nn.Sequential()
+    for name, layer in layers.items():
+        model.add_module(name, layer)
+    return model
+
+
+PLAIN = {
+    "conv1": nn.Conv2d(2, 4, 3),
+    "bn1": nn.BatchNorm2d(4),
+    "conv2": nn.Conv2d(4, 4, 1, groups=4),
+    "bn2": nn.BatchNorm2d(4),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "numbers", "message"),
+    [
+        (lambda: nn.Linear(4, 2), (4,), {"norm": "group"}, "no batch-norm layer that it could replace"),
+        (lambda: nn.Linear(4, 2), (4,), {"norm": "batch"}, "has no layer to put it behind"),
+        (lambda: nn.BatchNorm1d(4), (4,), {"norm": "instance"}, "one value at a time"),
+        (lambda: nn.BatchNorm1d(1), (1,), {"norm": "layer"}, "one value at a time"),
+        (lambda: nn.BatchNorm2d(4), (4, 1, 1), {"norm": "instance"}, "one value at a time"),
+        (lambda: nn.BatchNorm1d(4), (4,), {"norm": "group", "groups": 4}, "equal groups of at least 2"),
+        (lambda: nn.BatchNorm2d(4), (4, 2, 2), {"norm": "group", "groups": 3}, "choose one of 1, 2, 4"),
+        (lambda: nn.BatchNorm1d(4), (4,), {"norm": "group+ws", "groups": 2}, "without convolutions"),
+        (lambda: named(**PLAIN), (2, 4, 4), {"norm": "group+ws", "groups": 2}, "filters have one weight"),
+        (lambda: named(**PLAIN), (2, 4, 4), {"norm": "fixup"}, "without a shortcut"),
+        (lambda: nn.BatchNorm1d(4), (4,), {"norm": "fixup"}, "has none"),
+        (tiny, (2, 4, 4), {"norm": "bach"}, "'bach' is not known"),
+        (tiny, (2, 4, 4), {"norm": "group", "momentum": 0.1}, "must stand with batch, batch-renorm"),
+        (tiny, (2, 4, 4), {"norm": "none", "eps": 0.1}, "norm_eps is 0.1"),
+        (tiny, (2, 4, 4), {"norm": "batch", "momentum": 1.5}, "at most 1"),
+    ],
+)
+def test_refusals(make: Callable[[], nn.Module], shape: Any, numbers: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        converted(make(), Normaliser(**numbers), shape)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [({"r_max": 0.5}, "renorm_r_max is 0.5"), ({"d_max": -1}, "renorm_d_max"), ({"r_end": 3}, "renorm_r_end is 3")],
+)
+def test_openings_out_of_range(numbers: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Opening(**numbers)
+
+
+def test_momentum_and_eps_reach_the_layers() -> None:
+    for norm in ("batch", "batch-renorm"):
+        made = build("cnn", shape=(1, 8, 8), classes=2, seed=0, norm=norm, norm_momentum=0.3, norm_eps=0.01)
+        assert {(m.momentum, m.eps) for m in made.modules() if is_batch_norm(m)} == {(0.3, 0.01)}
+    made = build("cnn", shape=(1, 8, 8), classes=2, seed=0, norm="layer", norm_eps=0.01)
+    assert {(m.num_groups, m.eps) for m in made.modules() if isinstance(m, nn.GroupNorm)} == {(1, 0.01)}
