@@ -77,8 +77,10 @@ def list_(kind: str) -> None:
     """List what experiment files can name."""
     from raysim.table import listing
 
-    for name, description in listing(kind):
-        click.echo(f"{name:<18}{description}")
+    lines = list(listing(kind))
+    width = max(len(name) for name, _ in lines) + 2
+    for name, description in lines:
+        click.echo(f"{name:<{width}}{description}")
 
 
 @cli.command()
