@@ -231,7 +231,7 @@ def _under_way(state: State, schedule: Arrivals) -> UnderWay:
 def _seconds(state: State, local: Local, fleet: Fleet) -> Callable[[int], float]:
     """What a client's visit lasts on its device; a batch of one counts, though batch norm may pass it over."""
     devices, size = state.devices or Devices(), fleet.placement.travelling.nbytes
-    local = local.fitted(fleet.census.samples)
+    local = local.fitted(fleet.census)
 
     @cache
     def seconds(client: int) -> float:

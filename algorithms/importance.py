@@ -32,7 +32,8 @@ class Importance:
 
     Deviations: the paper does not say how p_k begins; with batch norm a score under the initial model normalises by its
     initial statistics. A visit that takes no step counts as a score of 0; a client whose chance is 0 is drawn only
-    where all are. A score that is not finite leaves p_k as it was. Clients that join later are scored with all others.
+    where all are, or nobody has any. A score that is not finite leaves p_k as it was. Clients that join later are
+    scored with all others.
     """
 
     gamma: float = 0.5

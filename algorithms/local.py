@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import floor, isfinite
-from typing import Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from algorithms.compute import Compute
 from algorithms.errors import InputError, require
 from algorithms.norms import Statistics
 from algorithms.update import Stacks, Update
+
+if TYPE_CHECKING:
+    from algorithms.fleet import Census
 
 
 @dataclass(frozen=True)
@@ -153,15 +156,15 @@ class Local:
             )
         return self.lr * self.lr_decay ** sum(number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
 
-    def fitted(self, samples: NDArray[np.int64]) -> Self:
+    def fitted(self, census: Census) -> Self:
         """The same with what follows from the training clients, such as `steps = "largest"`, as numbers.
 
         Args:
-            samples: of each training client [K].
+            census: the training clients.
         """
         if self.steps != "largest":
             return self
-        largest = int(samples.max(initial=0))
+        largest = int(census.samples.max(initial=0))
         return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
 
     def plan(

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
-from algorithms.errors import require
+from algorithms.errors import InputError, require
+from algorithms.fleet import Census
 from algorithms.local import Local
 from algorithms.place import Place
 from algorithms.schedule import Rounds, Sample
@@ -60,8 +59,11 @@ class Controlled(Local):
     def slots(self) -> tuple[str, ...]:
         return (*super().slots, "control", "common_control")
 
-    def fitted(self, samples: NDArray[np.int64]) -> Self:
-        return replace(super().fitted(samples), share=self.sample.size(len(samples)) / len(samples))
+    def fitted(self, census: Census) -> Self:
+        if census.joins is not None:
+            raise InputError("algorithm.joins with scaffold: must be left out, for m / K would vary; remove it")
+        clients = len(census.clients)
+        return replace(super().fitted(census), share=self.sample.size(clients) / clients)
 
     def update(self, stacks: Stacks, slots: Mapping[str, Stacks], lr: float) -> Update:
         return Corrected(self, stacks, slots, lr, self.share)

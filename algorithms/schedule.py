@@ -28,7 +28,7 @@ class Sample:
         by: what the chance to be drawn next grows with: nothing ("uniform"), the number of samples ("size"), or how
             large the gradients have been (`Importance`).
         active: the chance that a client can be drawn at all in a round, in (0, 1]; where fewer are active, and have a
-            chance, than are to be drawn, the cohort is smaller.
+            chance, than are to be drawn, the cohort is smaller. Where nobody has a chance, all have the same.
 
     Raises:
         InputError: out of range, or both given.
@@ -104,11 +104,12 @@ class Sample:
         size = min(size, len(clients), len(clients) if most is None else most)
         if size == len(clients):
             return np.sort(clients)
+        rng = generator(seed, Purpose.COHORT, number)
+        chances = 0 if weights is None or self.by == "uniform" else int(np.count_nonzero(weights > 0))
         if self.by not in ("uniform", "size") or self.active < 1:
             # Chances change, and so does who is there: no reason to end a run that has begun.
-            size = size if weights is None or self.by == "uniform" else min(size, int(np.count_nonzero(weights > 0)))
-        rng = generator(seed, Purpose.COHORT, number)
-        if self.by == "uniform" or weights is None:
+            size = min(size, chances) if chances else size
+        if weights is None or (not chances and (self.by != "size" or self.active < 1)):
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
         return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng)])
 

@@ -81,7 +81,7 @@ def do_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, me
 
 def visits_of(state: State, algorithm: Algorithm, fleet: Fleet, merge: bool) -> Visits:
     """The visits of the next round."""
-    local = algorithm.local.fitted(fleet.census.samples)
+    local = algorithm.local.fitted(fleet.census)
     needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.wanted else ()))))
     compares = "dl" in state.wanted
     return Visits(local, algorithm.weigh, state.seed, state.round + 1, merge, state.rounds, needs, compares)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from algorithms.errors import InputError
 from algorithms.fleet import Bench, Block, Output
 from algorithms.kept import Location
 from algorithms.keys import Purpose, generator, torch_seed
@@ -192,7 +193,15 @@ class Visits:
             return VisitRow(client, report, task.weight, task.kept)
         keeps = bool(bench.resident.placement.kept.entries)
         location = bench.kept.append(bench.resident.kept(lane)) if keeps else None
-        return VisitRow(client, report, self.weigh(report) if report["steps"] else task.weight, location)
+        return VisitRow(client, report, self._weight(client, report) if report["steps"] else task.weight, location)
+
+    def _weight(self, client: int, report: Report) -> float:
+        weight = self.weigh(report)
+        if weight < 0:
+            raise InputError(
+                f"weigh = {self.weigh}: must give weights >= 0, and gives client {client} {weight:g}; change the part"
+            )
+        return weight
 
 
 @dataclass(frozen=True)

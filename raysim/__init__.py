@@ -18,3 +18,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(experiment, name)
     raise AttributeError(f"module 'raysim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "Run", "run"]

@@ -27,7 +27,7 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     Raises:
         InputError: no client has a sample to train on.
     """
-    local = algorithm.local.fitted(census.samples)
+    local = algorithm.local.fitted(census)
     samples = census.samples
     if isinstance(algorithm.schedule, United):
         samples = samples.sum(keepdims=True)

@@ -17,7 +17,7 @@ from raysim.config.experiment import Data, Partition
 from raysim.data import Source, load
 from raysim.data.augment import chain
 from raysim.data.domains import by_domain, of_each
-from raysim.data.prepare import of_classes, of_split, taken, with_copies
+from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
 from raysim.data.sources import check_classes
 from raysim.errors import InputError
 
@@ -36,8 +36,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     if partition is None:
         return Population.open(Path(str(data.population)).expanduser(), data.fold)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
-    train, test, source = _tables(data, dividing, experiment.seed)
-    train, tests = _by_domain(train, test, data, partition, experiment.seed)
+    train, tests, source = _tables(data, partition, dividing, experiment.seed)
     population = partitioning.make(
         train,
         folder,
@@ -59,15 +58,18 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     return population if partition.fold is None else population.fold(partition.fold)
 
 
-def _tables(data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None, Source]:
-    """The rows to be partitioned, the global test set, and the data set that they are of."""
+def _tables(
+    data: Data, partition: Partition, dividing: Sequence[str], seed: int
+) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, Source]:
+    """The rows to be partitioned, the global test set or one a domain, and the data set that they are of."""
     name, root, shifts = str(data.dataset), data.root, data.shifts
     source = load(name, root=root, label=data.label, dividing=dividing, shifts=shifts, seed=seed)
     source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
+    train, tests = _by_domain(train, test, data, partition, seed)
     if data.appends:
         train = with_copies(train, source.label, dividing, chain(data.changes, data.strengths), seed)
-    return train, test, source
+    return train, tests, source
 
 
 def _chosen(source: Source, data: Data) -> Source:
@@ -85,7 +87,7 @@ def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -
         )
     if isinstance(data.test, str):
         test = load(data.test, root=data.root, label=source.label, dividing=dividing)
-        chosen = (test if data.classes is None else of_classes(test, data.classes)).train
+        chosen = test.train if data.classes is None else only(test.train, test.label, data.classes)
         check_classes(source.train, chosen, source.label, data.test)
         return source.train, chosen
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)

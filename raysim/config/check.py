@@ -65,7 +65,10 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
     """
     for key in raw:
         if key not in model.model_fields and key not in besides:
-            raise unknown(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, [*model.model_fields, *besides])
+            # Its own keys first: those that every table has come last.
+            common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, Table) else {}
+            names = sorted(model.model_fields, key=lambda name: name in common)
+            raise unknown(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, [*names, *besides])
     try:
         # As JSON: strict about numbers and texts, and a list is a tuple.
         own = {key: value for key, value in raw.items() if key not in besides}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -22,6 +23,8 @@ from raysim.data.images import encoded, is_image, pixels
 from raysim.data.sources import Source
 from raysim.data.tensors import LARGEST
 from raysim.errors import MOST, InputError
+
+LOG = logging.getLogger("raysim")
 
 ROWS = 1024
 """Rows that are augmented at once."""
@@ -68,11 +71,16 @@ def of_classes(source: Source, classes: Sequence[int | str]) -> Source:
             listed = [str(own) for own in there]
             shown = listed if len(listed) <= MOST else [*listed[: MOST - 2], "...", listed[-1]]
             raise InputError(f"data.classes has {name!r}: must be among the classes {', '.join(shown)}; name those")
-    train, test = (
-        None if table is None else taken(table, np.flatnonzero(class_codes(table[source.label], classes) >= 0))
-        for table in (source.train, source.test)
-    )
-    return replace(source, train=train, test=test if test is not None and test.num_rows else None)
+    test = None if source.test is None else only(source.test, source.label, classes)
+    if test is not None and not test.num_rows:
+        LOG.warning("data.classes leaves the test set of %s no rows: there is none", source.name)
+        test = None
+    return replace(source, train=only(source.train, source.label, classes), test=test)
+
+
+def only(table: pa.Table, label: str, classes: Sequence[int | str]) -> pa.Table:
+    """The rows of some classes, whether or not there are any."""
+    return taken(table, np.flatnonzero(class_codes(table[label], classes) >= 0))
 
 
 def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:

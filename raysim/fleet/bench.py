@@ -96,6 +96,30 @@ def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int6
     return rounds
 
 
+def _trained(module: nn.Module, model: ModelPlan) -> nn.Parameter:
+    """A parameter that trains; InputError where there is none."""
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            return parameter
+    raise InputError(
+        f"model.name = {model.name!r}: must have a parameter that trains, and has none; choose another model, or part"
+    )
+
+
+@torch.no_grad()
+def _check_logits(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> None:
+    """Refuse a model that does not give each sample one logit a class: no population has images for labels yet."""
+    training = module.training
+    with torch.random.fork_rng(devices=[]):
+        shape = tuple(module.eval()(torch.stack([sample, sample])).shape)
+    module.train(training)
+    if shape != (2, model.classes):
+        raise InputError(
+            f"model.name = {model.name!r}: must return {model.classes} logits a sample, and returns {shape} of two: "
+            "labels that are images can be trained on from Python only; choose another model"
+        )
+
+
 FUSED_BLOCK = 5
 """Clients of a block whose visits are fused, at least: the time of a visit hardly falls from there on."""
 
@@ -161,7 +185,8 @@ class BenchPlan:
             InputError: the algorithm does not fit the model, or the population.
         """
         module = self.module()
-        sample = torch.zeros(self.model.shape, dtype=next(module.parameters()).dtype)
+        sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
+        _check_logits(module, sample, self.model)
         block = self.block_size(self.cohort)
         ways = [choose(phase.local, module, sample, self.device, block) for phase in self.algorithm.phases]
         # One way for all phases: fused visits do less than others, so one that cannot be fused decides.

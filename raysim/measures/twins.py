@@ -218,7 +218,7 @@ class Concordance:
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         report, census = _report(state), fleet.census
         phase = algorithm.phase(report.phase)
-        local, lr = phase.local.fitted(census.samples), phase.local.rate(state.round, state.rounds)
+        local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
         draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.visits))
         start = fleet.put((self.state.model, self.state.kept))
         self._outcomes = fleet.map(draw, [_union(census.there(state.round), fleet)], [start])

@@ -63,7 +63,8 @@ class Model:
     @property
     def norm(self) -> Any:
         """The normaliser where the user names none; None: what the builder makes."""
-        return self.signature["norm"].default if "norm" in self.signature else None
+        default = self.signature["norm"].default if "norm" in self.signature else None
+        return None if default is inspect.Parameter.empty else default
 
     def make(self, shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
         """Call the builder."""

@@ -98,6 +98,9 @@ def test_chances_that_ran_out_make_smaller_cohorts() -> None:
     few = np.array([0.5, 0.0, 0.2, 0.0])
     assert Sample(cohort=3, by=by).draw(np.arange(4), 0, 9, few).tolist() == [0, 2]
     assert len(Sample(cohort=3, by="size", active=0.9).draw(np.arange(4), 0, 9, few)) <= 2
+    # Where nobody has a chance, all have the same.
+    for sample in (Sample(cohort=2, by=by), Sample(cohort=2, by="size", active=0.99)):
+        assert len(sample.draw(np.arange(4), 0, 9, np.zeros(4))) == 2
     with pytest.raises(InputError, match="have a chance to be drawn"):
         Sample(cohort=3, by="size").draw(np.arange(4), 0, 9, few)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import InputError, Local
+from algorithms import Census, InputError, Local
 from algorithms.update import Update
 from tests.algorithms.conftest import perceptron
 
@@ -129,12 +129,13 @@ def test_rates_fall_at_shares_of_the_rounds() -> None:
 
 
 def test_as_many_steps_as_the_largest_client() -> None:
+    two = Census(np.array([0, 1]), np.array([3, 9]))
     local = Local(steps="largest", epochs=2, batch_size=4)
-    assert local.fitted(np.array([3, 9])).steps == 6 and local.fitted(np.array([3, 9])).epochs is None
-    assert [len(r) for r in local.fitted(np.array([3, 9])).passes(5, np.random.default_rng(0))] == [4, 1] * 3
-    assert Local(steps="largest", batch_size="full").fitted(np.array([3, 9])).steps == 1
-    assert Local(steps="largest").fitted(np.array([0])).steps == 1
-    assert Local(epochs=3).fitted(np.array([3, 9])) == Local(epochs=3)
+    assert local.fitted(two).steps == 6 and local.fitted(two).epochs is None
+    assert [len(r) for r in local.fitted(two).passes(5, np.random.default_rng(0))] == [4, 1] * 3
+    assert Local(steps="largest", batch_size="full").fitted(two).steps == 1
+    assert Local(steps="largest").fitted(Census(np.array([0]), np.array([0]))).steps == 1
+    assert Local(epochs=3).fitted(two) == Local(epochs=3)
 
 
 @pytest.mark.parametrize(

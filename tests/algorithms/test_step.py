@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +14,7 @@ from algorithms import (
     Algorithm,
     Arrivals,
     Equal,
+    InputError,
     Local,
     Mix,
     Packed,
@@ -32,6 +33,7 @@ from algorithms import (
     step,
 )
 from algorithms.named import ALGORITHMS
+from algorithms.weigh import Report
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import Samples, clients, named, perceptron
 
@@ -306,6 +308,20 @@ def test_newcomers_start_from_what_place_says(federation: Federation) -> None:
         algorithm = fedbn(Sample(cohort=1), LOCAL, newcomer=newcomer)  # type: ignore[arg-type]
         models.append(run(federation, algorithm, data, rounds=4).model)
     assert not same(*models)
+
+
+@dataclass(frozen=True)
+class Below:
+    """A weight that makes no sense."""
+
+    def __call__(self, report: Report) -> float:
+        return -report["samples"]
+
+
+def test_weights_below_zero_are_refused(federation: Federation) -> None:
+    algorithm = replace(fedavg(Sample(), LOCAL), weigh=Below())
+    with pytest.raises(InputError, match="must give weights >= 0, and gives client 0 -11"):
+        run(federation, algorithm, clients(SIZES), rounds=1)
 
 
 def _close(state: State, module: torch.nn.Module, fleet: InlineFleet) -> None:

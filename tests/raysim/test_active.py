@@ -54,6 +54,14 @@ def test_every_exchange_takes_its_latency(tmp_path: Path) -> None:
         ({"algorithm": {"name": "fedbn"}, "evaluate": {"measures": ["bn"]}}, "'bn' where no batch-norm statistics"),
         ({"algorithm": {"name": "static-bn"}, "evaluate": {"measures": ["bn"]}}, "'bn' where no batch-norm statistics"),
         ({"evaluate": {"measures": ["dl", "dl"]}}, r"\['dl', 'dl'\]: should name each only once"),
+        ({"algorithm": {"name": "scaffold", "joins": {"3": 2}}}, "algorithm.joins with scaffold"),
+        (
+            {
+                "model": {"name": "deeplab_v3plus"},
+                "data": {"dataset": "digits", "channels": 3, "image_size": 64},
+            },
+            "model.name = 'deeplab_v3plus': must return 10 logits a sample",
+        ),
         ({"server": {"rule": "os:getcwd"}}, "server.rule = 'os:getcwd': must be a class whose instances take"),
         ({"algorithm": {"name": "fedavg", "maintained_momentum": "local"}}, "local.momentum = 0.0: must have momentum"),
     ],

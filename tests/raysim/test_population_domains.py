@@ -115,3 +115,9 @@ def test_folders_of_domains_are_trained_on(tmp_path: Path) -> None:
     metrics = done.results[0].metrics
     assert {"domain_bright_accuracy", "domain_dark_accuracy", "domains_accuracy"} <= set(metrics)
     assert metrics["domains_accuracy"] == 1.0
+
+
+def test_copies_are_of_the_rows_that_were_drawn(tmp_path: Path) -> None:
+    data = {"dataset": "shifted:digits", "shifts": ["none", "invert"], "per_domain": 100}
+    population = made({**data, "augment": "append"}, DOMAINS, tmp_path)
+    assert population.sizes.tolist() == [200, 200]
