@@ -38,6 +38,7 @@ class Result:
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
         exchanges: how often in turn the clients and the server waited for each other.
+        simulated_seconds: of the rounds in virtual time; None where there are no devices.
         concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
     """
 
@@ -52,10 +53,12 @@ class Result:
     bytes_up: int = 0
     bytes_down: int = 0
     exchanges: int = 0
+    simulated_seconds: float | None = None
     concordance: dict[str, Any] | None = None
 
     def after(self, row: dict[str, Any]) -> Result:
         """The result with one more round."""
+        virtual = row["simulated_seconds"]
         return replace(
             self,
             rounds=self.rounds + 1,
@@ -63,6 +66,7 @@ class Result:
             bytes_up=self.bytes_up + row["bytes_up"],
             bytes_down=self.bytes_down + row["bytes_down"],
             exchanges=self.exchanges + row["exchanges"],
+            simulated_seconds=self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual,
         )
 
 
@@ -155,6 +159,10 @@ class Records:
         self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
         self._row |= {"phase": state.report.phase, **_reported(state.report), **_measured(traffic)}
         self._row |= state.report.measures
+        if state.phase != state.report.phase:
+            text = f"{self._simulation.name}: phase {state.phase + 1} begins after round {state.round}"
+            LOG.info(text)
+            self._simulation.watcher.notice(text)
 
     def evaluate(self, state: State) -> None:
         """Begin to evaluate the round that was added last."""

@@ -128,6 +128,7 @@ COSTS = {
     "Round": "every model trains once on one client: the unit in which algorithms compare at equal work",
     "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
     "Time": "of all rounds, without evaluation, as this machine took it",
+    "Simulated time": "of all rounds in virtual time, as [devices] say how fast clients are; the same on any machine",
     "Protocol bytes": "what a real federation would send through its server: up from clients, down to them",
     "Exchanges": "how often in turn the clients and the server waited for each other: once a round in most algorithms",
     "Driver bytes": "array data that the driving process held here, as measured: what it put, and what it took",
@@ -183,6 +184,12 @@ class Table:
         return [(group, len(list(members))) for group, members in runs]
 
 
+def _simulated(results: Sequence[Result]) -> list[TableColumn]:
+    """The virtual time of the rounds, where there are devices."""
+    cells = [_sum(each, "simulated_seconds", human_seconds) for each in results]
+    return [] if set(cells) == {ABSENT} else [TableColumn("", "Simulated time", cells)]
+
+
 def headline(results: Sequence[Result]) -> Table:
     """What a reader looks for first: how good, how long, how much was sent."""
     first = next((metric for metric in METRICS if _targets(results, metric)), None)
@@ -192,6 +199,7 @@ def headline(results: Sequence[Result]) -> Table:
             *columns,
             TableColumn("", "Rounds", [str(each.rounds) for each in results]),
             TableColumn("", "Time", [_sum(each, "seconds", human_seconds) for each in results]),
+            *_simulated(results),
             TableColumn("Protocol bytes", "up", [_sum(each, "bytes_up", human_bytes) for each in results]),
             TableColumn("Protocol bytes", "down", [_sum(each, "bytes_down", human_bytes) for each in results]),
             TableColumn("", "Exchanges", [_sum(each, "exchanges", lambda n: f"{n:,.0f}") for each in results]),

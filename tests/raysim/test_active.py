@@ -31,7 +31,12 @@ def test_rounds_without_anybody(name: str, tmp_path: Path) -> None:
 
 def test_every_exchange_takes_its_latency(tmp_path: Path) -> None:
     algorithms = [{"name": "fedavg"}, {"name": "fedtan"}, {"name": "radfedi", "merge_every": 2}]
-    raysim.run({**EXPERIMENT, "rounds": 2, "algorithm": algorithms}, tmp_path / "run", inline=True)
+    run = raysim.run({**EXPERIMENT, "rounds": 2, "algorithm": algorithms}, tmp_path / "run", inline=True)
+    totals = {result.name: result.simulated_seconds for result in run.results}
+    assert totals == {
+        name: pytest.approx(seconds, abs=1e-3) for name, seconds in (("fedavg", 2), ("fedtan", 8), ("radfedi", 3))
+    }
+    assert "Simulated time" in run.report.read_text()
     found = {
         each["name"]: pq.read_table(tmp_path / "run" / each["name"] / "metrics.parquet").to_pydict()
         for each in algorithms

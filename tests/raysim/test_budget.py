@@ -62,6 +62,7 @@ def test_a_run_of_some_epochs(tmp_path: Path) -> None:
     # 4 equal clients: half of the data a round; then 400 of some 1,200 samples.
     assert [result.rounds for result in run.results] == [4, 6]
     log = (run.folder / "run.log").read_text()
+    assert "fixbn: phase 2 begins after round 3" in log
     assert "fedavg: 2 epochs are 4 rounds" in log and "fixbn: 2 epochs are 6 rounds" in log
     assert "of 2 epochs" in run.report.read_text()
     assert "epochs = 2.0" in (run.folder / "config.toml").read_text()
