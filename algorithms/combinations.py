@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from algorithms.algorithm import Algorithm
 
 
+REPORTED = ("samples", "steps", "used", "loss")
+"""What the report of every visit has; where arrivals merge one by one, also `staleness`."""
+
+
 def check(algorithm: Algorithm) -> None:
     """Refuse what makes no sense.
 
@@ -128,6 +132,18 @@ def _initial_statistics_in_a_report(algorithm: Algorithm) -> str:
     )
 
 
+def _unnamed_needs(algorithm: Algorithm) -> str:
+    """Weigh a report that has what every report has, and what the parts name."""
+    try:
+        algorithm.weigh(dict.fromkeys((*REPORTED, *algorithm.needs), 1.0))
+    except KeyError as error:
+        return (
+            f"weigh = {algorithm.weigh}: must read no more of a report than {', '.join(REPORTED)} and what its "
+            f"property `needs` names, and reads {error}; name it there"
+        )
+    return ""
+
+
 REFUSED: tuple[Callable[[Algorithm], str], ...] = (
     _slot_without_a_use,
     _own_size_for_a_model_of_many,
@@ -139,6 +155,7 @@ REFUSED: tuple[Callable[[Algorithm], str], ...] = (
     _kept_statistics_that_never_change,
     _nothing_to_freeze,
     _initial_statistics_in_a_report,
+    _unnamed_needs,
 )
 """Each says why it refuses an algorithm, or nothing."""
 

@@ -1,7 +1,7 @@
 """Every pair of parts that makes no sense is refused, with the pair and the remedy."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -40,11 +40,20 @@ from algorithms import (
     singleset,
     static_bn,
 )
+from algorithms.weigh import Report
 from tests.algorithms.conftest import perceptron
 
 LOCAL = Local()
 EVERY = Sample()
 KEPT = Place(affine="kept", statistics="kept")
+
+
+@dataclass(frozen=True)
+class Unnamed:
+    """Reads what it does not name."""
+
+    def __call__(self, report: Report) -> float:
+        return report["loss_after"]
 
 
 def on_plain_model(algorithm: Algorithm) -> object:
@@ -96,6 +105,10 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     "initial statistics in a report": (
         lambda: fedbs(EVERY, Local(statistics="untracked"), loss="after"),
         "local.statistics = .untracked. with a part that needs .loss_after.",
+    ),
+    "a need that is not named": (
+        lambda: Algorithm(Rounds(), LOCAL, weigh=Unnamed()),
+        r"weigh = Unnamed\(\): must read no more .* and reads 'loss_after'; name it there",
     ),
     "nothing to freeze": (
         lambda: fixbn(EVERY, Local(statistics="untracked")),
