@@ -203,7 +203,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
 
 @contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """A new folder for a run; if the user's input turns out to be wrong before a round is done, nothing of it stays.
+    """A new folder for a run; if the user's input turns out to be wrong, nothing of it stays.
 
     Raises:
         InputError: the folder exists and is not empty, or cannot be made.
@@ -224,8 +224,6 @@ def run_folder(out: Path) -> Iterator[Path]:
     try:
         yield out
     except InputError:
-        if _holds_rounds(out):
-            raise
         for path in out.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         for folder in made:
@@ -233,15 +231,6 @@ def run_folder(out: Path) -> Iterator[Path]:
             with suppress(OSError):
                 folder.rmdir()
         raise
-
-
-def _holds_rounds(out: Path) -> bool:
-    """Whether a round of the run is on disk: then its folder is worth something."""
-    for path in out.glob("*/metrics.journal"):
-        with suppress(pa.ArrowInvalid, StopIteration), pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
-            stream.read_next_batch()
-            return True
-    return any(out.glob("*/metrics.parquet"))
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:

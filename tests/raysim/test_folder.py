@@ -125,21 +125,6 @@ def test_a_run_that_breaks_keeps_every_round(tmp_path: Path) -> None:
     assert journal(files.path / "visits.journal")["client"].to_pylist() == list(range(1, 41))
 
 
-def fail_late(out: Path, rounds: int) -> None:
-    with run_folder(out):
-        with closing(AlgorithmFolder(out / "fedavg", [])) as files:
-            for number in range(1, rounds + 1):
-                files.append({"round": number}, a_round({number: 1.0}))
-        raise InputError("wrong, as comes to light now")
-
-
-@pytest.mark.parametrize("rounds", [0, 3])
-def test_wrong_input_that_comes_to_light_late_takes_no_round_away(rounds: int, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="comes to light"):
-        fail_late(tmp_path / "run", rounds)
-    assert (tmp_path / "run").exists() == (rounds > 0)
-
-
 def test_a_row_that_cannot_be_written_is_not_lost_in_silence(tmp_path: Path) -> None:
     files = AlgorithmFolder(tmp_path / "fedavg", [])
     files.append({"round": 1}, a_round({}))
