@@ -54,9 +54,12 @@ def train_mode(module: nn.Module, statistics: Statistics) -> None:
     module.train()
     for layer in module.modules():
         if is_batch_norm(layer):
-            layer.train(statistics != "frozen" and not _is_frozen_whole(layer))
+            if statistics == "frozen" or _is_frozen_whole(layer):
+                layer.eval()
             # A layer that has none to track stays as it was made.
-            layer.track_running_stats = layer.running_mean is not None and statistics != "untracked"
+            tracks = layer.running_mean is not None and statistics != "untracked"
+            if layer.track_running_stats != tracks:  # this comes once a visit, and modules are slow to write to
+                layer.track_running_stats = tracks
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ class Sample:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
         by: what the chance to be drawn next grows with: nothing ("uniform"), the number of samples ("size"), or how
-            large the gradients have been (`Importance`).
+            large the gradients have been (`Importance`, of whose cohorts clients without a chance are no part).
         active: the chance that a client can be drawn at all in a round, in (0, 1]; where fewer are active, and have a
             chance, than are to be drawn, the cohort is smaller. Where nobody has a chance, all have the same.
 

@@ -178,7 +178,12 @@ class Visits:
         self, bench: Bench, work: Work, loss: float, lane: int, received: Packed, kept: Packed
     ) -> dict[str, float]:
         used = sum(len(rows) for rows in work.batches)
-        report = {"samples": float(len(work.y)), "steps": float(len(work.batches)), "used": float(used), "loss": loss}
+        report = {
+            "samples": float(work.y.shape[0]),
+            "steps": float(len(work.batches)),
+            "used": float(used),
+            "loss": loss,
+        }
         if work.batches:
             after = After(bench, self.local, work, lane, received, kept)
             report |= {name: REPORTS[name](after) for name in self.needs}
