@@ -40,7 +40,9 @@ def test_update_is_torchs(local: Local, kind: type[torch.optim.Optimizer], optio
         theirs(x).square().sum().backward()
         optimiser.step()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+        # Adam divides by roots, which torch rounds in another order.
+        most = 1e-5 if kind is torch.optim.Adam else 1e-6
+        torch.testing.assert_close(a, b, rtol=most, atol=most / 10)
 
 
 def test_proximal_term_pulls_to_the_received_model() -> None:
