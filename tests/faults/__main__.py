@@ -1,0 +1,59 @@
+"""`python -m tests.faults`: many cases, and a table of what was injected and what survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from .cases import Case, survive
+
+HERE = Path(__file__).parent
+
+
+@click.command()
+@click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--count", default=100, show_default=True, help="How many seeds.")
+@click.option("--write", is_flag=True, help="Keep the table in survived.json, with the commit and the machine.")
+def main(first: int, count: int, write: bool) -> None:
+    """Disturb so many runs at random moments, and compare each with a run that was left in peace."""
+    console = Console()
+    injected: Counter[str] = Counter()
+    survived: Counter[str] = Counter()
+    for seed in track(range(first, first + count), "disturbing runs", console=console):
+        case = Case(seed)
+        with TemporaryDirectory() as folder:
+            outcome = survive(case, Path(folder))
+        injected[case.injury] += outcome.injured
+        survived[case.injury] += outcome.injured and not outcome.wrong
+        if outcome.wrong:
+            console.print(f"[red]{case}[/red]: {outcome.wrong}")
+    table = Table("fault", "injected", "survived, bytes equal")
+    for injury in sorted(injected):
+        table.add_row(injury, str(injected[injury]), str(survived[injury]))
+    console.print(table)
+    if write:
+        keep(injected, survived)
+    raise SystemExit(survived != injected)
+
+
+def keep(injected: Counter[str], survived: Counter[str]) -> None:
+    """Write the table beside this file."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    faults = {name: {"injected": injected[name], "bytes equal": survived[name]} for name in sorted(injected)}
+    hardware = f"{os.cpu_count()} cores, {platform.machine()}"
+    found = {"commit": commit.stdout.strip(), "hardware": hardware, "faults": faults}
+    (HERE / "survived.json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Cases: a seed draws an algorithm, an injury, and the moment; the run must end with the bytes of one left in peace."""
+
+from __future__ import annotations
+
+import atexit
+import random
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+import tomli_w
+
+import raysim
+from algorithms.named import ALGORITHMS
+
+from .injuries import (
+    Injury,
+    SmallDisk,
+    break_numbers,
+    fill_disk,
+    interrupt,
+    kill_actor,
+    kill_all_actors,
+    kill_driver,
+    preempt,
+    tear_checkpoint,
+)
+from .runs import BRITTLE, ROUNDS, Run, experiment, left
+
+INJURIES: dict[str, Injury] = {
+    "an actor killed": kill_actor,
+    "all actors killed": kill_all_actors,
+    "the driver killed": kill_driver,
+    "Ctrl-C, once or twice": interrupt,
+    "SIGTERM": preempt,
+    "the newest checkpoint torn": tear_checkpoint,
+    "NaN from a visit": break_numbers,
+    "the disk full": fill_disk,
+}
+
+RESUMED = 3
+"""How often a run may have to be resumed; once, unless the moment was one before anything was on disk."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What happens to which run, and when.
+
+    Args:
+        seed: draws everything.
+    """
+
+    seed: int
+
+    @property
+    def algorithm(self) -> str:
+        """Each comes in its turn."""
+        return sorted(ALGORITHMS)[self.seed % len(ALGORITHMS)]
+
+    @property
+    def injury(self) -> str:
+        """Each comes in its turn, with every algorithm in the end."""
+        return sorted(INJURIES)[(self.seed + self.seed // len(INJURIES)) % len(INJURIES)]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Where it runs: on two actors, where the injury is to actors, and else mostly in one process."""
+        on_ray = "actor" in self.injury or random.Random(self.seed).random() < 0.2
+        return ("--actors", "2") if on_ray else ("--inline",)
+
+    def __str__(self) -> str:
+        return f"{self.seed}: {self.algorithm}, {self.injury}, {' '.join(self.options)}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case.
+
+    Args:
+        injured: whether the run had not ended before.
+        resumed: how often it was resumed.
+        wrong: what is not as it should be; nothing where all bytes are equal.
+    """
+
+    injured: bool
+    resumed: int
+    wrong: str = ""
+
+
+def survive(case: Case, folder: Path) -> Outcome:
+    """Run a case: disturbed at its moment, resumed until it is done, compared with a run that was left in peace."""
+    draw = random.Random(case.seed)
+    own_model = case.injury == "NaN from a visit"
+    with SmallDisk(folder / "disk") if case.injury == "the disk full" else nullcontext(folder) as home:
+        run = Run(home / "run", experiment(case.algorithm, own_model), case.options)
+        injured = run.reaches(draw.randint(1, ROUNDS - 2))
+        if injured:
+            time.sleep(0.05 * draw.random())
+            INJURIES[case.injury](run, draw)
+        resumed = 0
+        while (status := run.ends()) and resumed < RESUMED:
+            if "Traceback" in run.said:
+                return Outcome(injured, resumed, f"status {status} with a traceback: {run.said}")
+            run.resume()
+            resumed += 1
+        if status:
+            return Outcome(injured, resumed, f"status {status}: {run.said}")
+        theirs, ours = undisturbed(case.algorithm, own_model), left(run.folder)
+    wrong = [name for name in theirs if theirs[name] != ours[name]]
+    return Outcome(injured, resumed, f"{', '.join(wrong)} differ" if wrong else "")
+
+
+@cache
+def undisturbed(algorithm: str, own_model: bool) -> dict[str, Any]:
+    """What the run leaves that nothing happens to, in this process."""
+    file = _peace() / f"{algorithm}-{own_model}.toml"
+    file.write_text(tomli_w.dumps(experiment(algorithm, own_model)))
+    raysim.run(file, file.with_suffix(""), inline=True)
+    return left(file.with_suffix(""))
+
+
+@cache
+def _peace() -> Path:
+    """A folder for the runs that nothing happens to, and for the module that they import only once."""
+    folder = Path(mkdtemp())
+    atexit.register(rmtree, folder)
+    (folder / "brittle.py").write_text(BRITTLE)
+    return folder

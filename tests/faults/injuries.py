@@ -1,0 +1,95 @@
+"""What can happen to a run: each is done at a drawn moment, and leaves a run that ends by itself or can be resumed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from .processes import client_actors, send
+from .runs import Run
+
+Injury = Callable[[Run, random.Random], None]
+
+
+def kill_actor(run: Run, draw: random.Random) -> None:
+    """A client actor dies; the run goes on."""
+    actors = client_actors(run.process.pid)
+    if actors:
+        send(draw.choice(actors), signal.SIGKILL)
+
+
+def kill_all_actors(run: Run, draw: random.Random) -> None:
+    """All client actors die at once; the run goes on."""
+    for actor in client_actors(run.process.pid):
+        send(actor, signal.SIGKILL)
+
+
+def kill_driver(run: Run, draw: random.Random) -> None:
+    """The driver dies without a chance to do anything."""
+    send(run.process.pid, signal.SIGKILL)
+
+
+def interrupt(run: Run, draw: random.Random) -> None:
+    """A person presses Ctrl-C, once or twice."""
+    send(run.process.pid, signal.SIGINT)
+    if draw.random() < 0.5:
+        time.sleep(0.2 * draw.random())
+        send(run.process.pid, signal.SIGINT)
+
+
+def preempt(run: Run, draw: random.Random) -> None:
+    """A scheduler ends the job."""
+    send(run.process.pid, signal.SIGTERM)
+
+
+def tear_checkpoint(run: Run, draw: random.Random) -> None:
+    """The driver dies, and the newest checkpoint is cut off, or one of its bits flips."""
+    send(run.process.pid, signal.SIGKILL)
+    run.process.wait()
+    checkpoints = sorted(run.folder.glob("*/checkpoint/*.safetensors"), key=lambda path: path.name)
+    if not checkpoints:
+        return
+    whole = bytearray(checkpoints[-1].read_bytes())
+    place = draw.randrange(len(whole))
+    if draw.random() < 0.5:
+        del whole[place:]
+    else:
+        whole[place] ^= 1 << draw.randrange(8)
+    checkpoints[-1].write_bytes(whole)
+
+
+def break_numbers(run: Run, draw: random.Random) -> None:
+    """Training gives no numbers any more; when the run has stopped, it does again."""
+    run.broken.touch()
+    run.ends()
+    run.broken.unlink()
+
+
+def fill_disk(run: Run, draw: random.Random) -> None:
+    """Nothing more can be written; when the run has stopped, there is room again."""
+    ballast = run.home / "ballast"
+    subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)
+    # What is left over is drawn, so that now the one file and now the other does not fit.
+    with ballast.open("r+b") as file:
+        file.truncate(max(0, ballast.stat().st_size - 4096 * draw.randrange(16)))
+    run.ends()
+    ballast.unlink()
+
+
+class SmallDisk:
+    """A file system of its own, of a few megabytes; a context."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> Path:
+        self._folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", self._folder], check=True)
+        return self._folder
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", "-l", self._folder], check=True)

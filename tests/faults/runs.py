@@ -1,0 +1,150 @@
+"""The experiment that is disturbed, and a run of it in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import tomli_w
+
+from algorithms.named import ALGORITHMS
+
+ROUNDS = 40
+LONG = 300
+"""Seconds after which a run counts as hung; Ray notices a lost node after some fifteen."""
+
+OWN: dict[str, dict[str, Any]] = {
+    "fedprox": {"proximal": 0.1},
+    **{name: {"merge_every": 3} for name in ("radfed", "radfedm", "radfeda")},
+    "radfedp": {"merge_every": 3, "proximal": 0.5},
+    "centralized": {"fraction": 1.0},
+}
+"""What an algorithm is given besides its name."""
+
+BRITTLE = '''
+import os
+from pathlib import Path
+
+from torch import nn
+
+
+class Brittle(nn.Module):
+    """A small network with batch norm, whose output is no number while a certain file is there."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        inputs = 1
+        for size in shape:
+            inputs *= size
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 12), nn.BatchNorm1d(12), nn.ReLU())
+        self.head = nn.Linear(12, classes)
+
+    def forward(self, x):
+        broken = self.training and Path(os.environ.get("BRITTLE", "/nowhere")).exists()
+        return self.head(self.body(x)) * (float("nan") if broken else 1.0)
+'''
+
+
+def experiment(algorithm: str, own_model: bool = False) -> dict[str, Any]:
+    """A run of a second or two: uneven clients, some of them empty in a round, batch norm, everything measured."""
+    return {
+        "seed": 3,
+        "rounds": ROUNDS,
+        "data": {"dataset": "digits", "test": 0.1},
+        "partition": {"scheme": "dirichlet-qp", "clients": 10, "label_alpha": 0.3, "local_test": 0.2},
+        "model": {"name": "brittle:Brittle"} if own_model else {"name": "mlp", "hidden": [16], "norm": "batch"},
+        "algorithm": [{"name": algorithm, "fraction": 0.6, **OWN.get(algorithm, {})}],
+        "fleet": {"block": 2},
+        "evaluate": {"every": 4},
+    }
+
+
+@dataclass
+class Run:
+    """A run in a process of its own.
+
+    Args:
+        folder: of the run, new.
+        config: the experiment.
+        options: of the command, such as --inline.
+        limits: what stands before the command, such as a limit of file sizes.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    options: tuple[str, ...]
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.home = self.folder.parent
+        file = self.home / f"{self.folder.name}.toml"
+        file.write_text(tomli_w.dumps(self.config))
+        (self.home / "brittle.py").write_text(BRITTLE)
+        self.broken = self.home / f"{self.folder.name}.broken"
+        self._start("run", str(file), "--out", str(self.folder))
+
+    def resume(self) -> None:
+        """Have a new process go on with it."""
+        self._start("resume", str(self.folder))
+
+    def _start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "raysim", *arguments, *self.options]
+        environment = {**os.environ, "BRITTLE": str(self.broken)}
+        self._output = self.home / f"{self.folder.name}.{arguments[0]}.txt"
+        with self._output.open("w") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=environment,
+                cwd=self.home,
+                start_new_session=True,
+            )
+
+    def reaches(self, number: int) -> bool:
+        """Wait for the row of a round; False where the run ends without it."""
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            if f": round {number} in " in self.log:
+                return True
+            if self.process.poll() is not None:
+                return False
+            time.sleep(0.002)
+        raise TimeoutError(f"round {number} did not come in {LONG} s: {self.said}")
+
+    def ends(self) -> int:
+        """Wait for its end: the exit status."""
+        return self.process.wait(LONG)
+
+    @property
+    def log(self) -> str:
+        """The run's log so far."""
+        path = self.folder / "run.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def said(self) -> str:
+        """What it has shown."""
+        return self._output.read_text(errors="replace")
+
+
+def left(folder: Path) -> dict[str, Any]:
+    """All that a finished run leaves and that must not depend on what happened to it."""
+    (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
+    whole: dict[str, Any] = {
+        name: (algorithm / name).read_bytes() if (algorithm / name).exists() else None
+        for name in ("model.safetensors", "kept.safetensors")
+    }
+    for name in ("metrics", "visits"):
+        table = pq.read_table(algorithm / f"{name}.parquet")
+        timeless = [column for column in table.column_names if not column.startswith(("seconds", "machine_"))]
+        # Compared as text, for an undefined number is equal to no other.
+        whole[name] = repr(table.select(timeless).to_pydict())
+    return whole
