@@ -5,7 +5,15 @@ from contextlib import contextmanager
 
 from partitioning.errors import InputError, suggestion
 
-__all__ = ["InputError", "OutOfMemoryError", "of_algorithm", "one_input_error", "unknown"]
+__all__ = [
+    "InputError",
+    "ModelsLostError",
+    "OutOfMemoryError",
+    "RetriesSpentError",
+    "of_algorithm",
+    "one_input_error",
+    "unknown",
+]
 
 MOST = 12
 """Names that a message lists: a table may have thousands of columns."""
@@ -15,13 +23,23 @@ class OutOfMemoryError(RuntimeError):
     """The memory does not suffice: the run has failed, and what it wrote so far stays."""
 
 
+class ModelsLostError(RuntimeError):
+    """Values that a call needs were lost with their node: what followed from the last merge has to be done again."""
+
+
+class RetriesSpentError(RuntimeError):
+    """Client actors died, or did not start, too often."""
+
+
 @contextmanager
 def of_algorithm(name: str) -> Iterator[None]:
-    """Within, a lack of memory is told with the algorithm's name."""
+    """Within, a lack of memory or of actors is told with the algorithm's name."""
     try:
         yield
     except OutOfMemoryError as error:
         raise OutOfMemoryError(f"{name}: {error}") from None
+    except RetriesSpentError as error:
+        raise RetriesSpentError(f"{name}: {error}") from error
 
 
 def unknown(what: str, name: str, allowed: Collection[str]) -> InputError:

@@ -145,7 +145,7 @@ def _simulate(
         watcher.notice(text)
     measures = experiment.evaluate.measures
     files = AlgorithmFolder(folder / name, [*targets.columns, *columns_of(measures)])
-    with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block)) as fleet:
+    with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
         rounds = _rounds(experiment, name, plan)
         wanted = [measure for measure in measures if measure not in TWINS]
         devices = experiment.devices.profile() if experiment.devices else None

@@ -18,9 +18,11 @@ from algorithms.tree import Node
 from partitioning import InputError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import run_here
+from raysim.fleet.lost import ActorLostError, late, take
 from raysim.fleet.machine import fingerprint, keep_memory, settle
+from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.probe import measure
-from raysim.fleet.ray_fleet import START_SECONDS, RayFleet, take
+from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.sharing import capacity
 from raysim.fleet.traffic import array_bytes
 
@@ -96,6 +98,7 @@ class ClientActors:
         cpus_per_actor: CPUs of each, and the threads it may use.
         gpus_per_actor: GPUs of each, a fraction or a whole number; 0 computes on the CPU.
         address: of a running cluster; None starts Ray on this machine.
+        patience: how long they are waited for, and how often what they leave undone is tried again.
 
     Raises:
         InputError: the address does not answer, the cluster is too small, or Ray has no such fraction of GPUs (from
@@ -104,7 +107,12 @@ class ClientActors:
     """
 
     def __init__(
-        self, actors: int, cpus_per_actor: int = 1, gpus_per_actor: float = 0, address: str | None = None
+        self,
+        actors: int,
+        cpus_per_actor: int = 1,
+        gpus_per_actor: float = 0,
+        address: str | None = None,
+        patience: Patience = Patience(),
     ) -> None:
         if gpus_per_actor > 1 and gpus_per_actor != int(gpus_per_actor):
             raise InputError(
@@ -112,6 +120,7 @@ class ClientActors:
                 f"{int(gpus_per_actor)}"
             )
         self.workers, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
+        self.patience = patience
         self._address = address or os.environ.get("RAY_ADDRESS")
         self._started = False
         self._handles: list[Any] = []
@@ -146,9 +155,14 @@ class ClientActors:
     def fit(self, plans: Mapping[str, BenchPlan]) -> None:
         """Nothing is left to choose: what an actor takes was given, and the actors start with Ray."""
 
-    def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> RayFleet:
+    def fleet(
+        self,
+        plan: BenchPlan,
+        done: Callable[[Block], None] = lambda block: None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> RayFleet:
         """A fleet on these actors, each with a bench of its own."""
-        return RayFleet(self, plan, done)
+        return RayFleet(self, plan, done, tell)
 
     def admit(self, actors: dict[str, str]) -> None:
         """Take note of an actor that has arrived, by its fingerprint.
@@ -160,13 +174,45 @@ class ClientActors:
         agreed([*([fingerprint()] if self.driver_may_help else []), *self._prints])
         self.arrived = True
 
+    def replace(self, number: int) -> Any:
+        """Have an actor start in the place of one that died, or hangs: then it is ended; the new one's handle."""
+        ray.kill(self._handles[number])
+        self._handles[number] = self._actor(number, self._gpus)
+        return self._handles[number]
+
+    def room(self) -> float:
+        """How many actors the living nodes hold, if nobody else uses them."""
+        nodes = self._nodes()
+        each = {"CPU": float(self._cpus), "GPU": self._gpus}
+        return min(capacity(of_each, [node.get(kind, 0.0) for node in nodes]) for kind, of_each in each.items())
+
+    def wanting(self) -> str:
+        """What to say where no living node has room."""
+        each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
+        return f"none of Ray's {len(self._nodes())} living nodes has the {each} of one"
+
     @property
     def fingerprint(self) -> dict[str, str]:
         """What all actors' results depend on; where they are on this machine, the driver's own."""
-        if not self.driver_may_help:
-            prints = take([handle.fingerprint.remote() for handle in self.handles()], START_SECONDS)
-            return agreed(prints)
-        return fingerprint()
+        if self.driver_may_help:
+            return fingerprint()
+        if not self._prints:
+            self._prints.append(self._first_print())
+        return dict(self._prints[0])
+
+    def _first_print(self) -> dict[str, str]:
+        """The fingerprint of the first actor that answers: the others are compared with it before they run anything."""
+        answers = [handle.fingerprint.remote() for handle in self.handles()]
+        while True:
+            ready, answers = ray.wait(answers, timeout=self.patience.start)
+            if not ready:
+                raise RuntimeError(late(len(answers), self.patience.start))
+            try:
+                found: dict[str, str] = take(ready[0])
+                return found
+            except ActorLostError:
+                if not answers:
+                    raise
 
     def _wait(self) -> None:
         """Wait until Ray runs; what went wrong with it is raised here."""

@@ -11,7 +11,8 @@ import ray
 from raysim.errors import InputError, of_algorithm
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.ray_fleet import START_SECONDS, take
+from raysim.fleet.lost import take
+from raysim.fleet.patience import START_SECONDS
 from raysim.fleet.sharing import arranged, capacity, fraction, sharers
 
 LOG = logging.getLogger("raysim")

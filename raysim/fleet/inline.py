@@ -30,8 +30,13 @@ class Inline:
     def fit(self, plans: Mapping[str, BenchPlan]) -> None:
         """Nothing is left to choose."""
 
-    def fleet(self, plan: BenchPlan, done: Callable[[Block], None] = lambda block: None) -> InlineFleet:
-        """A fleet on a bench of this process."""
+    def fleet(
+        self,
+        plan: BenchPlan,
+        done: Callable[[Block], None] = lambda block: None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> InlineFleet:
+        """A fleet on a bench of this process, of which there is nothing to tell."""
         return InlineFleet(plan.build(), plan.census, plan.block_size, done)
 
 

@@ -58,6 +58,11 @@ class Queue:
         self._left -= self._work(node)
         return node
 
+    def put_back(self, node: Node) -> None:
+        """Have a node handed out again that has not come back."""
+        self._waiting.append(node)
+        self._left += self._work(node)
+
     def _work(self, node: Node) -> int:
         return self._before[node.stop] - self._before[node.start]
 

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from algorithms import Bench, Block, Function, Outcome
-from algorithms import InputError as AlgorithmInputError
+from algorithms import Bench, Block, Function, Outcome, Visits
 from algorithms.tree import Node
-from raysim.errors import InputError, OutOfMemoryError
+from raysim.errors import ModelsLostError, RetriesSpentError
 from raysim.fleet.bench import BenchPlan
+from raysim.fleet.crew import Crew
 from raysim.fleet.inline import run_here
+from raysim.fleet.lost import ActorLostError, hung, take
+from raysim.fleet.patience import Pace
 from raysim.fleet.queue import Queue
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
 
-LOG = logging.getLogger("raysim")
-
-START_SECONDS = 180
-"""How long Ray and actors may take to start: on a busy machine importing torch alone takes many seconds."""
-
 CALLS_IN_FLIGHT = 2
 """Calls an actor holds at once: while one runs, the next one's values are fetched."""
 
 SHORT_SECONDS = 0.05
 """A call should last so long, where blocks allow it: each costs milliseconds."""
+
+MOST = 10
+"""Clients that a message names."""
 
 DRIVER = -1
 """The driver's number among the actors, for the blocks that it runs itself."""
@@ -46,13 +45,23 @@ class RayFleet:
     Until the first actor has arrived the driver runs blocks itself, where its bytes are the same; not those that
     leave models behind, for the driver never holds redistributed weights.
 
+    An actor that dies, or does not answer for much longer than work took so far, is replaced. What it had goes back to
+    its queue; a node that it may have died of goes back block by block, so that the next death names the one.
+
     Args:
         place: the actors, which may be starting still.
         plan: what to set up in each.
         done: called after each block.
+        tell: called with what a person should know of: deaths, and what follows.
     """
 
-    def __init__(self, place: ClientActors, plan: BenchPlan, done: Callable[[Block], None]) -> None:
+    def __init__(
+        self,
+        place: ClientActors,
+        plan: BenchPlan,
+        done: Callable[[Block], None],
+        tell: Callable[[str], object] = lambda text: None,
+    ) -> None:
         self.census = plan.census
         self.placement = plan.placement
         self.block_size = plan.block_size
@@ -61,13 +70,17 @@ class RayFleet:
         self._plan = plan
         self._done = done
         self._own: Bench | None = None
-        self._preparing: dict[Any, int] | None = None
-        self._arrived: list[int] = []
+        self._crew = Crew(place, plan, tell)
         self._maps: list[_Map] = []
         self._running: dict[Any, _Call] = {}
-        self._pace: dict[type[Any], float] = {}
-        self.starting = 0.0
+        self._lines: dict[int, _Line] = {}
+        self._pace = Pace()
+        self._looked = time.monotonic()
+
+    @property
+    def starting(self) -> float:
         """Seconds spent on taking in actors, waiting for the first included."""
+        return self._crew.starting
 
     def put(self, value: Any) -> Held:
         """Hold a value, which goes into the object store once, when the first actor needs it."""
@@ -75,13 +88,17 @@ class RayFleet:
         return Held(value)
 
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
-        """Begin to run the function on every block; the outcomes come in the blocks' order."""
-        # Samples that take so long, as far as it is known how long they take: a shorter call is not worth its cost.
-        least = SHORT_SECONDS / self._pace.get(type(function), float("inf"))
-        queue = Queue([block.size for block in blocks], self._place.workers, least)
-        added = _Map(function, blocks, references, queue)
+        """Begin to run the function on every block; the outcomes come in the blocks' order.
+
+        Raises (as does asking for outcomes):
+            ModelsLostError: values that a call needs were lost with their node. All that was under way is forgotten.
+            RetriesSpentError: actors died again and again, or none can start.
+        """
+        # Samples that take so long, as far as it is known: a shorter call is not worth its cost.
+        least = self._pace.samples(function, SHORT_SECONDS)
+        added = _Map(function, blocks, references, Queue([block.size for block in blocks], self._place.workers, least))
         self._maps.append(added)
-        self._admit(wait=False)
+        self._crew.gather()
         self._hand_out()
         return self._outcomes(added)
 
@@ -95,25 +112,37 @@ class RayFleet:
         start = 0
         while start < len(wanted.blocks):
             while start not in wanted.outcomes:
+                if wanted not in self._maps:
+                    raise ModelsLostError("models were lost with their node, and this with them")
                 self._go_on()
             outcome = wanted.outcomes.pop(start)
             yield outcome
             start = outcome.node.stop
 
     def _go_on(self) -> None:
-        """Wait until something has happened, and see to it."""
-        if not self._arrived and self._help():
-            self._admit(wait=False)
-        elif not self._arrived:
-            self._admit(wait=True)
+        """See to whatever happens next."""
+        if not self._crew.there and self._help():
+            self._crew.gather()
         else:
-            awaited = [*self._running, *(self._preparing or ())]
-            ready, _ = ray.wait(awaited, num_returns=1)
-            if ready[0] in self._running:
+            self._wait()
+        if self._crew.there:
+            self.close()
+        self._hand_out()
+
+    def _wait(self) -> None:
+        """Wait until something has happened, but never longer than until the next look at who does not answer."""
+        patience = self._place.patience
+        if self._crew.there:
+            ready, _ = ray.wait([*self._running, *self._crew.awaited], num_returns=1, timeout=patience.look)
+            if ready and ready[0] in self._running:
                 self._receive(ready[0])
             else:
-                self._admit(wait=False)
-        self._hand_out()
+                self._crew.gather()
+        else:
+            self._crew.gather(wait=patience.look)
+        if time.monotonic() > self._looked + patience.look:
+            self._look()
+            self._looked = time.monotonic()
 
     def _help(self) -> bool:
         """Run a block in the driver, while no actor has ever arrived; whether there was one."""
@@ -134,38 +163,31 @@ class RayFleet:
                 return True
         return False
 
-    def _admit(self, wait: bool) -> None:
-        """Take in the actors whose bench is set up; if asked to, wait for the first."""
-        started = time.perf_counter()
-        if self._preparing is None and (handles := self._place.handles(wait)):
-            self._preparing = {handle.prepare.remote(self._plan): actor for actor, handle in enumerate(handles)}
-        if self._preparing:
-            self._take_in(self._preparing, wait)
-            self.starting += time.perf_counter() - started
-
-    def _take_in(self, preparing: dict[Any, int], wait: bool) -> None:
-        ready, _ = ray.wait(
-            list(preparing), num_returns=1 if wait else len(preparing), timeout=START_SECONDS if wait else 0
-        )
-        if wait and not ready:
-            raise RuntimeError(_late(len(preparing)))
-        for reference in ready:
-            self._place.admit(take(reference))
-            actor = preparing.pop(reference)
-            self._arrived.append(actor)
-            LOG.info("client actor %d is there", actor)
-        if self._arrived:
-            self.close()
+    def _look(self) -> None:
+        """See to actors that do not answer, and to those that do not start."""
+        now, patience = time.monotonic(), self._place.patience
+        for actor, line in list(self._lines.items()):
+            first = next(iter(line.calls), None)
+            if first is None:
+                continue
+            call = self._running[first]
+            limit = self._pace.limit(call.map.function, call.samples, len(call.node.blocks), patience)
+            limit *= 2**call.deaths
+            # What has come back already only waits to be received.
+            if now - line.since > limit and not ray.wait([first], timeout=0)[0]:
+                ray.kill(self._crew.there[actor])
+                self._lose(actor, hung(first, limit))
+        self._crew.look()
 
     def _hand_out(self) -> None:
         """Give every actor as many blocks as it may hold, those of the oldest map first."""
-        held = [call.actor for call in self._running.values()]
-        for _ in range(CALLS_IN_FLIGHT):
-            for actor in self._arrived:
-                if held.count(actor) < CALLS_IN_FLIGHT and self._send(actor):
-                    held.append(actor)
+        for held in range(CALLS_IN_FLIGHT):
+            for actor, handle in self._crew.there.items():
+                line = self._lines.setdefault(actor, _Line())
+                if len(line.calls) <= held and not self._send(actor, handle, line):
+                    return
 
-    def _send(self, actor: int) -> bool:
+    def _send(self, actor: int, handle: Any, line: _Line) -> bool:
         for one in self._maps:
             node = one.waiting.next(actor)
             if node is not None:
@@ -175,26 +197,59 @@ class RayFleet:
                 # References are top-level arguments: Ray resolves them at the actor, from where they were made.
                 common = _there(one.references)
                 own = _there([reference for block in blocks for reference in block.references])
-                call = self._place.handles()[actor].run.options(num_returns=count)
+                call = handle.run.options(num_returns=count)
                 returned = call.remote(one.function, bare, len(common), *common, *own)
                 first, *objects = [returned] if count == 1 else list(returned)
                 self._running[first] = _Call(one, node, actor, objects)
+                line.add(first)
                 return True
         return False
 
     def _receive(self, first: Any) -> None:
-        call = self._running.pop(first)
-        value, machine, sizes, taken = take(first)
-        self.traffic.driver += array_bytes(value)
-        self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
-        self.traffic.moved += taken
-        self._finish(call.map, Outcome(call.node, value, tuple(call.objects), machine))
+        call = self._running[first]
+        try:
+            value, machine, sizes, taken = take(first)
+        except ActorLostError as error:
+            self._lose(call.actor, error)
+            return
+        except ModelsLostError:
+            self._settle(first)
+            if call.map in self._maps:
+                # Calls that run still come back to nobody.
+                self._maps.clear()
+                raise
+            return
+        self._settle(first)
+        if call.map in self._maps:
+            self.traffic.driver += array_bytes(value)
+            self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
+            self.traffic.moved += taken
+            self._finish(call.map, Outcome(call.node, value, tuple(call.objects), machine))
+
+    def _settle(self, first: Any) -> None:
+        """A call has come back: the actor goes on with the next one that it has."""
+        self._lines[self._running.pop(first).actor].remove(first)
+
+    def _lose(self, actor: int, why: ActorLostError) -> None:
+        """Have an actor replaced that died, and what it had run again.
+
+        Raises:
+            RetriesSpentError: it was running a block that has run too often.
+        """
+        calls = [self._running.pop(first) for first in self._lines.pop(actor).calls]
+        # It runs them in their order: of the first one it may have died, of the others not.
+        if calls and calls[0].map in self._maps:
+            calls[0].map.deaths.update(calls[0].node.blocks)
+            if calls[0].deaths > self._place.patience.retries:
+                raise RetriesSpentError(_spent(calls[0], why)) from why
+        self._crew.replace(actor, why)
+        for call in calls:
+            call.map.again(call.node)
 
     def _finish(self, one: _Map, outcome: Outcome) -> None:
         blocks = [one.blocks[number] for number in outcome.node.blocks]
-        seconds, work = sum(each["seconds"] for each in outcome.machine), sum(block.size for block in blocks)
-        if work:
-            self._pace[type(one.function)] = seconds / work
+        seconds, samples = [each["seconds"] for each in outcome.machine], sum(block.size for block in blocks)
+        self._pace.took(one.function, seconds, samples)
         one.outcomes[outcome.node.start] = outcome
         one.left -= len(blocks)
         if not one.left:
@@ -229,17 +284,27 @@ def _there(references: Sequence[Any]) -> list[Any]:
 
 @dataclass(eq=False)
 class _Map:
-    """Blocks under way: those that wait, and the outcomes that nobody took yet."""
+    """Blocks under way: those that wait, and the outcomes that nobody took yet.
+
+    `deaths` counts, for a block, the actors that may have died of it.
+    """
 
     function: Function
     blocks: Sequence[Block]
     references: Sequence[Any]
     waiting: Queue
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    deaths: Counter[int] = field(default_factory=Counter)
     left: int = 0
 
     def __post_init__(self) -> None:
         self.left = len(self.blocks)
+
+    def again(self, node: Node) -> None:
+        """Queue a node again; block by block where an actor may have died of it."""
+        died = any(number in self.deaths for number in node.blocks)
+        for part in [Node(number, number + 1) for number in node.blocks] if died else [node]:
+            self.waiting.put_back(part)
 
 
 @dataclass(frozen=True)
@@ -251,24 +316,38 @@ class _Call:
     actor: int
     objects: list[Any]
 
+    @property
+    def samples(self) -> int:
+        return sum(self.map.blocks[number].size for number in self.node.blocks)
 
-def take(references: Any, timeout: float | None = None) -> Any:
-    """Fetch values of actors; an error that a user can mend comes as it was raised."""
-    try:
-        return ray.get(references, timeout=timeout)
-    except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
-            raise error.cause from None
-        raise
-    except RayActorError as error:
-        raise RuntimeError(f"a client actor died: {error}") from error
-    except GetTimeoutError:
-        raise RuntimeError(_late(len(references))) from None
+    @property
+    def deaths(self) -> int:
+        """How many actors may have died of one of its blocks."""
+        return max(self.map.deaths[number] for number in self.node.blocks)
 
 
-def _late(actors: int) -> str:
-    offers = ray.available_resources()  # type: ignore[no-untyped-call]
-    return (
-        f"{actors} client actors did not start within {START_SECONDS} s; the cluster offers {offers}: ask for fewer "
-        "actors, or less for each"
-    )
+@dataclass
+class _Line:
+    """The calls that an actor has, in their order, and since when the first of them can run."""
+
+    calls: list[Any] = field(default_factory=list)
+    since: float = 0.0
+
+    def add(self, first: Any) -> None:
+        if not self.calls:
+            self.since = time.monotonic()
+        self.calls.append(first)
+
+    def remove(self, first: Any) -> None:
+        self.calls.remove(first)
+        self.since = time.monotonic()
+
+
+def _spent(call: _Call, why: ActorLostError) -> str:
+    """What to say of a call whose actors die again and again."""
+    function, clients = call.map.function, [c for n in call.node.blocks for c in call.map.blocks[n].clients]
+    visits = getattr(function, "visits", function)
+    what = f"round {visits.number}" if isinstance(visits, Visits) else type(function).__name__
+    ids = ", ".join(map(str, clients[:MOST])) + (", ..." if len(clients) > MOST else "")
+    whose = "client" if len(clients) == 1 else "clients"
+    return f"{what}: the actor with {whose} {ids} died {call.deaths} times, the last time so: {why.words}"

@@ -1,0 +1,116 @@
+"""Taking what actors return, and what can be said of one that returns nothing any more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import (
+    GetTimeoutError,
+    NodeDiedError,
+    ObjectLostError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
+
+from algorithms import InputError as AlgorithmInputError
+from raysim.errors import InputError, ModelsLostError, OutOfMemoryError
+from raysim.fleet.patience import START_SECONDS
+
+ENDED_SECONDS = 10
+"""How long Ray may take to say of an actor that was killed that it is dead."""
+
+WORDS = 300
+"""Characters of a message, or of what a process wrote, that are passed on."""
+
+
+class ActorLostError(RuntimeError):
+    """A client actor died: its last words."""
+
+    def __str__(self) -> str:
+        return f"a client actor died: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """What is known of its end."""
+        return str(self.args[0])
+
+
+def take(references: Any, timeout: float | None = None) -> Any:
+    """Fetch values of actors; an error that a user can mend comes as it was raised.
+
+    Raises:
+        ActorLostError: an actor died before it returned.
+        ModelsLostError: a value was lost with its node, or one that it was to be made from.
+        RuntimeError: actors did not start in time.
+    """
+    try:
+        return ray.get(references, timeout=timeout)
+    except RayTaskError as error:
+        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
+            raise error.cause from None
+        if isinstance(error.cause, ObjectLostError):
+            raise ModelsLostError(f"models were lost with their node: {_short(str(error.cause))}") from error
+        raise
+    except ObjectLostError as error:
+        raise ModelsLostError(f"a result was lost with its node: {_short(str(error))}") from error
+    except (RayActorError, WorkerCrashedError, NodeDiedError) as error:
+        raise ActorLostError(" ".join([_cause(error), _written(error)]).strip()) from error
+    except GetTimeoutError:
+        raise RuntimeError(late(len(references), START_SECONDS)) from None
+
+
+def hung(reference: Any, seconds: float) -> ActorLostError:
+    """The error of an actor that was ended because a call took so long: that, and what it wrote last."""
+    what = f"no answer within {seconds:.0f} s"
+    try:
+        ray.get(reference, timeout=ENDED_SECONDS)
+    except RayError as error:
+        return ActorLostError(f"{what} {_written(error)}".strip())
+    return ActorLostError(what)
+
+
+def late(actors: int, seconds: float) -> str:
+    """What to say of actors that do not start."""
+    offers = ray.available_resources()  # type: ignore[no-untyped-call]
+    return (
+        f"{actors} client actors did not start within {seconds:g} s; the cluster offers {offers}: ask for fewer "
+        "actors, or less for each"
+    )
+
+
+def _cause(error: RayError) -> str:
+    """Ray's own words for an actor's end, without those that it has for every end."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
+    if isinstance(error, RayActorError) and error.actor_init_failed:
+        return _short(lines[-1])
+    facts = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
+    told = " ".join(line for line in lines[1:] or lines if not facts.match(line))
+    told = re.split(r" Some common causes| There are some potential root causes", told)[0]
+    return _short(told.rpartition("Worker exit detail: ")[2])
+
+
+def _written(error: RayError) -> str:
+    """The last lines that an actor wrote to its standard error stream, where that is a file of this machine."""
+    process, address = re.search(r"\bpid[:=] ?(\d+)", str(error)), re.search(r"\bip[:=] ?([\w.:]+\w)", str(error))
+    # There is no public way to the folder of a session's logs.
+    node: Any = ray._private.worker.global_worker.node
+    if process is None or address is None or address[1] != node.node_ip_address:
+        return ""
+    for path in Path(node.get_logs_dir_path()).glob(f"worker-*-{process[1]}.err"):
+        lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        if lines:
+            return f"It wrote last: {_short(' | '.join(lines[-3:]), last=True)}"
+    return ""
+
+
+def _short(text: str, last: bool = False) -> str:
+    """One line of no more than so many characters, the first or the last ones."""
+    line = " ".join(text.split())
+    if len(line) <= WORDS:
+        return line
+    return f"...{line[-WORDS:]}" if last else f"{line[:WORDS]}..."
