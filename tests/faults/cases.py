@@ -82,7 +82,7 @@ class Outcome:
     """What came of a case.
 
     Args:
-        injured: whether the run had not ended before.
+        injured: whether the injury was done: the run had not ended before, and the actors were there.
         resumed: how often it was resumed.
         wrong: what is not as it should be; nothing where all bytes are equal.
     """
@@ -101,7 +101,7 @@ def survive(case: Case, folder: Path) -> Outcome:
         injured = run.reaches(draw.randint(1, ROUNDS - 2))
         if injured:
             time.sleep(0.05 * draw.random())
-            INJURIES[case.injury](run, draw)
+            injured = INJURIES[case.injury](run, draw)
         resumed = 0
         while (status := run.ends()) and resumed < RESUMED:
             if "Traceback" in run.said:

@@ -1,4 +1,7 @@
-"""What can happen to a run: each is done at a drawn moment, and leaves a run that ends by itself or can be resumed."""
+"""What can happen to a run: each is done at a drawn moment, and leaves a run that ends by itself or can be resumed.
+
+Each returns whether it did something: actors may not have arrived yet, and a run may have ended.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,46 @@ from pathlib import Path
 from .processes import client_actors, send
 from .runs import Run
 
-Injury = Callable[[Run, random.Random], None]
+Injury = Callable[[Run, random.Random], bool]
 
 
-def kill_actor(run: Run, draw: random.Random) -> None:
+def kill_actor(run: Run, draw: random.Random) -> bool:
     """A client actor dies; the run goes on."""
     actors = client_actors(run.process.pid)
-    if actors:
-        send(draw.choice(actors), signal.SIGKILL)
+    return bool(actors) and send(draw.choice(actors), signal.SIGKILL)
 
 
-def kill_all_actors(run: Run, draw: random.Random) -> None:
+def kill_all_actors(run: Run, draw: random.Random) -> bool:
     """All client actors die at once; the run goes on."""
-    for actor in client_actors(run.process.pid):
-        send(actor, signal.SIGKILL)
+    return any([send(actor, signal.SIGKILL) for actor in client_actors(run.process.pid)])
 
 
-def kill_driver(run: Run, draw: random.Random) -> None:
+def kill_driver(run: Run, draw: random.Random) -> bool:
     """The driver dies without a chance to do anything."""
-    send(run.process.pid, signal.SIGKILL)
+    return send(run.process.pid, signal.SIGKILL)
 
 
-def interrupt(run: Run, draw: random.Random) -> None:
+def interrupt(run: Run, draw: random.Random) -> bool:
     """A person presses Ctrl-C, once or twice."""
-    send(run.process.pid, signal.SIGINT)
+    sent = send(run.process.pid, signal.SIGINT)
     if draw.random() < 0.5:
         time.sleep(0.2 * draw.random())
         send(run.process.pid, signal.SIGINT)
+    return sent
 
 
-def preempt(run: Run, draw: random.Random) -> None:
+def preempt(run: Run, draw: random.Random) -> bool:
     """A scheduler ends the job."""
-    send(run.process.pid, signal.SIGTERM)
+    return send(run.process.pid, signal.SIGTERM)
 
 
-def tear_checkpoint(run: Run, draw: random.Random) -> None:
+def tear_checkpoint(run: Run, draw: random.Random) -> bool:
     """The driver dies, and the newest checkpoint is cut off, or one of its bits flips."""
     send(run.process.pid, signal.SIGKILL)
     run.process.wait()
     checkpoints = sorted(run.folder.glob("*/checkpoint/*.safetensors"), key=lambda path: path.name)
     if not checkpoints:
-        return
+        return False
     whole = bytearray(checkpoints[-1].read_bytes())
     place = draw.randrange(len(whole))
     if draw.random() < 0.5:
@@ -60,24 +62,27 @@ def tear_checkpoint(run: Run, draw: random.Random) -> None:
     else:
         whole[place] ^= 1 << draw.randrange(8)
     checkpoints[-1].write_bytes(whole)
+    return True
 
 
-def break_numbers(run: Run, draw: random.Random) -> None:
+def break_numbers(run: Run, draw: random.Random) -> bool:
     """Training gives no numbers any more; when the run has stopped, it does again."""
     run.broken.touch()
-    run.ends()
+    status = run.ends()
     run.broken.unlink()
+    return status != 0
 
 
-def fill_disk(run: Run, draw: random.Random) -> None:
+def fill_disk(run: Run, draw: random.Random) -> bool:
     """Nothing more can be written; when the run has stopped, there is room again."""
     ballast = run.home / "ballast"
     subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)
     # What is left over is drawn, so that now the one file and now the other does not fit.
     with ballast.open("r+b") as file:
         file.truncate(max(0, ballast.stat().st_size - 4096 * draw.randrange(16)))
-    run.ends()
+    status = run.ends()
     ballast.unlink()
+    return status != 0
 
 
 class SmallDisk:

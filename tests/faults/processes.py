@@ -38,7 +38,10 @@ def command(pid: int) -> str:
         return ""
 
 
-def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal, unless the process has ended."""
-    with suppress(ProcessLookupError):
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; False where the process has ended."""
+    try:
         os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
