@@ -18,6 +18,7 @@ import tomli_w
 import raysim
 from algorithms.named import ALGORITHMS
 
+from .grid import Grid
 from .injuries import (
     Injury,
     SmallDisk,
@@ -27,6 +28,7 @@ from .injuries import (
     kill_actor,
     kill_all_actors,
     kill_driver,
+    kill_node,
     preempt,
     tear_checkpoint,
 )
@@ -34,6 +36,7 @@ from .runs import BRITTLE, ROUNDS, Run, experiment, left
 
 INJURIES: dict[str, Injury] = {
     "an actor killed": kill_actor,
+    "a node killed": kill_node,
     "all actors killed": kill_all_actors,
     "the driver killed": kill_driver,
     "Ctrl-C, once or twice": interrupt,
@@ -68,13 +71,12 @@ class Case:
         return sorted(INJURIES)[(self.seed + self.seed // len(INJURIES)) % len(INJURIES)]
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """Where it runs: on two actors, where the injury is to actors, and else mostly in one process."""
-        on_ray = "actor" in self.injury or random.Random(self.seed).random() < 0.2
-        return ("--actors", "2") if on_ray else ("--inline",)
+    def on_grid(self) -> bool:
+        """Whether client actors make the visits: where the injury is to them, and sometimes else."""
+        return "actor" in self.injury or "node" in self.injury or random.Random(self.seed).random() < 0.2
 
     def __str__(self) -> str:
-        return f"{self.seed}: {self.algorithm}, {self.injury}, {' '.join(self.options)}"
+        return f"{self.seed}: {self.algorithm}, {self.injury}, {'on nodes' if self.on_grid else 'inline'}"
 
 
 @dataclass(frozen=True)
@@ -92,16 +94,23 @@ class Outcome:
     wrong: str = ""
 
 
-def survive(case: Case, folder: Path) -> Outcome:
-    """Run a case: disturbed at its moment, resumed until it is done, compared with a run that was left in peace."""
+def survive(case: Case, folder: Path, grid: Grid | None) -> Outcome:
+    """Run a case: disturbed at its moment, resumed until it is done, compared with a run that was left in peace.
+
+    Args:
+        case: which.
+        folder: for its files, empty.
+        grid: where its actors are; one that needs none runs in one process.
+    """
     draw = random.Random(case.seed)
+    options = ("--actors", "2", "--address", grid.address) if grid else ("--inline",)
     own_model = case.injury == "NaN from a visit"
     with SmallDisk(folder / "disk") if case.injury == "the disk full" else nullcontext(folder) as home:
-        run = Run(home / "run", experiment(case.algorithm, own_model), case.options)
+        run = Run(home / "run", experiment(case.algorithm, own_model), options)
         injured = run.reaches(draw.randint(1, ROUNDS - 2))
         if injured:
             time.sleep(0.05 * draw.random())
-            injured = INJURIES[case.injury](run, draw)
+            injured = INJURIES[case.injury](run, grid, draw)
         resumed = 0
         while (status := run.ends()) and resumed < RESUMED:
             if "Traceback" in run.said:

@@ -12,29 +12,45 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .processes import client_actors, send
+from .grid import Grid
+from .processes import send
 from .runs import Run
 
-Injury = Callable[[Run, random.Random], bool]
+Injury = Callable[[Run, Grid | None, random.Random], bool]
 
 
-def kill_actor(run: Run, draw: random.Random) -> bool:
+def kill_actor(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """A client actor dies; the run goes on."""
-    actors = client_actors(run.process.pid)
+    actors = grid.actors() if grid else []
     return bool(actors) and send(draw.choice(actors), signal.SIGKILL)
 
 
-def kill_all_actors(run: Run, draw: random.Random) -> bool:
+def kill_all_actors(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """All client actors die at once; the run goes on."""
-    return any([send(actor, signal.SIGKILL) for actor in client_actors(run.process.pid)])
+    sent = [send(actor, signal.SIGKILL) for actor in (grid.actors() if grid else [])]
+    return any(sent)
 
 
-def kill_driver(run: Run, draw: random.Random) -> bool:
+def stop_actor(run: Run, grid: Grid | None, draw: random.Random) -> bool:
+    """A client actor stops answering; the run goes on."""
+    actors = grid.actors() if grid else []
+    return bool(actors) and send(draw.choice(actors), signal.SIGSTOP)
+
+
+def kill_node(run: Run, grid: Grid | None, draw: random.Random) -> bool:
+    """A node dies, with the models that are on it; the run goes on."""
+    if grid is None:
+        return False
+    grid.kill_node()
+    return True
+
+
+def kill_driver(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """The driver dies without a chance to do anything."""
     return send(run.process.pid, signal.SIGKILL)
 
 
-def interrupt(run: Run, draw: random.Random) -> bool:
+def interrupt(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """A person presses Ctrl-C, once or twice."""
     sent = send(run.process.pid, signal.SIGINT)
     if draw.random() < 0.5:
@@ -43,12 +59,12 @@ def interrupt(run: Run, draw: random.Random) -> bool:
     return sent
 
 
-def preempt(run: Run, draw: random.Random) -> bool:
+def preempt(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """A scheduler ends the job."""
     return send(run.process.pid, signal.SIGTERM)
 
 
-def tear_checkpoint(run: Run, draw: random.Random) -> bool:
+def tear_checkpoint(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """The driver dies, and the newest checkpoint is cut off, or one of its bits flips."""
     send(run.process.pid, signal.SIGKILL)
     run.process.wait()
@@ -65,7 +81,7 @@ def tear_checkpoint(run: Run, draw: random.Random) -> bool:
     return True
 
 
-def break_numbers(run: Run, draw: random.Random) -> bool:
+def break_numbers(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """Training gives no numbers any more; when the run has stopped, it does again."""
     run.broken.touch()
     status = run.ends()
@@ -73,7 +89,7 @@ def break_numbers(run: Run, draw: random.Random) -> bool:
     return status != 0
 
 
-def fill_disk(run: Run, draw: random.Random) -> bool:
+def fill_disk(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """Nothing more can be written; when the run has stopped, there is room again."""
     ballast = run.home / "ballast"
     subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)

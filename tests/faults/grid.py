@@ -1,0 +1,48 @@
+"""A Ray of several nodes on this machine, whose processes and nodes can be killed."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any
+
+from ray.cluster_utils import Cluster
+
+from .processes import client_actors
+
+NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+"""Ray's own settings would notice a dead node after some 15 seconds."""
+
+
+class Grid:
+    """A head on which no actor fits, and two nodes for one actor each; a context.
+
+    Drivers run beside it and connect to it: so they cannot help their actors with the visits, which all happen there.
+    """
+
+    def __enter__(self) -> Grid:
+        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": NOTICED}
+        self._cluster = Cluster(True, head_node_args=head)
+        self._nodes: list[Any] = []
+        self.complete()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._cluster.shutdown()
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def complete(self) -> None:
+        """Put new nodes in the place of dead ones."""
+        while len(self._nodes) < 2:
+            self._nodes.append(self._cluster.add_node(num_cpus=1))
+
+    def kill_node(self) -> None:
+        """End a node's processes all at once."""
+        self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
+
+    def actors(self) -> list[int]:
+        """The client actors' processes."""
+        return client_actors(os.getpid())
