@@ -5,7 +5,15 @@ from contextlib import contextmanager
 
 from partitioning.errors import InputError, suggestion
 
-__all__ = ["InputError", "OutOfMemoryError", "of_algorithm", "one_input_error", "unknown"]
+__all__ = [
+    "InputError",
+    "ModelsLostError",
+    "OutOfMemoryError",
+    "StoppedError",
+    "of_algorithm",
+    "one_input_error",
+    "unknown",
+]
 
 MOST = 12
 """Names that a message lists: a table may have thousands of columns."""
@@ -13,6 +21,14 @@ MOST = 12
 
 class OutOfMemoryError(RuntimeError):
     """The memory does not suffice: the run has failed, and what it wrote so far stays."""
+
+
+class ModelsLostError(RuntimeError):
+    """Travelling models are lost with the node that held them; the fleet has forgotten all that was under way."""
+
+
+class StoppedError(KeyboardInterrupt):
+    """Somebody stopped the run, which can go on from what is on disk."""
 
 
 @contextmanager
