@@ -8,12 +8,12 @@ os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 from raysim.errors import InputError
 
-__all__ = ["InputError", "Run", "run"]
+__all__ = ["InputError", "Run", "resume", "run"]
 
 
 def __getattr__(name: str) -> object:
     # torch takes seconds to import, and `raysim --help` needs none of it.
-    if name in ("run", "Run"):
+    if name in ("run", "resume", "Run"):
         from raysim import experiment
 
         return getattr(experiment, name)
@@ -21,4 +21,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "Run", "run"]
+    return [*globals(), "Run", "resume", "run"]

@@ -1,12 +1,19 @@
-"""The command line: `raysim run | report | list | export`."""
+"""The command line: `raysim run | resume | report | list | export`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from partitioning.command import run_command
+
+if TYPE_CHECKING:  # it takes seconds to import
+    from raysim.experiment import Run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -37,27 +44,57 @@ def run(
     experiment: str, out: Path | None, changes: tuple[str, ...], actors: int | None, inline: bool, address: str | None
 ) -> None:
     """Run an experiment file, or a recipe by its name (see `raysim list recipes`)."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("loading"):
-        from raysim import experiment as engine
-        from raysim.progress import display
-        from raysim.table import results_table
-
-    with display() as watcher:
-        done = engine.run(
-            experiment, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher
-        )
-    screen = Console()
-    screen.print(results_table(done.results))
-    screen.print(f"report  {done.report}", soft_wrap=True, highlight=False)
-    screen.print(
+    with _shown() as (engine, tell):
+        done = engine.run(experiment, out, changes=changes, actors=actors, inline=inline, address=address, **tell)
+    _show(
+        done,
         f"next    open the report; try another seed: raysim run {experiment} --set seed=7; "
         f"compare the two: raysim report {done.folder} OTHER",
-        soft_wrap=True,
-        highlight=False,
     )
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--actors", type=int, help="Number of client actors.  [default: the run's, else one a core]")
+@click.option("--inline", is_flag=True, help="Go on in this process, without Ray.")
+@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
+def resume(folder: Path, actors: int | None, inline: bool, address: str | None) -> None:
+    """Go on with a run that was stopped: DIR is its folder, or that of one of its algorithms."""
+    with _shown() as (engine, tell):
+        done = engine.resume(folder, actors=actors, inline=inline, address=address, **tell)
+    _show(done)
+
+
+@contextmanager
+def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
+    """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
+    from rich.console import Console
+
+    from raysim.errors import StoppedError
+    from raysim.stopping import stopped_by_signals
+
+    with stopped_by_signals() as stop:
+        try:
+            with Console(stderr=True).status("loading"):
+                from raysim import experiment
+                from raysim.progress import display
+            with display() as watcher:
+                yield experiment, {"watcher": watcher, "stop": stop}
+        except StoppedError as stopped:
+            click.echo(stopped, err=True)
+            # As a shell has it, of whom a signal ends.
+            raise click.exceptions.Exit(128 + stop.signal) from None
+
+
+def _show(done: Run, *more: str) -> None:
+    from rich.console import Console
+
+    from raysim.table import results_table
+
+    screen = Console()
+    screen.print(results_table(done.results))
+    for line in (f"report  {done.report}", *more):
+        screen.print(line, soft_wrap=True, highlight=False)
 
 
 @cli.command()

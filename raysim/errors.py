@@ -10,6 +10,7 @@ __all__ = [
     "ModelsLostError",
     "OutOfMemoryError",
     "RetriesSpentError",
+    "StoppedError",
     "of_algorithm",
     "one_input_error",
     "unknown",
@@ -24,11 +25,15 @@ class OutOfMemoryError(RuntimeError):
 
 
 class ModelsLostError(RuntimeError):
-    """Values that a call needs were lost with their node: what followed from the last merge has to be done again."""
+    """Values that a call needs were lost with their node; the fleet has forgotten all that was under way."""
 
 
 class RetriesSpentError(RuntimeError):
     """Client actors died, or did not start, too often."""
+
+
+class StoppedError(KeyboardInterrupt):
+    """Somebody stopped the run, which can go on from what is on disk."""
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,17 +17,21 @@ from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
 from raysim import report
 from raysim.budget import rounds_of
+from raysim.checkpoint import Checkpoints
 from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable
-from raysim.errors import InputError, of_algorithm, one_input_error
+from raysim.errors import InputError, StoppedError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
-from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
+from raysim.folder import AlgorithmFolder, algorithm_names, old_folder, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
 from raysim.population import population_of
 from raysim.preparing import Prepared, prepared
 from raysim.progress import Watcher
-from raysim.simulation import Result, Simulation
+from raysim.result import Result
+from raysim.resuming import ended, own_modules, read_result, run_of, settings, stored, summary_of
+from raysim.simulation import Simulation
+from raysim.stopping import Stop
 
 LOG = logging.getLogger("raysim")
 
@@ -52,6 +56,7 @@ def run(
     inline: bool = False,
     address: str | None = None,
     watcher: Watcher | None = None,
+    stop: Stop | None = None,
 ) -> Run:
     """Run an experiment.
 
@@ -64,14 +69,67 @@ def run(
         inline: run in this process, without Ray; never changes the result.
         address: of a running Ray cluster; None starts Ray here.
         watcher: is told what happens.
+        stop: asks the run to stop between two rounds.
 
     Raises:
-        InputError: something of the input is wrong; nothing was left behind.
+        InputError: something of the input is wrong; nothing was left behind, unless rounds were written before.
+        StoppedError: it was asked to stop, or interrupted; `resume` goes on.
         OutOfMemoryError: a block does not fit the memory; what was written so far stays.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment = Experiment.of(raw, _folders(config))
+    experiment, workplace = _placed(Experiment.of(raw, _folders(config)), actors, inline, address)
+    folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    watcher = watcher or Watcher()
+    with _continuable(folder, watcher), run_folder(folder), _working(folder, experiment):
+        # From here on whatever stops the run leaves what `resume` needs.
+        write_config(folder / "config.toml", experiment.to_toml())
+        results = _run(experiment, folder, workplace(), watcher, stop or Stop())
+    # Outside, where nothing that goes wrong removes what was trained.
+    return Run(folder, report.write([folder], folder / "report.html"), results)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    actors: int | None = None,
+    inline: bool = False,
+    address: str | None = None,
+    watcher: Watcher | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """Go on with a run that was stopped, at whatever instant; its files are those of a run that was not.
+
+    Args:
+        folder: the run's, or that of one of its algorithms: then only that one goes on.
+        actors: client actors, instead of the run's; never changes the result.
+        inline: go on in this process, without Ray; never changes the result.
+        address: of a running Ray cluster; None starts Ray here.
+        watcher: is told what happens.
+        stop: asks the run to stop between two rounds.
+
+    Raises:
+        InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
+        OutOfMemoryError: a block does not fit the memory; what was written so far stays.
+    """
+    folder, only = run_of(Path(folder))
+    experiment, workplace = _placed(stored(folder), actors, inline, address)
+    watcher = watcher or Watcher()
+    with old_folder(folder):
+        results = ended(experiment, folder, only)
+        if results is None:
+            with _continuable(folder, watcher), _working(folder, experiment):
+                results = _run(experiment, folder, workplace(), watcher, stop or Stop(), only)
+            return Run(folder, report.write([folder], folder / "report.html"), results)
+    watcher.notice(f"{folder} has ended: nothing is left to do")
+    page = folder / "report.html"
+    return Run(folder, page if page.exists() else report.write([folder], page), results)
+
+
+def _placed(
+    experiment: Experiment, actors: int | None, inline: bool, address: str | None
+) -> tuple[Experiment, Workplace]:
+    """The experiment with as many actors as are asked for, and what starts the place to work."""
     if inline and (actors is not None or address is not None):
         raise InputError(
             "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
@@ -81,13 +139,29 @@ def run(
             raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
         fleet = experiment.fleet.model_copy(update={"actors": actors})
         experiment = experiment.model_copy(update={"fleet": fleet})
-    folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    threads = settled(experiment.fleet.cpus_per_actor)
-    workplace = _workplace(experiment.fleet, inline, address)
-    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
-        results = _run(experiment, folder, workplace(), watcher or Watcher())
-    # Outside, where nothing that goes wrong removes what was trained.
-    return Run(folder, report.write([folder], folder / "report.html"), results)
+    return experiment, _workplace(experiment.fleet, inline, address)
+
+
+@contextmanager
+def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
+    """Within, the run's log is written, and this process computes as the experiment says."""
+    with run_log(folder / "run.log"), one_input_error(), settled(experiment.fleet.cpus_per_actor):
+        yield
+
+
+@contextmanager
+def _continuable(folder: Path, watcher: Watcher) -> Iterator[None]:
+    """Within, whatever ends the run says how to go on."""
+    remedy = f"continue with: raysim resume {folder}"
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise StoppedError(f"{str(error) or 'interrupted'}; {remedy}") from None
+    except InputError:
+        raise
+    except Exception:
+        watcher.notice(f"what was done stays; {remedy}")
+        raise
 
 
 def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
@@ -98,8 +172,18 @@ def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
     return (Path(config).resolve().parent, here)
 
 
-def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, watcher: Watcher) -> tuple[Result, ...]:
-    """Run the algorithms one after the other; client actors start, in the background, once all input is checked."""
+def _run(
+    experiment: Experiment,
+    folder: Path,
+    place: ClientActors | Inline,
+    watcher: Watcher,
+    stop: Stop,
+    only: str | None = None,
+) -> tuple[Result, ...]:
+    """Run the algorithms one after the other; client actors start, in the background, once all input is checked.
+
+    What is there already of a run that goes on is taken as it is.
+    """
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
@@ -119,44 +203,74 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
-    own_code = [module for table in experiment.algorithm for module in table.own_code]
-    with sent_whole([*experiment.model.own_code, *own_code]), place:
+    with sent_whole(experiment.own_code), place:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
-        results = tuple(
-            _simulate(experiment, name, plan, folder, place, targets, watcher) for name, plan in plans.items()
-        )
+        here = {**place.fingerprint, "population": population.fingerprint}
+        job = Job(experiment, folder, place, targets, here, watcher, stop)
+        results = tuple(job.run(name, plan) for name, plan in plans.items() if only in (None, name))
     watcher.stage("writing the report")
     return results
 
 
-def _simulate(
-    experiment: Experiment,
-    name: str,
-    plan: BenchPlan,
-    folder: Path,
-    place: ClientActors | Inline,
-    targets: Targets,
-    watcher: Watcher,
-) -> Result:
-    """Run one algorithm."""
-    LOG.info("%s: %r", name, plan.algorithm)
-    if text := _idle(name, plan, place.workers):
-        watcher.notice(text)
-    measures = experiment.evaluate.measures
-    files = AlgorithmFolder(folder / name, [*targets.columns, *columns_of(measures)])
-    with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
-        rounds = _rounds(experiment, name, plan)
-        wanted = [measure for measure in measures if measure not in TWINS]
-        devices = experiment.devices.profile() if experiment.devices else None
-        module = plan.module()
-        state = begin(module, fleet, experiment.seed, rounds, wanted, devices)
-        twins, selection = twins_of(measures, state, targets), experiment.evaluate.selection
-        simulation = Simulation(name, plan.algorithm, fleet, targets, selection, files, watcher, twins)
-        state, result = simulation.run(state, rounds, experiment.evaluate.every)
-        summary = _summary(result, experiment.evaluate.target, place.fingerprint)
-        files.finish(state, fleet.placement, summary, module.state_dict())
-    return result
+@dataclass(frozen=True)
+class Job:
+    """What the algorithms of a run have in common.
+
+    Args:
+        experiment: resolved.
+        folder: of the run.
+        place: where blocks run.
+        targets: what is evaluated on.
+        here: what the bytes depend on beside the experiment.
+        watcher: is told what happens.
+        stop: asks the run to stop.
+    """
+
+    experiment: Experiment
+    folder: Path
+    place: ClientActors | Inline
+    targets: Targets
+    here: Mapping[str, str]
+    watcher: Watcher
+    stop: Stop
+
+    def run(self, name: str, plan: BenchPlan) -> Result:
+        """Run one algorithm, or go on with it; one that has ended is only read."""
+        experiment, folder, watcher = self.experiment, self.folder / name, self.watcher
+        if (ended := read_result(folder, plan.algorithm)) is not None:
+            return ended
+        LOG.info("%s: %r", name, plan.algorithm)
+        if text := _idle(name, plan, self.place.workers):
+            watcher.notice(text)
+        measures = experiment.evaluate.measures
+        identity = {**self.here, "settings": settings(experiment, name)}
+        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
+        snapshot = checkpoints.newest(watcher.notice)
+        done = snapshot.state.round if snapshot else 0
+        files = AlgorithmFolder(folder, [*self.targets.columns, *columns_of(measures)], checkpoints, done)
+        with of_algorithm(name), closing(files), closing(self.place.fleet(plan, watcher.block, watcher.notice)) as fleet:
+            rounds = _rounds(experiment, name, plan)
+            wanted = [measure for measure in measures if measure not in TWINS]
+            devices = experiment.devices.profile() if experiment.devices else None
+            module = plan.module()
+            state = begin(module, fleet, experiment.seed, rounds, wanted, devices)
+            simulation = Simulation(
+                name,
+                plan.algorithm,
+                fleet,
+                self.targets,
+                experiment.evaluate.selection,
+                files,
+                watcher,
+                twins_of(measures, state, self.targets),
+                experiment.checkpoint.every,
+                self.stop,
+            )
+            state, result = simulation.run(state, rounds, experiment.evaluate.every, snapshot)
+            summary = summary_of(result, experiment.evaluate.target, self.place.fingerprint)
+            files.finish(state, fleet.placement, summary, module.state_dict())
+        return result
 
 
 def _rounds(experiment: Experiment, name: str, plan: BenchPlan) -> int:
@@ -236,11 +350,3 @@ def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
     if table.weights is not None:
         plan.build(LOG.info)
     return plan
-
-
-def _summary(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:
-    summary = asdict(result)
-    standing = summary.pop("standing")
-    rounds = {column: {"target": value, "round": standing["reached"].get(column)} for column, value in targets.items()}
-    own = {"algorithm": repr(result.algorithm), "fingerprint": machine}
-    return summary | {"best": standing["best"], "reached": rounds} | own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import math
@@ -15,18 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import tomli_w
 from safetensors.numpy import save_file
 
 from raysim.background import Background
 from raysim.errors import InputError, OutOfMemoryError
+from raysim.files import complete, sync
+from raysim.journal import Journal, batches
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
     from torch import Tensor
 
     from algorithms import KeptStore, Layout, Packed, Placement, State
     from algorithms.state import RoundReport
+    from raysim.checkpoint import Checkpoints
+    from raysim.result import Snapshot
 
 VISITS = pa.schema(
     [
@@ -70,49 +74,31 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
     )
 
 
-class Journal:
-    """Rows that are on disk as soon as they are appended: an Arrow stream, which becomes a Parquet file at the end."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path = path
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_stream(self._sink, schema)
-
-    def append(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
-
-    def finish(self) -> None:
-        """Turn the journal into `NAME.parquet`, beside it."""
-        self.close()
-        with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as stream:
-            table = stream.read_all()
-        with _whole(self._path.with_suffix(".parquet")) as aside:
-            pq.write_table(table, aside)
-        self._path.unlink()
-
-    def close(self) -> None:
-        """Stop writing; what was appended stays."""
-        if not self._sink.closed:
-            with self._sink:
-                self._writer.close()
-
-
 class AlgorithmFolder:
     """One algorithm's part of a run.
 
     Args:
         path: the folder, made here.
         columns: the evaluation's columns.
+        checkpoints: in it; None where there are to be none.
+        rounds: of what is there already so many stay; 0 begins anew.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        path.mkdir()
+    def __init__(
+        self, path: Path, columns: Sequence[str], checkpoints: Checkpoints | None = None, rounds: int = 0
+    ) -> None:
+        if path.exists() and not rounds:
+            shutil.rmtree(path)
+        path.mkdir(exist_ok=True)
         self.path = path
         self.kept = path / "kept"
+        self.saving: Snapshot | None = None
+        """The checkpoint that is being written."""
         self._schema = metrics_schema(columns)
-        self._metrics = Journal(path / "metrics.journal", self._schema)
-        self._visits = Journal(path / "visits.journal", VISITS)
-        self._background = Background(self._write)
+        self._metrics = Journal(path / "metrics.journal", self._schema, rounds)
+        self._visits = Journal(path / "visits.journal", VISITS, rounds)
+        self._checkpoints = checkpoints
+        self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
         """Have a round's row written, and a row for each of its visits, without waiting for it.
@@ -124,12 +110,23 @@ class AlgorithmFolder:
         Raises:
             Exception: what went wrong with an earlier round, such as a full disk; `finish` and `close` raise it too.
         """
-        self._background(dict(row), report)
+        self._background(self._write, dict(row), report)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint: the one before is written, and was long enough ago."""
+        return self._checkpoints is not None and self.saving is None and self._checkpoints.due
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Have a checkpoint written after the rows so far, without waiting for it."""
+        if self._checkpoints is not None:
+            self.saving = snapshot
+            self._background(self._save, self._checkpoints, snapshot)
 
     def finish(
         self, state: State, placement: Placement, summary: Mapping[str, Any], initial: Mapping[str, Tensor]
     ) -> None:
-        """Write the model, the kept entries, the tables and the summary; the journals go.
+        """Write the model, the kept entries, the tables and the summary, which says that all is there; the rest goes.
 
         Args:
             state: at the end.
@@ -141,17 +138,18 @@ class AlgorithmFolder:
 
         self._background.close()
         whole = placement.model(state.model, state.average, placement.frozen.pack(initial))
-        with _whole(self.path / "model.safetensors") as aside:
+        with complete(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
         clients = list(state.kept.clients(state.round))
         if clients:
-            with _whole(self.path / "kept.safetensors") as aside:
+            with complete(self.path / "kept.safetensors") as aside:
                 save_file(_stacked(state, KeptStore(self.kept, placement.kept), placement.kept, clients), aside)
-            shutil.rmtree(self.kept)
         self._metrics.finish()
         self._visits.finish()
-        with _whole(self.path / "summary.json") as aside:
+        sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)
+        with complete(self.path / "summary.json") as aside:
             aside.write_text(json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        tidy(self.path)
 
     def close(self) -> None:
         """Write what was appended, and stop; the journals stay."""
@@ -161,12 +159,27 @@ class AlgorithmFolder:
             self._metrics.close()
             self._visits.close()
 
+    def _save(self, checkpoints: Checkpoints, snapshot: Snapshot) -> None:
+        self._metrics.sync()
+        self._visits.sync()
+        checkpoints.write(snapshot)
+        self.saving = None
+
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
         self._visits.append(_visits(row["round"], report))
         # Only the writer knows how long it took; the row itself, which tells it, is not counted.
         seconds = time.perf_counter() - started
         self._metrics.append(pa.RecordBatch.from_pylist([{**row, "seconds_write": seconds}], self._schema))
+
+
+def tidy(path: Path) -> None:
+    """Remove from the folder of an algorithm that has ended what it needed on the way."""
+    for name in ("metrics.journal", "visits.journal"):
+        (path / name).unlink(missing_ok=True)
+    for name in ("checkpoint", "kept"):
+        if (path / name).exists():
+            shutil.rmtree(path / name)
 
 
 def algorithm_names(names: Sequence[str]) -> list[str]:
@@ -203,7 +216,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
 
 @contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """A new folder for a run; if the user's input turns out to be wrong, nothing of it stays.
+    """A new folder for a run; if the user's input turns out to be wrong before a round is written, nothing of it stays.
 
     Raises:
         InputError: the folder exists and is not empty, or cannot be made.
@@ -221,21 +234,57 @@ def run_folder(out: Path) -> Iterator[Path]:
         raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it") from None
     except OSError as error:
         raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
-    try:
-        yield out
-    except InputError:
-        for path in out.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for folder in made:
-            # Another run may have made a folder beside this one in the meantime: then the parents stay.
-            with suppress(OSError):
-                folder.rmdir()
-        raise
+    with _locked(out):
+        try:
+            yield out
+        except InputError as error:
+            if _has_rounds(out):
+                raise InputError(f"{error}; what was done stays, and raysim resume {out} goes on from there") from None
+            for path in out.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for folder in made:
+                # Another run may have made a folder beside this one in the meantime: then the parents stay.
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
+
+
+@contextmanager
+def old_folder(folder: Path) -> Iterator[Path]:
+    """The folder of a run that goes on; whatever happens, it stays.
+
+    Raises:
+        InputError: the run has not ended yet.
+    """
+    with _locked(folder):
+        for draft in folder.glob(".population.*.draft"):
+            shutil.rmtree(draft)
+        yield folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Within, no other process works on the run; its death frees it."""
+    with (folder / "run.log").open("a", encoding="utf-8") as log:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: a process is running it: must have ended; wait for it, or stop it") from None
+        except OSError as error:
+            # Some file systems of clusters have no locks.
+            logging.getLogger("raysim").warning("%s cannot be locked (%s)", folder, error.strerror)
+        yield
+
+
+def _has_rounds(out: Path) -> bool:
+    """Whether an algorithm has a round to show."""
+    ended = any(True for _ in out.glob("*/summary.json"))
+    return ended or any(True for path in out.glob("*/metrics.journal") for _ in batches(path))
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write the resolved experiment."""
-    with _whole(path) as aside:
+    with complete(path) as aside:
         aside.write_text(tomli_w.dumps(config), encoding="utf-8")
 
 
@@ -276,13 +325,3 @@ def _stacked(state: State, store: KeptStore, layout: Layout, clients: Sequence[i
     unpacked = [layout.unpack(one) for one in packed]
     stacks = {name: np.stack([one[name] for one in unpacked]) for name in unpacked[0]}
     return {"clients": np.asarray(clients, np.int64), **stacks}
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when it is complete."""
-    aside = path.with_name(f".{path.name}.partial")
-    yield aside
-    # Some libraries write files that only their owner may read.
-    aside.chmod(0o644)
-    aside.replace(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
 
     Args:
         experiment: its `[data]` and `[partition]`.
-        folder: where a made one goes; must not exist.
+        folder: where a made one goes; where that is there already, it is opened.
 
     Raises:
         InputError: the data, the partition or the population's files are not as they must be.
@@ -35,6 +36,11 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     data, partition = experiment.data, experiment.partition
     if partition is None:
         return Population.open(Path(str(data.population)).expanduser(), data.fold)
+    if folder.exists():
+        try:
+            return Population.open(folder, partition.fold)
+        except InputError:
+            shutil.rmtree(folder)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     population = partitioning.make(

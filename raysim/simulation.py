@@ -7,67 +7,25 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from algorithms import Algorithm, RoundReport, State, step
+from raysim.errors import ModelsLostError, StoppedError
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
 from raysim.measures import Evaluation, Selection, Targets, Twin, evaluate, verdict
-from raysim.measures.selection import Standing
 from raysim.progress import Watcher
+from raysim.result import Known, Result, Snapshot
+from raysim.stopping import Stop
 
 LOG = logging.getLogger("raysim")
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one algorithm came to.
-
-    Args:
-        name: its folder in the run.
-        algorithm: its five parts.
-        metrics: the evaluation of the model that is written.
-        rounds: rounds done.
-        model_round: the round that left the model that is written.
-        stopped_early: whether patience was lost before the last round.
-        standing: what all evaluations came to.
-        seconds: of the rounds, without evaluation.
-        bytes_up: protocol bytes from clients to the server, over all rounds.
-        bytes_down: protocol bytes to the clients.
-        exchanges: how often in turn the clients and the server waited for each other.
-        simulated_seconds: of the rounds in virtual time; None where there are no devices.
-        concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
-    """
-
-    name: str
-    algorithm: Algorithm
-    metrics: dict[str, float] = field(default_factory=dict)
-    rounds: int = 0
-    model_round: int = 0
-    stopped_early: bool = False
-    standing: Standing = Standing()
-    seconds: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    exchanges: int = 0
-    simulated_seconds: float | None = None
-    concordance: dict[str, Any] | None = None
-
-    def after(self, row: dict[str, Any]) -> Result:
-        """The result with one more round."""
-        virtual = row["simulated_seconds"]
-        return replace(
-            self,
-            rounds=self.rounds + 1,
-            seconds=self.seconds + row["seconds"],
-            bytes_up=self.bytes_up + row["bytes_up"],
-            bytes_down=self.bytes_down + row["bytes_down"],
-            exchanges=self.exchanges + row["exchanges"],
-            simulated_seconds=self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual,
-        )
+REPLAYS = 3
+"""How often, one after the other, rounds are done again after a merge because their models were lost."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +41,8 @@ class Simulation:
         files: where its rows and models go.
         watcher: is told what happens.
         twins: that train beside it.
+        every: merges from one checkpoint to the next, at least.
+        stop: tells when somebody asks it to stop.
     """
 
     name: str
@@ -93,38 +53,81 @@ class Simulation:
     files: AlgorithmFolder
     watcher: Watcher
     twins: tuple[Twin, ...] = ()
+    every: int = 1
+    stop: Stop = field(default_factory=Stop)
 
-    def run(self, state: State, rounds: int, every: int) -> tuple[State, Result]:
+    def run(self, state: State, rounds: int, every: int, snapshot: Snapshot | None = None) -> tuple[State, Result]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last.
+
+        Args:
+            state: before the first round.
+            rounds: how many.
+            every: after how many to evaluate.
+            snapshot: where to go on; None to begin.
 
         Returns:
             the state that left the model to be written, and what the run came to.
+
+        Raises:
+            StoppedError: somebody asked it to stop.
         """
         self.watcher.begin(self.name, rounds, self.algorithm.schedule.size(len(self.fleet.census.clients)))
-        records = Records(self)
+        records = Records(self, snapshot or self._beginning(state, rounds))
         if not rounds:
             metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
-            return state, replace(records.result, metrics=metrics)
+            return state, replace(records.known.result, metrics=metrics)
         try:
-            self._rounds(state, rounds, every, records)
+            with self.stop.between_rounds():
+                self._rounds(every, records)
             return records.finished(rounds)
         except BaseException:
             records.give_up()
             raise
 
-    def _rounds(self, state: State, rounds: int, every: int, records: Records) -> None:
-        for number in range(1, rounds + 1):
-            last = number == rounds or records.patience_lost
-            before, starting = self.fleet.traffic.copy(), self.fleet.starting
-            # While this round's visits run, the one before is evaluated and written.
-            state = step(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
-            records.add(state, self.fleet.traffic.since(before), self.fleet.starting - starting)
-            if last or (every and number % every == 0):
-                records.evaluate(state)
-            records.follow(state)
-            if last:
-                break
+    def _beginning(self, state: State, rounds: int) -> Snapshot:
+        twins = tuple(twin.state for twin in self.twins)
+        return Snapshot(state, Known(Result(self.name, self.algorithm), rounds, twins=twins))
+
+    def _rounds(self, every: int, records: Records) -> None:
+        """Do the rounds that are left; where models are lost, those since the last merge again."""
+        state, lost = records.snapshot.state, 0
+        while state.round < records.known.last:
+            if self.stop.asked:
+                records.stop()
+            try:
+                state = self._round(state, every, records)
+            except ModelsLostError as error:
+                lost += 1
+                if lost > REPLAYS:
+                    raise
+                state = records.recovered()
+                LOG.warning("%s: %s; the rounds since round %d are done again", self.name, error, state.round)
+            else:
+                lost = lost if state.travellers else 0
         records.write()
+
+    def _round(self, state: State, every: int, records: Records) -> State:
+        number = state.round + 1
+        last = number == records.known.last
+        before, starting = self.fleet.traffic.copy(), self.fleet.starting
+        # While this round's visits run, the one before is evaluated and written.
+        state = step(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
+        # A round that is done again was written the first time.
+        if number > records.known.result.rounds:
+            evaluated = last or bool(every and number % every == 0)
+            records.add(state, self.fleet.traffic.since(before), self.fleet.starting - starting, evaluated)
+        return state
+
+
+@dataclass
+class Pending:
+    """A round that is done and not written: its evaluation and the twins' rounds are under way."""
+
+    state: State
+    report: RoundReport
+    row: dict[str, Any]
+    evaluated: bool
+    evaluation: Evaluation | None = None
 
 
 class Records:
@@ -132,118 +135,155 @@ class Records:
 
     Args:
         simulation: whose rounds they are.
+        snapshot: where they begin.
     """
 
-    def __init__(self, simulation: Simulation) -> None:
-        self.result = Result(simulation.name, simulation.algorithm)
+    def __init__(self, simulation: Simulation, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        """The run after the last merge that is written."""
+        self.known = snapshot.known
         self._simulation = simulation
-        self._chosen: State | None = None
-        self._diverged = False
-        self._report: RoundReport | None = None
-        self._row: dict[str, Any] = {}
-        self._evaluation: Evaluation | None = None
-        self._twins: tuple[Twin, ...] = ()
-        self._latest: dict[str, float] = {}
+        self._pending: Pending | None = None
+        self._merges = 0
+        self._rewind_twins()
 
-    @property
-    def patience_lost(self) -> bool:
-        """Whether the evaluations that are done end the run: the next round is the last."""
-        return self._simulation.selection.stops(self.result.standing)
+    def add(self, state: State, traffic: Traffic, starting: float, evaluated: bool) -> None:
+        """Take note of a round that is done, and begin what belongs to it.
 
-    def add(self, state: State, traffic: Traffic, starting: float) -> None:
-        """Take note of a round that is done, and of the seconds of it in which actors were started."""
+        Args:
+            state: as the round left it.
+            traffic: of the round.
+            starting: seconds of it in which actors were started.
+            evaluated: whether its model is to be evaluated.
+        """
         if state.report is None:
             raise RuntimeError("a step left no report")
         stages = _stages(state.report, starting)
-        self._report = state.report
-        self._row = {"round": state.round, "seconds": sum(stages.values()), **stages}
-        self._row |= {"phase": state.report.phase, **_reported(state.report), **_measured(traffic)}
-        self._row |= state.report.measures
+        row = {"round": state.round, "seconds": sum(stages.values()), **stages}
+        row |= {"phase": state.report.phase, **_reported(state.report), **_measured(traffic)}
+        row |= state.report.measures
+        self._pending = Pending(state, state.report, row, evaluated)
         if state.phase != state.report.phase:
-            text = f"{self._simulation.name}: phase {state.phase + 1} begins after round {state.round}"
-            LOG.info(text)
-            self._simulation.watcher.notice(text)
-
-    def evaluate(self, state: State) -> None:
-        """Begin to evaluate the round that was added last."""
-        simulation, started = self._simulation, time.perf_counter()
-        self._evaluation = Evaluation(state, simulation.algorithm, simulation.fleet, simulation.targets)
-        self._row["seconds_evaluate"] = time.perf_counter() - started
-
-    def follow(self, state: State) -> None:
-        """Have the twins begin the round that was added last."""
-        simulation = self._simulation
-        self._twins = simulation.twins
-        for twin in self._twins:
-            twin.begin(state, simulation.algorithm, simulation.fleet)
+            self._tell(logging.INFO, f"phase {state.phase + 1} begins after round {state.round}")
+        self._begin(self._pending)
 
     def write(self) -> None:
         """Complete the round that was added last by its evaluation and its twins', and write it."""
-        if self._report is None:
+        if self._pending is None:
             return
-        row, simulation = self._row, self._simulation
-        if self._evaluation is not None:
-            started = time.perf_counter()
-            self._latest = self._evaluation.values()
-            row |= self._latest
-            row["seconds_evaluate"] += time.perf_counter() - started
-            self._select(row["round"], self._latest, self._evaluation.state)
-        self._compare(row)
-        simulation.files.append(row, self._report)
-        shown = "".join(f", {name} {row[name]:.4f}" for name in simulation.targets.columns if name in row)
-        LOG.info("%s: round %d in %.3f s%s", simulation.name, row["round"], row["seconds"], shown)
-        self._tell_if_diverged(row)
-        simulation.watcher.round(row["round"], self._latest)
-        self.result = self.result.after(row)
-        self._report = self._evaluation = None
-        self._twins = ()
+        pending, row = self._pending, self._pending.row
+        known = self._completed(pending)
+        self._pending = None
+        self._append(pending)
+        shown = "".join(f", {name} {row[name]:.4f}" for name in self._simulation.targets.columns if name in row)
+        LOG.info("%s: round %d in %.3f s%s", self._simulation.name, row["round"], row["seconds"], shown)
+        self.known = self._tell_if_diverged(known, row)
+        if not pending.state.travellers:
+            self._keep(Snapshot(replace(pending.state, report=None), self.known))
+        self._simulation.watcher.round(row["round"], known.latest)
 
-    def _compare(self, row: dict[str, Any]) -> None:
-        """Complete the row by what the twins have come to; it counts as evaluation."""
-        started = time.perf_counter()
-        for twin in self._twins:
-            row |= twin.end(row)
-        if self._twins:
-            row["seconds_evaluate"] = row.get("seconds_evaluate", 0.0) + time.perf_counter() - started
-        if "concordance" in row:
-            self.result = replace(self.result, concordance=verdict(row["concordance"]))
+    def recovered(self) -> State:
+        """After models were lost, where to go on: at the last merge that is known; what was begun since is dropped."""
+        self._rewind_twins()
+        if self._pending is not None and not self._pending.state.travellers:
+            self._begin(self._pending)
+            return self._pending.state
+        self._pending = None
+        return self.snapshot.state
+
+    def stop(self) -> NoReturn:
+        """Write the round that was added last, and where to go on, and end.
+
+        Raises:
+            StoppedError: always; it says after which round.
+        """
+        self.write()
+        self._simulation.files.save(self.snapshot)
+        raise StoppedError(f"stopped after round {self.known.result.rounds}")
 
     def finished(self, rounds: int) -> tuple[State, Result]:
         """The state that left the model to be written, and the result, of a run that was to have so many rounds."""
-        if self._chosen is None:
+        if self.known.chosen is None:
             raise RuntimeError("the last round was not evaluated")
-        done, simulation = self.result.rounds, self._simulation
-        self.result = replace(self.result, stopped_early=done < rounds)
-        for text in simulation.selection.notices(self.result.standing, done, done < rounds):
-            LOG.info("%s: %s", simulation.name, text)
-            simulation.watcher.notice(f"{simulation.name}: {text}")
-        return self._chosen, self.result
-
-    def _select(self, number: int, metrics: dict[str, float], state: State) -> None:
-        """Take note of an evaluation, and of the state that it was of where that is the one to be kept."""
-        selection = self._simulation.selection
-        standing = self.result.standing.after(number, metrics, selection.targets)
-        self.result = replace(self.result, standing=standing)
-        if selection.takes(standing, number):
-            self._chosen = state
-            self.result = replace(self.result, metrics=metrics, model_round=number)
+        done = self.known.result.rounds
+        result = replace(self.known.result, stopped_early=done < rounds)
+        for text in self._simulation.selection.notices(result.standing, done, done < rounds):
+            self._tell(logging.INFO, text)
+        return self.known.chosen, result
 
     def give_up(self) -> None:
         """Write the round that was added last without its evaluation: what was measured is kept."""
-        self._evaluation, self._twins = None, ()
-        # The very error that ends the run may be the journal's.
-        with suppress(Exception):
-            self.write()
+        if self._pending is not None:
+            # The very error that ends the run may be the journal's.
+            with suppress(Exception):
+                self._append(self._pending)
 
-    def _tell_if_diverged(self, row: dict[str, Any]) -> None:
+    def _begin(self, pending: Pending) -> None:
+        """Have a round's evaluation begin, and its twins."""
+        simulation, started = self._simulation, time.perf_counter()
+        if pending.evaluated:
+            pending.evaluation = Evaluation(pending.state, simulation.algorithm, simulation.fleet, simulation.targets)
+            pending.row["seconds_evaluate"] = time.perf_counter() - started
+        for twin in simulation.twins:
+            twin.begin(pending.state, simulation.algorithm, simulation.fleet)
+
+    def _completed(self, pending: Pending) -> Known:
+        """Complete a round's row by what its evaluation and its twins have come to; what is known with it."""
+        known, row = self.known, pending.row
+        if pending.evaluation is not None:
+            started = time.perf_counter()
+            metrics = pending.evaluation.values()
+            row |= metrics
+            row["seconds_evaluate"] += time.perf_counter() - started
+            known = self._selected(known, row["round"], metrics, pending.evaluation.state)
+        twins, started = self._simulation.twins, time.perf_counter()
+        for twin in twins:
+            row |= twin.end(row)
+        if twins:
+            row["seconds_evaluate"] = row.get("seconds_evaluate", 0.0) + time.perf_counter() - started
+        result = known.result.after(row)
+        if "concordance" in row:
+            result = replace(result, concordance=verdict(row["concordance"]))
+        return replace(known, result=result, twins=tuple(twin.state for twin in twins))
+
+    def _selected(self, known: Known, number: int, metrics: dict[str, float], state: State) -> Known:
+        """What is known with an evaluation, and the state that it was of where that is the one to be kept."""
+        selection, result = self._simulation.selection, known.result
+        standing = result.standing.after(number, metrics, selection.targets)
+        result, known = replace(result, standing=standing), replace(known, latest=metrics)
+        if selection.takes(standing, number):
+            result = replace(result, metrics=metrics, model_round=number)
+            known = replace(known, chosen=replace(state, report=None))
+        # The next round is under way already, so the one after that is the last.
+        last = min(known.last, number + 2) if selection.stops(standing) else known.last
+        return replace(known, result=result, last=last)
+
+    def _append(self, pending: Pending) -> None:
+        self._simulation.files.append(pending.row, pending.report)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Take note of a merge, and have a checkpoint written where it is time for one."""
+        files, self.snapshot, self._merges = self._simulation.files, snapshot, self._merges + 1
+        if self._merges >= self._simulation.every and files.due:
+            files.save(snapshot)
+            self._merges = 0
+        saving = files.saving
+        snapshot.state.kept.forget(snapshot.rounds | (saving.rounds if saving else set()))
+
+    def _rewind_twins(self) -> None:
+        for twin, state in zip(self._simulation.twins, self.known.twins, strict=True):
+            twin.state = state
+
+    def _tell_if_diverged(self, known: Known, row: dict[str, Any]) -> Known:
         """Tell a person of the first round whose training loss is no longer a number."""
-        if self._diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
-            return
-        name = self._simulation.name
-        text = f"{name}: the training loss is {row['train_loss']} in round {row['round']}; lower local.lr"
-        LOG.warning(text)
-        self._simulation.watcher.notice(text)
-        self._diverged = True
+        if known.diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
+            return known
+        self._tell(logging.WARNING, f"the training loss is {row['train_loss']} in round {row['round']}; lower local.lr")
+        return replace(known, diverged=True)
+
+    def _tell(self, level: int, text: str) -> None:
+        LOG.log(level, "%s: %s", self._simulation.name, text)
+        self._simulation.watcher.notice(f"{self._simulation.name}: {text}")
 
 
 def _stages(report: RoundReport, starting: float) -> dict[str, float]:

@@ -13,7 +13,7 @@ from raysim.config.own import FORM, MODEL_FORM
 from raysim.config.read import recipes
 from raysim.data import DATASETS, FORMS
 from raysim.models import MODELS
-from raysim.simulation import Result
+from raysim.result import Result
 
 HEADINGS = {
     "test_accuracy": "test accuracy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
@@ -34,6 +35,17 @@ CLIENTS = 10
 """How many clients a partition has where the file does not say and the data do not decide."""
 
 
+OWN_FILES = re.compile("(shifted:)?(file|folder):")
+"""What the name of a data set begins with that is a user's own files."""
+
+
+def _absolute(*parts: str) -> str:
+    path = Path()
+    for part in parts:
+        path /= Path(part).expanduser()
+    return str(path.resolve())
+
+
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ValueError("should name each only once")
@@ -51,6 +63,18 @@ class Data(Preparation):
     fold: Annotated[int, Field(ge=0)] | None = None
     shifts: tuple[str, ...] = ()
     per_domain: Annotated[int, Field(ge=1)] | None = None
+
+    def located(self) -> Data:
+        """The same with absolute paths: that of a user's own files starts where `root` says, or here."""
+        located: dict[str, str] = {}
+        if self.population is not None:
+            located["population"] = _absolute(self.population)
+        if self.root is not None or OWN_FILES.match(self.dataset or ""):
+            located["root"] = _absolute(self.root or "")
+        if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):
+            paths = (path.strip() for path in self.test[form.end() :].split(","))
+            located["test"] = form[0] + ",".join(_absolute(self.root or "", path) for path in paths)
+        return self.model_copy(update=located)
 
 
 class Partition(Table):
@@ -170,16 +194,24 @@ class DevicesTable(Table):
             return Devices(**self.beyond(Table))
 
 
+class CheckpointTable(Table):
+    """`[checkpoint]`: how often a run writes down where it could go on; never touches the result."""
+
+    every: Annotated[int, Field(ge=1)] = 1
+
+
 class _Top(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     rounds: Annotated[int, Field(ge=0)] | None = None
     epochs: Annotated[float, Field(gt=0)] | None = None
+    modules: tuple[str, ...] | None = None
 
 
 class Experiment(_Top):
     """One experiment: the algorithms run one after the other on the same population.
 
-    They run for so many `rounds`, or for as many as make so many `epochs`: one of the two is None.
+    They run for so many `rounds`, or for as many as make so many `epochs`: one of the two is None. `modules` are the
+    folders of the user's own modules.
     """
 
     data: Data
@@ -188,6 +220,7 @@ class Experiment(_Top):
     algorithm: tuple[AlgorithmTable, ...]
     fleet: FleetTable
     evaluate: Evaluate
+    checkpoint: CheckpointTable = CheckpointTable()
     devices: DevicesTable | None = None
 
     @classmethod
@@ -215,24 +248,29 @@ class Experiment(_Top):
                 f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
             )
         data.check(made=data.population is not None)
-        if data.population is not None:
-            # Absolute, so that the resolved file means the same from anywhere.
-            data = data.model_copy(update={"population": str(Path(data.population).expanduser().resolve())})
+        # Paths are absolute, so that the resolved file means the same from anywhere.
+        data = data.located()
         if data.population is not None and "partition" in raw:
             raise InputError(
                 f"partition = {raw['partition']!r}: must not be given with data.population, whose clients are made; "
                 "remove one of the two"
             )
         return cls(
-            **_top(raw, tables),
+            **{**_top(raw, tables), "modules": tuple(own.homes(own.names(raw))) or None},
             data=data,
             partition=None if data.population is not None else _partition(_table(raw, "partition")),
             model=model_of(_table(raw, "model")),
             algorithm=_algorithms(raw),
             fleet=checked(FleetTable, _table(raw, "fleet"), "fleet"),
             evaluate=_evaluate(_table(raw, "evaluate")),
+            checkpoint=checked(CheckpointTable, _table(raw, "checkpoint"), "checkpoint"),
             devices=_devices(_table(raw, "devices")) if "devices" in raw else None,
         )
+
+    @property
+    def own_code(self) -> list[ModuleType]:
+        """The user's modules that anything of it comes from."""
+        return [*self.model.own_code, *(module for table in self.algorithm for module in table.own_code)]
 
     @property
     def fold(self) -> int | None:

@@ -31,13 +31,16 @@ def loaded(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """An experiment's tables, the user's own code loaded and named by texts alone.
 
     Args:
-        raw: the tables; `algorithm.name` may be a function, `server.rule` a class, `model.name` either.
-        folders: where modules are looked for first, before Python's own path.
+        raw: the tables; `algorithm.name` may be a function, `server.rule` a class, `model.name` either, and `modules`
+            names folders.
+        folders: where modules are looked for after those, and before Python's own path.
 
     Raises:
         InputError: no such module, or it cannot be imported.
     """
     whole = dict(raw)
+    if isinstance(given := whole.get("modules"), list | tuple):
+        folders = [*(Path(str(each)).expanduser().resolve() for each in given), *folders]
     if isinstance(server := whole.get("server"), dict):
         whole["server"] = _named(server, "server", "rule", folders)
     if isinstance(model := whole.get("model"), dict):
@@ -156,15 +159,32 @@ def modules_of(names: Iterable[str]) -> list[ModuleType]:
 
     What is installed among Python's packages is left out: it is where the actors are, too.
     """
-    tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
-    installed = {Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib")}
-    homes = {home for top in tops if (home := _home(sys.modules[top]))} - installed
+    found = homes(names)
     return [
         module
         for name, module in sorted(sys.modules.items())
         if "." not in name and name not in (*OURS, "__main__") and isinstance(module, ModuleType)
-        if _home(module) in homes
+        if str(_home(module)) in found
     ]
+
+
+def homes(names: Iterable[str]) -> list[str]:
+    """The folders in which the modules of the user's own things were found, but for those of Python's packages."""
+    tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
+    installed = {Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib")}
+    modules = [sys.modules[top] for top in tops if top in sys.modules]
+    return sorted(map(str, {home for module in modules if (home := _home(module))} - installed))
+
+
+def names(raw: Mapping[str, Any]) -> list[str]:
+    """What an experiment's tables name that may be the user's own: algorithms, servers' rules, the model."""
+    several = raw.get("algorithm", {})
+    tables = [table for table in (several if isinstance(several, list) else [several]) if isinstance(table, dict)]
+    servers = [table.get("server") for table in (raw, *tables)]
+    found = [table.get("name") for table in tables]
+    found += [table.get("rule") for table in servers if isinstance(table, dict)]
+    found += [model.get("name")] if isinstance(model := raw.get("model"), dict) else []
+    return [name for name in found if isinstance(name, str)]
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:

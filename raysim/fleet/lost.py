@@ -59,7 +59,7 @@ def take(references: Any, timeout: float | None = None) -> Any:
     except ObjectLostError as error:
         raise ModelsLostError(f"a result was lost with its node: {_short(str(error))}") from error
     except (RayActorError, WorkerCrashedError, NodeDiedError) as error:
-        raise ActorLostError(" ".join([_cause(error), _written(error)]).strip()) from error
+        raise ActorLostError(_cause(error) + _written(error)) from error
     except GetTimeoutError:
         raise RuntimeError(late(len(references), START_SECONDS)) from None
 
@@ -70,7 +70,7 @@ def hung(reference: Any, seconds: float) -> ActorLostError:
     try:
         ray.get(reference, timeout=ENDED_SECONDS)
     except RayError as error:
-        return ActorLostError(f"{what} {_written(error)}".strip())
+        return ActorLostError(what + _written(error))
     return ActorLostError(what)
 
 
@@ -91,20 +91,21 @@ def _cause(error: RayError) -> str:
     facts = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
     told = " ".join(line for line in lines[1:] or lines if not facts.match(line))
     told = re.split(r" Some common causes| There are some potential root causes", told)[0]
-    return _short(told.rpartition("Worker exit detail: ")[2])
+    return _short(told.rpartition("Worker exit detail: ")[2]).rstrip(".")
 
 
 def _written(error: RayError) -> str:
-    """The last lines that an actor wrote to its standard error stream, where that is a file of this machine."""
+    """The last lines that an actor wrote to its standard error stream, if any, where that is a file of this machine."""
     process, address = re.search(r"\bpid[:=] ?(\d+)", str(error)), re.search(r"\bip[:=] ?([\w.:]+\w)", str(error))
     # There is no public way to the folder of a session's logs.
     node: Any = ray._private.worker.global_worker.node
     if process is None or address is None or address[1] != node.node_ip_address:
         return ""
     for path in Path(node.get_logs_dir_path()).glob(f"worker-*-{process[1]}.err"):
-        lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-        if lines:
-            return f"It wrote last: {_short(' | '.join(lines[-3:]), last=True)}"
+        lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+        # Ray itself begins the file with notes that begin with a colon.
+        own = [line for line in lines if line and not line.startswith(":")]
+        return f"; it wrote last: {_short(' | '.join(own[-3:]), last=True)}" if own else ""
     return ""
 
 

@@ -1,0 +1,124 @@
+"""What is there of a run that goes on: its experiment, the results of what has ended, and what must be as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from algorithms import Algorithm
+from raysim.config import Experiment, read
+from raysim.config.preparation import Preparation
+from raysim.errors import InputError
+from raysim.folder import algorithm_names, tidy
+from raysim.measures.selection import Best, Standing
+from raysim.result import Result
+
+
+def run_of(folder: Path) -> tuple[Path, str | None]:
+    """The folder of a run, and one of its algorithms where the folder is that one's.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if _is_run(folder):
+        return folder, None
+    above, name = folder.resolve().parent, folder.resolve().name
+    if _is_run(above) and name in algorithm_names([table.name for table in stored(above).algorithm]):
+        return above, name
+    raise InputError(
+        f"{folder}: must be the folder of a run, or of an algorithm in it, with a config.toml in the run's; give one "
+        "that `raysim run` wrote"
+    )
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.toml").is_file() and (folder / "run.log").is_file()
+
+
+def stored(folder: Path) -> Experiment:
+    """The experiment of a run's folder.
+
+    Raises:
+        InputError: it cannot be read, or names what was given as a Python object and is not there.
+    """
+    raw = read(folder / "config.toml")
+    try:
+        return Experiment.of(raw)
+    except InputError as error:
+        if '"__main__:' in json.dumps(raw, default=str):
+            raise InputError(
+                f"{folder}: its run was given Python objects of a script: must be resumed from there; call "
+                "raysim.resume in that script"
+            ) from None
+        raise InputError(f"{folder / 'config.toml'}: {error}") from None
+
+
+def own_modules(experiment: Experiment) -> set[str]:
+    """The names of the user's modules: those of what the experiment names, and those beside them."""
+    named = [experiment.model.name, *(name for t in experiment.algorithm for name in (t.name, t.server.rule))]
+    tops = {name.partition(":")[0].partition(".")[0] for name in named if ":" in name}
+    return tops | {module.__name__ for module in experiment.own_code}
+
+
+def settings(experiment: Experiment, name: str) -> str:
+    """A hash of all of the experiment that an algorithm's result depends on, but for its data and the machine."""
+    config = experiment.to_toml()
+    of_data = {key: value for key, value in config["data"].items() if key in Preparation.model_fields}
+    of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
+    table = config["algorithm"][algorithm_names([t.name for t in experiment.algorithm]).index(name)]
+    kept = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
+    content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def summary_of(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:
+    """What `summary.json` says of an algorithm that has ended.
+
+    Args:
+        result: what it came to.
+        targets: values of columns that were to be reached.
+        machine: the fingerprint.
+    """
+    summary: dict[str, Any] = asdict(result)
+    standing = summary.pop("standing")
+    reached = standing.pop("reached")
+    rounds = {column: {"target": value, "round": reached.get(column)} for column, value in targets.items()}
+    own = {"algorithm": repr(result.algorithm), "fingerprint": dict(machine)}
+    return {**summary, **standing, "reached": rounds, **own}
+
+
+def read_result(folder: Path, algorithm: Algorithm) -> Result | None:
+    """The result of an algorithm that has ended; None where it has not."""
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    tidy(folder)
+    summary = _numbers(json.loads(path.read_text(encoding="utf-8")))
+    best = {column: Best(**each) for column, each in summary["best"].items()}
+    reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
+    standing = Standing(summary["evaluations"], best, summary["gained"], reached)
+    own: dict[str, Any] = {"name": folder.name, "algorithm": algorithm, "standing": standing}
+    return Result(**{each.name: summary[each.name] for each in fields(Result) if each.name not in own}, **own)
+
+
+def ended(experiment: Experiment, folder: Path, only: str | None) -> tuple[Result, ...] | None:
+    """The results of a run, or of one of its algorithms, that has nothing left to do; None otherwise."""
+    names = algorithm_names([table.name for table in experiment.algorithm])
+    found = [
+        read_result(folder / name, table.compose())
+        for name, table in zip(names, experiment.algorithm, strict=True)
+        if only in (None, name)
+    ]
+    results = tuple(each for each in found if each is not None)
+    return results if len(results) == len(found) else None
+
+
+def _numbers(value: Any) -> Any:
+    """What JSON says of numbers that it has not: see `raysim.folder`."""
+    if isinstance(value, dict):
+        return {key: _numbers(each) for key, each in value.items()}
+    return float(value) if value in ("nan", "inf", "-inf") else value

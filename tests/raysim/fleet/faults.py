@@ -1,0 +1,135 @@
+"""Work whose actor is struck while it runs, and what a few rounds come to all the same."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import partitioning
+from algorithms import Algorithm, Bench, Block, Fleet, KeptStore, Output, State, begin, step
+from partitioning import Population
+from raysim.data import load
+from raysim.fleet import BenchPlan, ClientActors, ModelPlan
+from raysim.measures import Targets, evaluate
+
+MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
+ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Struck:
+    """What a function does, in a process that a signal strikes when it is done and has not told yet; so often.
+
+    Where it is several times, they are at once: each waits for the others.
+    """
+
+    visits: Any
+    folder: Path
+    signal: int = signal.SIGKILL
+    times: int = 1
+
+    def objects(self, block: Block) -> int:
+        count: int = self.visits.objects(block)
+        return count
+
+    def join(self, left: Any, right: Any) -> Any:
+        return self.visits.join(left, right)
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        output: Output = self.visits(bench, block, *values)
+        for number in range(self.times):
+            try:
+                (self.folder / f"{number}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            while len(list(self.folder.iterdir())) < self.times:
+                time.sleep(0.01)
+            os.kill(os.getpid(), self.signal)
+        return output
+
+
+@dataclass(frozen=True)
+class Poison:
+    """Ends the process of whoever works for a client."""
+
+    client: int
+    number: int = 7
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left + right
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        if self.client in block.clients:
+            sys.stderr.write("this client is poison\n")
+            sys.stderr.flush()
+            os._exit(3)
+        return Output(list(block.clients))
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A fleet on which one kind of work is struck."""
+
+    fleet: Any
+    kind: str
+    folder: Path
+    signal: int = signal.SIGKILL
+    times: int = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fleet, name)
+
+    def map(self, function: Any, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Any]:
+        if type(function).__name__ == self.kind:
+            function = Struck(function, self.folder, self.signal, self.times)
+        outcomes: Iterator[Any] = self.fleet.map(function, blocks, references)
+        return outcomes
+
+
+def awake(actors: ClientActors, plan: BenchPlan) -> None:
+    """Wait until an actor has arrived: until then the driver would run work that strikes whoever does it."""
+    with closing(actors.fleet(plan)) as fleet:
+        while not actors.arrived:
+            list(fleet.map(Poison(-1), [Block(0, (0,), 1)]))
+            time.sleep(0.1)
+
+
+def population_at(folder: Path) -> Population:
+    """Eight training clients, and two that are held out."""
+    return partitioning.make(load("digits").train, folder, scheme="iid", clients=10, seed=5, test_clients=2)
+
+
+def plan_of(population: Population, algorithm: Algorithm, kept: Path) -> BenchPlan:
+    return BenchPlan(population.path, MODEL, algorithm, kept, block=1).resolved()
+
+
+def trained(fleet: Fleet, plan: BenchPlan, population: Population) -> tuple[object, ...]:
+    """What some rounds come to, one of them evaluated on its way: models, what clients keep, metrics."""
+    targets = Targets.of(population, None, ["loss"])
+    state, metrics = begin(plan.module(), fleet, 0, ROUNDS), []
+    for number in range(1, ROUNDS + 1):
+        state = step(state, plan.algorithm, fleet, last=number == ROUNDS)
+        if number % 2 == 0:
+            metrics.append(evaluate(state, plan.algorithm, fleet, targets))
+    return *of_bytes(state, plan), metrics
+
+
+def of_bytes(state: State, plan: BenchPlan) -> tuple[object, ...]:
+    """Digests of a state's model and of what its clients keep."""
+    store, layout = KeptStore(plan.kept, plan.placement.kept), plan.placement.kept
+    kept = []
+    for client in state.kept.clients(state.round):
+        location = state.kept.latest(client, state.round)
+        assert location is not None
+        kept.append(store.read(location).floats.tobytes())
+    assert kept or not layout.entries
+    return tuple(sha256(b"".join(part)).hexdigest() for part in ([state.model.floats.tobytes()], kept))
