@@ -16,6 +16,7 @@ from rich.progress import track
 from rich.table import Table
 
 from .cases import Case, survive
+from .grid import Grid
 
 HERE = Path(__file__).parent
 
@@ -29,21 +30,23 @@ def main(first: int, count: int, write: bool) -> None:
     console = Console()
     injected: Counter[str] = Counter()
     survived: Counter[str] = Counter()
-    for seed in track(range(first, first + count), "disturbing runs", console=console):
-        case = Case(seed)
-        with TemporaryDirectory() as folder:
-            outcome = survive(case, Path(folder))
-        injected[case.injury] += outcome.injured
-        survived[case.injury] += outcome.injured and not outcome.wrong
-        if outcome.wrong:
-            console.print(f"[red]{case}[/red]: {outcome.wrong}")
+    with Grid() as grid:
+        for seed in track(range(first, first + count), "disturbing runs", console=console):
+            case = Case(seed)
+            grid.complete()
+            with TemporaryDirectory() as folder:
+                outcome = survive(case, Path(folder), grid if case.on_grid else None)
+            injected[case.injury] += outcome.injured
+            survived[case.injury] += outcome.injured and not outcome.wrong
+            if outcome.wrong or not outcome.injured:
+                console.print(f"{case}: {outcome.wrong or 'nothing was injured'}", highlight=False)
     table = Table("fault", "injected", "survived, bytes equal")
     for injury in sorted(injected):
         table.add_row(injury, str(injected[injury]), str(survived[injury]))
     console.print(table)
     if write:
         keep(injected, survived)
-    raise SystemExit(survived != injected)
+    raise SystemExit(int(survived != injected))
 
 
 def keep(injected: Counter[str], survived: Counter[str]) -> None:
