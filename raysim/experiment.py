@@ -249,7 +249,11 @@ class Job:
         snapshot = checkpoints.newest(watcher.notice)
         done = snapshot.state.round if snapshot else 0
         files = AlgorithmFolder(folder, [*self.targets.columns, *columns_of(measures)], checkpoints, done)
-        with of_algorithm(name), closing(files), closing(self.place.fleet(plan, watcher.block, watcher.notice)) as fleet:
+        with (
+            of_algorithm(name),
+            closing(files),
+            closing(self.place.fleet(plan, watcher.block, watcher.notice)) as fleet,
+        ):
             rounds = _rounds(experiment, name, plan)
             wanted = [measure for measure in measures if measure not in TWINS]
             devices = experiment.devices.profile() if experiment.devices else None

@@ -44,8 +44,8 @@ def take(references: Any, timeout: float | None = None) -> Any:
     """Fetch values of actors; an error that a user can mend comes as it was raised.
 
     Raises:
-        ActorLostError: an actor died before it returned.
-        ModelsLostError: a value was lost with its node, or one that it was to be made from.
+        ActorLostError: an actor died before it returned, or with its node what it returned.
+        ModelsLostError: what it was to work with was lost.
         RuntimeError: actors did not start in time.
     """
     try:
@@ -54,11 +54,9 @@ def take(references: Any, timeout: float | None = None) -> Any:
         if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
             raise error.cause from None
         if isinstance(error.cause, ObjectLostError):
-            raise ModelsLostError(f"models were lost with their node: {_short(str(error.cause))}") from error
+            raise ModelsLostError("models were lost with the node that they were on") from error
         raise
-    except ObjectLostError as error:
-        raise ModelsLostError(f"a result was lost with its node: {_short(str(error))}") from error
-    except (RayActorError, WorkerCrashedError, NodeDiedError) as error:
+    except (RayActorError, WorkerCrashedError, NodeDiedError, ObjectLostError) as error:
         raise ActorLostError(_cause(error) + _written(error)) from error
     except GetTimeoutError:
         raise RuntimeError(late(len(references), START_SECONDS)) from None
@@ -85,6 +83,8 @@ def late(actors: int, seconds: float) -> str:
 
 def _cause(error: RayError) -> str:
     """Ray's own words for an actor's end, without those that it has for every end."""
+    if isinstance(error, ObjectLostError):
+        return "what it returned was lost with its node"
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
     if isinstance(error, RayActorError) and error.actor_init_failed:
         return _short(lines[-1])

@@ -113,7 +113,7 @@ class RayFleet:
         while start < len(wanted.blocks):
             while start not in wanted.outcomes:
                 if wanted not in self._maps:
-                    raise ModelsLostError("models were lost with their node, and this with them")
+                    raise ModelsLostError("models were lost with the node that they were on, and this work with them")
                 self._go_on()
             outcome = wanted.outcomes.pop(start)
             yield outcome

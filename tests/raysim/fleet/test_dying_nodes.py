@@ -1,0 +1,112 @@
+"""Nodes that die in the middle of a round: with models on them, with what clients keep, or the last one that fits."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+import raysim
+from raysim.errors import RetriesSpentError
+from raysim.progress import Watcher
+
+pytestmark = pytest.mark.slow
+
+NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+"""Ray's own settings would notice a dead node after some 15 seconds."""
+
+EXPERIMENT: dict[str, Any] = {
+    "rounds": 6,
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "iid", "clients": 10, "test_clients": 2},
+    # Large enough that Ray leaves models on the node where they were made: below 100 KB the driver holds them.
+    "model": {"name": "mlp", "hidden": [1000], "norm": "batch"},
+    "local": {"lr": 0.1, "batch_size": 32},
+    "evaluate": {"every": 2},
+}
+RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "merge_every": 3}}
+FEDBN = {**EXPERIMENT, "algorithm": {"name": "fedbn", "cohort": 6}}
+
+
+@dataclass
+class Nodes:
+    """A head on which no actor fits, and two nodes for one actor each."""
+
+    cluster: Cluster
+    there: list[Any] = field(default_factory=list)
+
+    def complete(self) -> None:
+        while len(self.there) < 2:
+            self.there.append(self.cluster.add_node(num_cpus=1))
+
+    def remove(self) -> None:
+        self.cluster.remove_node(self.there.pop(), allow_graceful=False)
+
+
+@dataclass
+class Removing(Watcher):
+    """Removes nodes when a round is written: the visits of the next one are under way."""
+
+    nodes: Nodes
+    number: int
+    count: int
+    told: list[str] = field(default_factory=list)
+    removed: float = 0.0
+
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        if number == self.number and not self.removed:
+            for _ in range(self.count):
+                self.nodes.remove()
+            self.removed = time.monotonic()
+
+    def notice(self, text: str) -> None:
+        self.told.append(text)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Nodes]:
+    started = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": NOTICED})
+    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
+    yield Nodes(started)
+    ray.shutdown()
+    started.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster: Nodes) -> Nodes:
+    cluster.complete()
+    return cluster
+
+
+def files(run: raysim.Run) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(run.folder.glob("*/*.safetensors"))}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "number"),
+    [
+        pytest.param(RADFED, 2, id="models in flight on it"),
+        pytest.param(FEDBN, 3, id="clients keep what was written there"),
+    ],
+)
+def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], number: int) -> None:
+    undisturbed = raysim.run(experiment, tmp_path / "inline", inline=True)
+    watcher = Removing(nodes, number, 1)
+    struck = raysim.run(experiment, tmp_path / "struck", actors=2, address=nodes.cluster.address, watcher=watcher)
+    assert files(struck) == files(undisturbed)
+    assert [result.metrics for result in struck.results] == [result.metrics for result in undisturbed.results]
+    assert any("its node has died" in text for text in watcher.told)
+    again = "the rounds since round 0 are done again" in (struck.folder / "run.log").read_text()
+    assert again == (experiment is RADFED)
+
+
+def test_no_node_is_left(nodes: Nodes, tmp_path: Path) -> None:
+    watcher = Removing(nodes, 2, 2)
+    message = r"fedbn: no client actor is left, and none of Ray's 1 living nodes has the 1 CPU of one: start a node"
+    with pytest.raises(RetriesSpentError, match=message):
+        raysim.run(FEDBN, tmp_path / "run", actors=2, address=nodes.cluster.address, watcher=watcher)
+    assert time.monotonic() - watcher.removed < 60
