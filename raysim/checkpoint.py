@@ -128,7 +128,7 @@ class Checkpoints:
         with safe_open(path, "numpy") as file:
             about = json.loads(file.metadata()["checkpoint"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
-        self._check(about["identity"])
+        check_same(self._run, about["identity"], self._identity)
         kept = KeptLedger.of(about["files"], arrays.pop("kept"))
         try:
             snapshot: Snapshot = self._codec.decode(about, arrays, {"algorithm": self._algorithm, "kept": kept})
@@ -136,15 +136,6 @@ class Checkpoints:
             raise InputError(f"{path} holds what is not known here ({error}): restore your module as it was") from None
         self._check_beside(snapshot, kept)
         return snapshot
-
-    def _check(self, identity: Mapping[str, str]) -> None:
-        for key in {**self._identity, **identity}:
-            there, here = identity.get(key), self._identity.get(key)
-            if there != here:
-                raise InputError(
-                    f"{self._run}: its checkpoint has {key} = {there}, and here it is {here}: must be the same, for "
-                    "other ones give other bytes; resume it where it was begun and as it was, or run it anew"
-                )
 
     def _check_beside(self, snapshot: Snapshot, kept: KeptLedger) -> None:
         """Refuse a checkpoint of which the rows or the kept entries are lost."""
@@ -155,6 +146,25 @@ class Checkpoints:
         for file in kept.files():
             if not (self._kept / file).is_file():
                 raise DamagedError(f"kept/{file} is lost")
+
+
+def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Check that a run goes on with what its bytes depend on as it was.
+
+    Args:
+        folder: of the algorithm.
+        there: what the run was begun with.
+        here: what it would go on with.
+
+    Raises:
+        InputError: something is different; it is named, with both.
+    """
+    for key in {**there, **here}:
+        if there.get(key) != here.get(key):
+            raise InputError(
+                f"{folder} was begun with {key} = {there.get(key)}, and here it is {here.get(key)}: must be the same, "
+                "for others give other bytes; resume it where it was begun and as it was, or run it anew"
+            )
 
 
 class Sweeper:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,16 +20,16 @@ from raysim.budget import rounds_of
 from raysim.checkpoint import Checkpoints
 from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
-from raysim.config.experiment import AlgorithmTable, FleetTable
+from raysim.config.experiment import FleetTable
 from raysim.errors import InputError, StoppedError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
-from raysim.folder import AlgorithmFolder, algorithm_names, old_folder, run_folder, run_log, write_config
+from raysim.folder import AlgorithmFolder, old_folder, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
 from raysim.population import population_of
 from raysim.preparing import Prepared, prepared
 from raysim.progress import Watcher
 from raysim.result import Result
-from raysim.resuming import ended, own_modules, read_result, run_of, settings, stored, summary_of
+from raysim.resuming import check_place, own_modules, read_result, run_of, settings, stored, summary_of
 from raysim.simulation import Simulation
 from raysim.stopping import Stop
 
@@ -84,9 +84,9 @@ def run(
     with _continuable(folder, watcher), run_folder(folder), _working(folder, experiment):
         # From here on whatever stops the run leaves what `resume` needs.
         write_config(folder / "config.toml", experiment.to_toml())
-        results = _run(experiment, folder, workplace(), watcher, stop or Stop())
+        results = _run(experiment, folder, workplace(), watcher, stop or Stop(), experiment.names)
     # Outside, where nothing that goes wrong removes what was trained.
-    return Run(folder, report.write([folder], folder / "report.html"), results)
+    return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()))
 
 
 def resume(
@@ -115,15 +115,19 @@ def resume(
     folder, only = run_of(Path(folder))
     experiment, workplace = _placed(stored(folder), actors, inline, address)
     watcher = watcher or Watcher()
-    with old_folder(folder):
-        results = ended(experiment, folder, only)
-        if results is None:
-            with _continuable(folder, watcher), _working(folder, experiment):
-                results = _run(experiment, folder, workplace(), watcher, stop or Stop(), only)
-            return Run(folder, report.write([folder], folder / "report.html"), results)
-    watcher.notice(f"{folder} has ended: nothing is left to do")
     page = folder / "report.html"
-    return Run(folder, page if page.exists() else report.write([folder], page), results)
+    with old_folder(folder):
+        names = experiment.names if only is None else (only,)
+        there = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
+        left = [name for name in names if name not in there]
+        if left:
+            with _continuable(folder, watcher), _working(folder, experiment):
+                there |= _run(experiment, folder, workplace(), watcher, stop or Stop(), left)
+        else:
+            watcher.notice(f"{folder} has ended: nothing is left to do")
+    if left or not page.exists():
+        report.write([folder], page)
+    return Run(folder, page, tuple(there[name] for name in names))
 
 
 def _placed(
@@ -178,9 +182,9 @@ def _run(
     place: ClientActors | Inline,
     watcher: Watcher,
     stop: Stop,
-    only: str | None = None,
-) -> tuple[Result, ...]:
-    """Run the algorithms one after the other; client actors start, in the background, once all input is checked.
+    names: Sequence[str],
+) -> dict[str, Result]:
+    """Run these algorithms one after the other; client actors start, in the background, once all input is checked.
 
     What is there already of a run that goes on is taken as it is.
     """
@@ -190,7 +194,7 @@ def _run(
     experiment.evaluate.selection.check(targets.columns)
     samples = prepared(population, experiment.data)
     model = _model_plan(experiment, samples)
-    experiment, plans = _plans(experiment, folder, samples, model, place.device)
+    experiment, plans = _plans(experiment, folder, samples, model, place.device, names)
     asked = experiment.evaluate
     for name, plan in plans.items():
         try:
@@ -207,8 +211,9 @@ def _run(
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
+        check_place([folder / name for name in experiment.names if name not in names], place.fingerprint)
         job = Job(experiment, folder, place, targets, here, watcher, stop)
-        results = tuple(job.run(name, plan) for name, plan in plans.items() if only in (None, name))
+        results = {name: job.run(name, plan) for name, plan in plans.items()}
     watcher.stage("writing the report")
     return results
 
@@ -236,10 +241,8 @@ class Job:
     stop: Stop
 
     def run(self, name: str, plan: BenchPlan) -> Result:
-        """Run one algorithm, or go on with it; one that has ended is only read."""
+        """Run one algorithm, or go on with it."""
         experiment, folder, watcher = self.experiment, self.folder / name, self.watcher
-        if (ended := read_result(folder, plan.algorithm)) is not None:
-            return ended
         LOG.info("%s: %r", name, plan.algorithm)
         if text := _idle(name, plan, self.place.workers):
             watcher.notice(text)
@@ -248,6 +251,8 @@ class Job:
         checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
         snapshot = checkpoints.newest(watcher.notice)
         done = snapshot.state.round if snapshot else 0
+        if folder.exists():
+            watcher.notice(f"{name}: goes on after round {done}" if done else f"{name}: begins anew")
         files = AlgorithmFolder(folder, [*self.targets.columns, *columns_of(measures)], checkpoints, done)
         with (
             of_algorithm(name),
@@ -300,16 +305,17 @@ def _idle(name: str, plan: BenchPlan, workers: int) -> str:
 
 
 def _plans(
-    experiment: Experiment, folder: Path, samples: Prepared, model: ModelPlan, device: str
+    experiment: Experiment, folder: Path, samples: Prepared, model: ModelPlan, device: str, names: Sequence[str]
 ) -> tuple[Experiment, dict[str, BenchPlan]]:
-    """A plan for each algorithm, and the experiment with what "auto" has come to.
+    """A plan for each of these algorithms, and the experiment with what "auto" has come to.
 
     Raises:
         InputError: what would fail on the way: an algorithm does not fit the model or the population.
     """
     plans: dict[str, BenchPlan] = {}
-    tables: list[AlgorithmTable] = []
-    for name, table in zip(algorithm_names([t.name for t in experiment.algorithm]), experiment.algorithm, strict=True):
+    tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
+    for name in names:
+        table = tables[name]
         kept = (folder / name / "kept").absolute()
         plan = BenchPlan(
             samples.path,
@@ -324,12 +330,11 @@ def _plans(
             augment=samples.augment,
         )
         try:
-            compute = plan.resolved().algorithm.local.compute
+            plans[name] = plan.resolved()
         except AlgorithmInputError as error:
             raise InputError(f"{name}: {error}") from None
-        plans[name] = plan.resolved()
-        tables.append(table.computed(compute.execution))
-    return experiment.model_copy(update={"algorithm": tuple(tables)}), plans
+        tables[name] = table.computed(plans[name].algorithm.local.compute.execution)
+    return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
 
 
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:

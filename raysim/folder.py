@@ -48,6 +48,9 @@ VISITS = pa.schema(
 )
 
 
+SUMMARY = "summary.json"
+"""The file of an algorithm that says that all others are there."""
+
 STAGES = ("sample", "send", "train", "sum", "merge", "evaluate", "write")
 """What a round's time goes into, in order; of the last two a part may overlap the next round."""
 
@@ -147,7 +150,7 @@ class AlgorithmFolder:
         self._metrics.finish()
         self._visits.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)
-        with complete(self.path / "summary.json") as aside:
+        with complete(self.path / SUMMARY) as aside:
             aside.write_text(json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n", encoding="utf-8")
         tidy(self.path)
 
@@ -278,7 +281,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _has_rounds(out: Path) -> bool:
     """Whether an algorithm has a round to show."""
-    ended = any(True for _ in out.glob("*/summary.json"))
+    ended = any(True for _ in out.glob(f"*/{SUMMARY}"))
     return ended or any(True for path in out.glob("*/metrics.journal") for _ in batches(path))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from algorithms import Algorithm
+from raysim.checkpoint import check_same
 from raysim.config import Experiment, read
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError
-from raysim.folder import algorithm_names, tidy
+from raysim.folder import SUMMARY, tidy
 from raysim.measures.selection import Best, Standing
 from raysim.result import Result
 
@@ -27,7 +27,7 @@ def run_of(folder: Path) -> tuple[Path, str | None]:
     if _is_run(folder):
         return folder, None
     above, name = folder.resolve().parent, folder.resolve().name
-    if _is_run(above) and name in algorithm_names([table.name for table in stored(above).algorithm]):
+    if _is_run(above) and name in stored(above).names:
         return above, name
     raise InputError(
         f"{folder}: must be the folder of a run, or of an algorithm in it, with a config.toml in the run's; give one "
@@ -69,7 +69,7 @@ def settings(experiment: Experiment, name: str) -> str:
     config = experiment.to_toml()
     of_data = {key: value for key, value in config["data"].items() if key in Preparation.model_fields}
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
-    table = config["algorithm"][algorithm_names([t.name for t in experiment.algorithm]).index(name)]
+    table = config["algorithm"][experiment.names.index(name)]
     kept = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
     content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
@@ -91,30 +91,45 @@ def summary_of(result: Result, targets: Mapping[str, float], machine: Mapping[st
     return {**summary, **standing, "reached": rounds, **own}
 
 
-def read_result(folder: Path, algorithm: Algorithm) -> Result | None:
-    """The result of an algorithm that has ended; None where it has not."""
-    path = folder / "summary.json"
-    if not path.is_file():
+def read_result(folder: Path, experiment: Experiment) -> Result | None:
+    """The result of an algorithm that has ended, by its folder; None where it has not."""
+    if not (folder / SUMMARY).is_file():
         return None
     tidy(folder)
-    summary = _numbers(json.loads(path.read_text(encoding="utf-8")))
+    summary = _summary(folder)
     best = {column: Best(**each) for column, each in summary["best"].items()}
     reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
-    standing = Standing(summary["evaluations"], best, summary["gained"], reached)
-    own: dict[str, Any] = {"name": folder.name, "algorithm": algorithm, "standing": standing}
+    own: dict[str, Any] = {
+        "name": folder.name,
+        "algorithm": experiment.table(folder.name).compose(),
+        "standing": Standing(summary["evaluations"], best, summary["gained"], reached),
+    }
     return Result(**{each.name: summary[each.name] for each in fields(Result) if each.name not in own}, **own)
 
 
-def ended(experiment: Experiment, folder: Path, only: str | None) -> tuple[Result, ...] | None:
-    """The results of a run, or of one of its algorithms, that has nothing left to do; None otherwise."""
-    names = algorithm_names([table.name for table in experiment.algorithm])
-    found = [
-        read_result(folder / name, table.compose())
-        for name, table in zip(names, experiment.algorithm, strict=True)
-        if only in (None, name)
-    ]
-    results = tuple(each for each in found if each is not None)
-    return results if len(results) == len(found) else None
+def check_place(folders: Iterable[Path], fingerprint: Mapping[str, str]) -> None:
+    """Check that what has ended was computed by such processes as go on.
+
+    Args:
+        folders: of algorithms; those that have not ended are passed over.
+        fingerprint: of the processes.
+
+    Raises:
+        InputError: it was not; the first difference is named.
+    """
+    for folder in folders:
+        if (folder / SUMMARY).is_file():
+            check_same(folder, _summary(folder)["fingerprint"], fingerprint)
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    try:
+        summary: dict[str, Any] = _numbers(json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InputError(
+            f"{folder / SUMMARY} is not JSON ({error}): must be as it was written; remove {folder}"
+        ) from None
+    return summary
 
 
 def _numbers(value: Any) -> Any:

@@ -22,6 +22,7 @@ from raysim.config.check import Table, checked, known, table_of, table_with
 from raysim.config.model import Model, model_of
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError, one_input_error
+from raysim.folder import algorithm_names
 from raysim.measures.selection import Selection
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
@@ -266,6 +267,15 @@ class Experiment(_Top):
             checkpoint=checked(CheckpointTable, _table(raw, "checkpoint"), "checkpoint"),
             devices=_devices(_table(raw, "devices")) if "devices" in raw else None,
         )
+
+    @property
+    def names(self) -> list[str]:
+        """Its algorithms: what their folders are called."""
+        return algorithm_names([table.name for table in self.algorithm])
+
+    def table(self, name: str) -> AlgorithmTable:
+        """The algorithm of that folder."""
+        return self.algorithm[self.names.index(name)]
 
     @property
     def own_code(self) -> list[ModuleType]:
