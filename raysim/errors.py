@@ -1,11 +1,11 @@
-"""Errors of one line: wrong input (what, the value, what is allowed, the remedy), and memory that does not suffice."""
+"""Errors of one line: wrong input (what, the value, what is allowed, the remedy), and runs that cannot go on."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from partitioning.errors import InputError, suggestion
 
-__all__ = ["InputError", "OutOfMemoryError", "of_algorithm", "one_input_error", "unknown"]
+__all__ = ["DivergedError", "InputError", "OutOfMemoryError", "of_algorithm", "one_input_error", "unknown"]
 
 MOST = 12
 """Names that a message lists: a table may have thousands of columns."""
@@ -15,13 +15,22 @@ class OutOfMemoryError(RuntimeError):
     """The memory does not suffice: the run has failed, and what it wrote so far stays."""
 
 
+class DivergedError(RuntimeError):
+    """Training gave NaN or infinity: the run has stopped, and what it wrote so far stays, its report too."""
+
+
 @contextmanager
 def of_algorithm(name: str) -> Iterator[None]:
-    """Within, a lack of memory is told with the algorithm's name."""
+    """Within, a lack of memory, and training that diverges, are told with the algorithm's name."""
+    # Imported late: it brings torch, which `raysim --help` does not need.
+    from algorithms import DivergedError as AlgorithmDivergedError
+
     try:
         yield
     except OutOfMemoryError as error:
         raise OutOfMemoryError(f"{name}: {error}") from None
+    except AlgorithmDivergedError as error:
+        raise DivergedError(f"{name}: {error}") from None
 
 
 def unknown(what: str, name: str, allowed: Collection[str]) -> InputError:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
 from raysim import report
@@ -20,7 +21,7 @@ from raysim.budget import rounds_of
 from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import AlgorithmTable, FleetTable
-from raysim.errors import InputError, of_algorithm, one_input_error
+from raysim.errors import DivergedError, InputError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
@@ -68,6 +69,8 @@ def run(
     Raises:
         InputError: something of the input is wrong; nothing was left behind.
         OutOfMemoryError: a block does not fit the memory; what was written so far stays.
+        DivergedError: a visit or a merge gave NaN or infinity, and `local.nonfinite` is "stop"; what was written so
+            far stays, and the report is of it. Algorithms that come after it are not run.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
@@ -84,8 +87,12 @@ def run(
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     threads = settled(experiment.fleet.cpus_per_actor)
     workplace = _workplace(experiment.fleet, inline, address)
-    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
-        results = _run(experiment, folder, workplace(), watcher or Watcher())
+    try:
+        with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
+            results = _run(experiment, folder, workplace(), watcher or Watcher())
+    except DivergedError as error:
+        page = report.write([folder], folder / "report.html")
+        raise DivergedError(f"{error}; {page} shows the rounds before") from None
     # Outside, where nothing that goes wrong removes what was trained.
     return Run(folder, report.write([folder], folder / "report.html"), results)
 
@@ -153,7 +160,12 @@ def _simulate(
         state = begin(module, fleet, experiment.seed, rounds, wanted, devices)
         twins, selection = twins_of(measures, state, targets), experiment.evaluate.selection
         simulation = Simulation(name, plan.algorithm, fleet, targets, selection, files, watcher, twins)
-        state, result = simulation.run(state, rounds, experiment.evaluate.every)
+        try:
+            state, result = simulation.run(state, rounds, experiment.evaluate.every)
+        except AlgorithmDivergedError as error:
+            own = {"algorithm": repr(plan.algorithm), "fingerprint": place.fingerprint}
+            files.stop({"stopped": str(error)} | own)
+            raise
         summary = _summary(result, experiment.evaluate.target, place.fingerprint)
         files.finish(state, fleet.placement, summary, module.state_dict())
     return result

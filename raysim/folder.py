@@ -20,7 +20,7 @@ import tomli_w
 from safetensors.numpy import save_file
 
 from raysim.background import Background
-from raysim.errors import InputError, OutOfMemoryError
+from raysim.errors import DivergedError, InputError, OutOfMemoryError
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
     from torch import Tensor
@@ -38,6 +38,7 @@ VISITS = pa.schema(
         ("loss", pa.float64()),
         ("staleness", pa.int64()),
         ("weight", pa.float64()),
+        ("nonfinite", pa.string()),
         ("machine_block_seconds", pa.float64()),
         ("machine_actor", pa.int64()),
     ]
@@ -53,7 +54,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
 
     Seconds are the machine's, `simulated_seconds` apart: those are virtual, null where there are no devices.
     """
-    whole = ["visits", "bytes_up", "bytes_down", "exchanges"]
+    whole = ["visits", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
     return pa.schema(
         [
@@ -148,6 +149,14 @@ class AlgorithmFolder:
             with _whole(self.path / "kept.safetensors") as aside:
                 save_file(_stacked(state, KeptStore(self.kept, placement.kept), placement.kept, clients), aside)
             shutil.rmtree(self.kept)
+        self._tables(summary)
+
+    def stop(self, summary: Mapping[str, Any]) -> None:
+        """Write the tables of the rounds that are done, and a summary that says why there are no more; no model."""
+        self._background.close()
+        self._tables(summary)
+
+    def _tables(self, summary: Mapping[str, Any]) -> None:
         self._metrics.finish()
         self._visits.finish()
         with _whole(self.path / "summary.json") as aside:
@@ -189,7 +198,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
     log.addHandler(handler)
     try:
         yield log
-    except (InputError, OutOfMemoryError) as error:
+    except (InputError, OutOfMemoryError, DivergedError) as error:
         log.error("%s", error)
         raise
     except Exception:
@@ -260,6 +269,7 @@ def _visits(number: int, report: RoundReport) -> pa.RecordBatch:
         "loss": [each["loss"] if each["steps"] else None for each in reports],
         "staleness": [each.get("staleness") for each in reports],
         "weight": [row.weight for row in rows],
+        "nonfinite": [row.nonfinite for row in rows],
         "machine_block_seconds": [machine["seconds"] for machine in machines],
         "machine_actor": [machine["actor"] for machine in machines],
     }

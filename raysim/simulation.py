@@ -38,6 +38,7 @@ class Result:
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
         exchanges: how often in turn the clients and the server waited for each other.
+        nonfinite: visits that gave NaN or infinity, and were left out or replaced.
         simulated_seconds: of the rounds in virtual time; None where there are no devices.
         concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
     """
@@ -53,6 +54,7 @@ class Result:
     bytes_up: int = 0
     bytes_down: int = 0
     exchanges: int = 0
+    nonfinite: int = 0
     simulated_seconds: float | None = None
     concordance: dict[str, Any] | None = None
 
@@ -66,6 +68,7 @@ class Result:
             bytes_up=self.bytes_up + row["bytes_up"],
             bytes_down=self.bytes_down + row["bytes_down"],
             exchanges=self.exchanges + row["exchanges"],
+            nonfinite=self.nonfinite + row["nonfinite"],
             simulated_seconds=self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual,
         )
 
@@ -138,7 +141,6 @@ class Records:
         self.result = Result(simulation.name, simulation.algorithm)
         self._simulation = simulation
         self._chosen: State | None = None
-        self._diverged = False
         self._report: RoundReport | None = None
         self._row: dict[str, Any] = {}
         self._evaluation: Evaluation | None = None
@@ -192,7 +194,7 @@ class Records:
         simulation.files.append(row, self._report)
         shown = "".join(f", {name} {row[name]:.4f}" for name in simulation.targets.columns if name in row)
         LOG.info("%s: round %d in %.3f s%s", simulation.name, row["round"], row["seconds"], shown)
-        self._tell_if_diverged(row)
+        self._tell_of_nonfinite(row["round"], self._report)
         simulation.watcher.round(row["round"], self._latest)
         self.result = self.result.after(row)
         self._report = self._evaluation = None
@@ -214,6 +216,12 @@ class Records:
             raise RuntimeError("the last round was not evaluated")
         done, simulation = self.result.rounds, self._simulation
         self.result = replace(self.result, stopped_early=done < rounds)
+        if self.result.nonfinite:
+            text = (
+                f"{simulation.name}: in all {self.result.nonfinite} visits were not finite; visits.parquet names them"
+            )
+            LOG.warning(text)
+            simulation.watcher.notice(text)
         for text in simulation.selection.notices(self.result.standing, done, done < rounds):
             LOG.info("%s: %s", simulation.name, text)
             simulation.watcher.notice(f"{simulation.name}: {text}")
@@ -235,15 +243,15 @@ class Records:
         with suppress(Exception):
             self.write()
 
-    def _tell_if_diverged(self, row: dict[str, Any]) -> None:
-        """Tell a person of the first round whose training loss is no longer a number."""
-        if self._diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
-            return
-        name = self._simulation.name
-        text = f"{name}: the training loss is {row['train_loss']} in round {row['round']}; lower local.lr"
-        LOG.warning(text)
-        self._simulation.watcher.notice(text)
-        self._diverged = True
+    def _tell_of_nonfinite(self, number: int, report: RoundReport) -> None:
+        """Log the visits whose result was not finite; tell a person of the run's first."""
+        wrong = [row for _, row, _ in report.visits if row.nonfinite]
+        texts = [f"client {row.client} in round {number}: {row.nonfinite} is not finite" for row in wrong]
+        for text in texts:
+            LOG.warning("%s: %s", self._simulation.name, text)
+        if texts and not self.result.nonfinite:
+            policy = self._simulation.algorithm.local.nonfinite
+            self._simulation.watcher.notice(f'{self._simulation.name}: {texts[0]}; local.nonfinite = "{policy}"')
 
 
 def _stages(report: RoundReport, starting: float) -> dict[str, float]:
@@ -263,12 +271,13 @@ def _stages(report: RoundReport, starting: float) -> dict[str, float]:
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:
-    rows = [row.report for _, row, _ in report.visits if row.report["steps"]]
+    rows = [row.report for _, row, _ in report.visits if row.trained]
     losses, samples = [row["loss"] for row in rows], [row["samples"] for row in rows]
     return {
         "merged": report.merged,
         "train_loss": float(np.average(losses, weights=samples)) if rows else None,
         "visits": len(report.visits),
+        "nonfinite": sum(row.nonfinite is not None for _, row, _ in report.visits),
         "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from algorithms import Bench, Block, Function, Outcome
+from algorithms import Bench, Block, DivergedError, Function, Outcome
 from algorithms import InputError as AlgorithmInputError
 from algorithms.tree import Node
 from raysim.errors import InputError, OutOfMemoryError
@@ -95,6 +95,8 @@ class RayFleet:
         start = 0
         while start < len(wanted.blocks):
             while start not in wanted.outcomes:
+                if start in wanted.diverged:
+                    raise wanted.diverged[start]
                 self._go_on()
             outcome = wanted.outcomes.pop(start)
             yield outcome
@@ -184,7 +186,12 @@ class RayFleet:
 
     def _receive(self, first: Any) -> None:
         call = self._running.pop(first)
-        value, machine, sizes, taken = take(first)
+        try:
+            value, machine, sizes, taken = take(first)
+        except DivergedError as error:
+            # Told in its turn: of several, the first in the blocks' order, whichever actor was faster.
+            call.map.diverged[call.node.start] = error
+            return
         self.traffic.driver += array_bytes(value)
         self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
         self.traffic.moved += taken
@@ -236,6 +243,7 @@ class _Map:
     references: Sequence[Any]
     waiting: Queue
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    diverged: dict[int, DivergedError] = field(default_factory=dict)
     left: int = 0
 
     def __post_init__(self) -> None:
@@ -253,11 +261,11 @@ class _Call:
 
 
 def take(references: Any, timeout: float | None = None) -> Any:
-    """Fetch values of actors; an error that a user can mend comes as it was raised."""
+    """Fetch values of actors; an error that a user can mend, or training that diverged, comes as it was raised."""
     try:
         return ray.get(references, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
+        if isinstance(error.cause, (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError)):
             raise error.cause from None
         raise
     except RayActorError as error:
