@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +131,10 @@ class RayFleet:
                     self._own = self._plan.build()
                 values = _here(one.references)
                 blocks = [replace(block, references=tuple(_here(block.references))) for block in one.blocks]
-                outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
-                self.traffic.driver += array_bytes(outcome.value)
-                self._finish(one, outcome)
+                with one.in_its_turn(node):
+                    outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
+                    self.traffic.driver += array_bytes(outcome.value)
+                    self._finish(one, outcome)
                 return True
         return False
 
@@ -186,16 +188,12 @@ class RayFleet:
 
     def _receive(self, first: Any) -> None:
         call = self._running.pop(first)
-        try:
+        with call.map.in_its_turn(call.node):
             value, machine, sizes, taken = take(first)
-        except DivergedError as error:
-            # Told in its turn: of several, the first in the blocks' order, whichever actor was faster.
-            call.map.diverged[call.node.start] = error
-            return
-        self.traffic.driver += array_bytes(value)
-        self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
-        self.traffic.moved += taken
-        self._finish(call.map, Outcome(call.node, value, tuple(call.objects), machine))
+            self.traffic.driver += array_bytes(value)
+            self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
+            self.traffic.moved += taken
+            self._finish(call.map, Outcome(call.node, value, tuple(call.objects), machine))
 
     def _finish(self, one: _Map, outcome: Outcome) -> None:
         blocks = [one.blocks[number] for number in outcome.node.blocks]
@@ -248,6 +246,14 @@ class _Map:
 
     def __post_init__(self) -> None:
         self.left = len(self.blocks)
+
+    @contextmanager
+    def in_its_turn(self, node: Node) -> Iterator[None]:
+        """Within, blocks that diverge are told of when they are next: the first of several, whoever was faster."""
+        try:
+            yield
+        except DivergedError as error:
+            self.diverged[node.start] = error
 
 
 @dataclass(frozen=True)

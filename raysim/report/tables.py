@@ -129,7 +129,7 @@ COSTS = {
     "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
     "Time": "of all rounds, without evaluation, as this machine took it",
     "Simulated time": "of all rounds in virtual time, as [devices] say how fast clients are; the same on any machine",
-    "Visits not finite": "visits with a NaN or an infinity in model, loss or weight: left out, or replaced by the last model",
+    "Visits not finite": "visits that gave NaN or infinity, and were left out, or replaced by the model as it was",
     "Protocol bytes": "what a real federation would send through its server: up from clients, down to them",
     "Exchanges": "how often in turn the clients and the server waited for each other: once a round in most algorithms",
     "Driver bytes": "array data that the driving process held here, as measured: what it put, and what it took",
