@@ -5,7 +5,7 @@ from algorithms.arrivals import Arrivals, Concurrent, Drawn, matching, paralleli
 from algorithms.centralized import centralized
 from algorithms.compute import Compute
 from algorithms.devices import Devices
-from algorithms.errors import InputError
+from algorithms.errors import DivergedError, InputError
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
@@ -57,6 +57,7 @@ __all__ = [
     "Compute",
     "Concurrent",
     "Devices",
+    "DivergedError",
     "Drawn",
     "Entry",
     "Equal",

@@ -17,6 +17,7 @@ from algorithms.errors import InputError
 from algorithms.fleet import Bench, Block, Fleet, Outcome, Output
 from algorithms.layout import Packed
 from algorithms.local import Local
+from algorithms.server import next_model
 from algorithms.state import RoundReport, State, Visited
 from algorithms.step import visits_of
 from algorithms.stopwatch import Stopwatch
@@ -145,7 +146,9 @@ class _Round:
             # A stale counter is no reason to count back.
             counters = np.maximum(self._model.integers, trained.model.integers)
             arrived, layout = Packed(trained.model.floats, counters), self._fleet.placement.travelling
-            self._model, self._memory = self._algorithm.server(self._model, arrived, row.weight, self._memory, layout)
+            self._model, self._memory = next_model(
+                self._algorithm.server, self._model, arrived, row.weight, self._memory, layout, self._state.round + 1
+            )
         self._timeline = self._timeline.arrived()
         self._watch.lap("merge")
         self._depart()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.compute import Compute
 from algorithms.errors import InputError, require
+from algorithms.finite import Nonfinite
 from algorithms.norms import Statistics
 from algorithms.update import Stacks, Update
 
@@ -52,6 +53,10 @@ class Local:
         statistics: what batch-norm layers normalise by in training: "batch", the batch's own, which are then
             tracked; "untracked", the batch's own, which leave no trace; or "frozen", those received, which stay.
         affine: whether batch norm's scale and shift are "trained" or "frozen".
+        nonfinite: what becomes of a visit whose model, loss or weight is NaN or infinite: "stop" ends the run;
+            "leave-out" goes on as if the client had no sample: weight 0, what it keeps stays, and a model that
+            travels goes on as it came; "last" takes the model as it was received, with the visit's usual weight, but
+            leaves it out where that weight is no number either.
         compute: how it is computed: the arithmetic's precision, and whether visits are stacked.
 
     Raises:
@@ -76,6 +81,7 @@ class Local:
     clip: float | None = None
     statistics: Statistics = "batch"
     affine: Literal["trained", "frozen"] = "trained"
+    nonfinite: Nonfinite = "stop"
     compute: Compute = Compute()
 
     def __post_init__(self) -> None:
@@ -87,6 +93,7 @@ class Local:
             ("optimizer", ("sgd", "adam")),
             ("statistics", get_args(Statistics)),
             ("affine", ("trained", "frozen")),
+            ("nonfinite", get_args(Nonfinite)),
         ):
             value = getattr(self, name)
             require(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{allowed[0]}"')

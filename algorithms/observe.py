@@ -43,7 +43,7 @@ def batch_statistics(
     Deviations: the figure's norm is a sum, and S_k its mini-batch's; here it is the mean, and S_k is what the visit
     left.
     """
-    shifts = {row.client: row.report["bn_shift"] for row in rows if "bn_shift" in row.report}
+    shifts = {row.client: row.report["bn_shift"] for row in rows if row.trained}
     windows = entered(windows, shifts, WINDOW)
     change = np.abs(statistics(layout, after) - statistics(layout, before))
     spread = variances(windows, least=2)

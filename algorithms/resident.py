@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from algorithms.finite import first_nonfinite
 from algorithms.layout import Entry, Kind, Packed, _entries
 from algorithms.local import Local
 from algorithms.norms import refuses_single
@@ -84,6 +85,17 @@ class Resident:
         """The entries that stay with the client: a view like `travelling`."""
         layout = self.placement.travelling
         return self._values(lane, slice(layout.floats, None), slice(layout.integers, None))
+
+    def sums(self, lanes: int) -> list[float]:
+        """For each of the first lanes the sum of its floating entries: finite where they are, unless it overflows."""
+        totals: list[float] = self._floats[:lanes].sum(1).tolist()
+        return totals
+
+    def first_nonfinite(self, lane: int) -> str | None:
+        """The first entry of a lane that holds NaN or infinity, in words; None where all are finite."""
+        placement = self.placement
+        travelling = first_nonfinite(placement.travelling, self.travelling(lane))
+        return travelling or first_nonfinite(placement.kept, self.kept(lane))
 
     def _fill(self, vector: torch.Tensor, *parts: np.ndarray) -> None:
         host = vector if vector.device.type == "cpu" else torch.empty_like(vector, device="cpu")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.errors import require
+from algorithms.finite import require_finite
 from algorithms.layout import Layout, Packed
 
 Memory = Mapping[str, NDArray[np.float64]]
@@ -34,6 +35,20 @@ class Server(Protocol):
             layout: what the entries are.
         """
         ...
+
+
+def next_model(
+    rule: Server, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout, number: int
+) -> tuple[Packed, Memory]:
+    """The next global model and the rule's memory, of a round; see `Server`.
+
+    Raises:
+        DivergedError: one of them is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        model, memory = rule(model, mean, total, memory, layout)
+    require_finite(model, layout, number, memory)
+    return model, memory
 
 
 @dataclass(frozen=True)

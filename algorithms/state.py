@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.devices import Devices
+from algorithms.finite import check_initial
 from algorithms.fleet import Fleet, Reference
 from algorithms.kept import KeptLedger
 from algorithms.layout import Packed
@@ -117,8 +118,12 @@ def begin(
         rounds: how many there will be, which only what is a share of them needs to know.
         wanted: the measures to take of each round.
         devices: how fast clients are in virtual time; None where that is not to be simulated.
+
+    Raises:
+        InputError: an initial entry is not finite.
     """
     values = module.state_dict()
+    check_initial(values)
     initial = fleet.placement.kept.pack(values)
     model = fleet.placement.travelling.pack(values)
     return State(seed, 0, model, initial, initial, rounds=rounds, wanted=tuple(wanted), devices=devices)

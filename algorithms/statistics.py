@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from algorithms.finite import require_finite
 from algorithms.fleet import Bench, Block, Fleet, Output, blocks_over
 from algorithms.layout import Kind, Layout, Packed
 from algorithms.merge import Sum
@@ -108,7 +109,10 @@ def with_statistics(model: Packed, kept: Packed, fleet: Fleet, number: int) -> P
     outcomes = fleet.map(function, blocks, [fleet.put((model, kept))])
     parts = ((outcome.node, outcome.value) for outcome in outcomes)
     mean = join_all(Node(0, len(blocks)), parts, function.join).mean()
-    return model if mean is None else _replaced(model, mean, fleet.placement)
+    if mean is None:
+        return model
+    require_finite(mean, statistics_of(fleet.placement.whole), number)
+    return _replaced(model, mean, fleet.placement)
 
 
 def _replaced(model: Packed, statistics: Packed, placement: Placement) -> Packed:

@@ -14,7 +14,7 @@ from algorithms.importance import Importance
 from algorithms.layout import Packed
 from algorithms.merge import Sum
 from algorithms.observe import batch_statistics, divergence
-from algorithms.server import Memory
+from algorithms.server import Memory, next_model
 from algorithms.state import RoundReport, State, Traveller
 from algorithms.statistics import statistics_of, with_statistics
 from algorithms.stopwatch import Stopwatch
@@ -221,14 +221,15 @@ def _merged(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tu
     mean = models.mean()
     if mean is None:  # no visit had a sample to train on: the model stays
         return state.model, state.memory
-    return algorithm.server(state.model, mean, models.total, state.memory, fleet.placement.travelling)
+    layout = fleet.placement.travelling
+    return next_model(algorithm.server, state.model, mean, models.total, state.memory, layout, state.round + 1)
 
 
 def _switched(state: State, algorithm: Algorithm) -> State:
     """Ask the phase's rule whether it has ended; the next one begins at a merge, with the server's memory."""
     if algorithm.switch is None or state.report is None:
         return state
-    reports = {row.client: row.report for _, row, _ in state.report.visits if row.report["steps"]}
+    reports = {row.client: row.report for _, row, _ in state.report.visits if row.trained}
     ended, watched = algorithm.switch.when(state.round, state.rounds, reports, state.watched)
     if ended and not state.travellers:
         return replace(state, phase=state.phase + 1, watched={})

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from algorithms.errors import DivergedError
 from algorithms.fleet import Bench, Block, ClientData, Output, Part
 from algorithms.visit import BlockOfVisits, Task, Visits
 
@@ -34,9 +35,15 @@ class Union:
 
 @dataclass(frozen=True)
 class VisitUnion:
-    """Make one visit of all samples of a block's clients, with the draws of the first: alone, it is that client's."""
+    """Make one visit of all samples of a block's clients, with the draws of the first: alone, it is that client's.
+
+    Args:
+        visits: how it is made.
+        whose: what to call it.
+    """
 
     visits: Visits
+    whose: str = "the union of the clients"
 
     def objects(self, block: Block) -> int:
         return 0
@@ -46,4 +53,7 @@ class VisitUnion:
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         union = replace(bench, data=Union(bench.data, block.clients))
-        return self.visits(union, replace(block, clients=block.clients[:1], rows=(Task(None, 0.0),)), *values)
+        try:
+            return self.visits(union, replace(block, clients=block.clients[:1], rows=(Task(None, 0.0),)), *values)
+        except DivergedError as error:
+            raise DivergedError(f"{self.whose}, visited as {error}") from None

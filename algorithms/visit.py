@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import Any
 
 import torch
 
-from algorithms.errors import InputError
+from algorithms.errors import DivergedError, InputError
 from algorithms.fleet import Bench, Block, Output
 from algorithms.kept import Location
 from algorithms.keys import Purpose, generator, torch_seed
@@ -48,12 +49,27 @@ class Task:
 
 @dataclass(frozen=True)
 class VisitRow:
-    """What a visit reports to the driver: its report, its weight in a merge, and where its kept entries stand."""
+    """What a visit reports to the driver.
+
+    Args:
+        client: who was visited.
+        report: its named numbers.
+        weight: in a merge.
+        kept: where the client's kept entries stand.
+        nonfinite: what was NaN or infinite first; then the visit was left out or its model replaced, as
+            `Local.nonfinite` says. None where all was finite.
+    """
 
     client: int
     report: Report
     weight: float
     kept: Location | None
+    nonfinite: str | None = None
+
+    @property
+    def trained(self) -> bool:
+        """Whether the visit took a step, and its result was taken over."""
+        return self.report["steps"] > 0 and self.nonfinite is None
 
 
 @dataclass(frozen=True)
@@ -144,12 +160,23 @@ class Visits:
             bench.resident.load(received[i], kept[i], lane)
         rate = self.local.rate(self.number, self.rounds)
         losses = bench.trainer.train(self.local, [works[i] for i in order], rate)
+        sums = bench.resident.sums(len(works))
         lanes = {i: lane for lane, i in enumerate(order)}
         visited = []
         for i, client in enumerate(clients):
-            lane = lanes[i]
-            report = self._report(bench, works[i], float(losses[lane]), lane, received[i], kept[i])
-            visited.append((lane, self._row(bench, client, tasks[i], report, lane)))
+            lane, loss = lanes[i], float(losses[lanes[i]])
+            # A sum that is not finite may have overflowed.
+            wrong = None if isfinite(sums[lane]) else bench.resident.first_nonfinite(lane)
+            report = self._report(bench, works[i], loss, lane, received[i], kept[i], wrong is None)
+            weight = self._weight(client, report) if report["steps"] else tasks[i].weight
+            if works[i].batches and not (isfinite(loss) and isfinite(weight)):
+                wrong = wrong or ("the weight" if isfinite(loss) else "the training loss")
+            if wrong is None:
+                row = self._row(bench, client, tasks[i], report, weight, lane)
+            else:
+                row = self._refused(client, tasks[i], report, weight, wrong)
+                bench.resident.load(received[i], kept[i], lane)
+            visited.append((lane, row))
         return visited
 
     def work(self, bench: Bench, client: int, kept: Packed, task: Task) -> Work:
@@ -175,7 +202,7 @@ class Visits:
         return Work(x.to(bench.resident.floating), y, batches, masks, augment)
 
     def _report(
-        self, bench: Bench, work: Work, loss: float, lane: int, received: Packed, kept: Packed
+        self, bench: Bench, work: Work, loss: float, lane: int, received: Packed, kept: Packed, finite: bool
     ) -> dict[str, float]:
         used = sum(len(rows) for rows in work.batches)
         report = {
@@ -184,21 +211,35 @@ class Visits:
             "used": float(used),
             "loss": loss,
         }
-        if work.batches:
+        if work.batches and not finite:
+            report |= dict.fromkeys(self.needs, nan)
+        elif work.batches:
             after = After(bench, self.local, work, lane, received, kept)
             report |= {name: REPORTS[name](after) for name in self.needs}
         return report
 
-    def _row(self, bench: Bench, client: int, task: Task, report: Report, lane: int) -> VisitRow:
+    def _row(self, bench: Bench, client: int, task: Task, report: Report, weight: float, lane: int) -> VisitRow:
         if self.local.batches and report["samples"]:
             # Also where batch norm refused its only sample: the client's next batches are others.
             bench.resident.counters["batches"][lane] += 1
         elif not report["steps"]:
             # Nothing was trained: the model goes on with the weight it came with, 0 after a merge.
-            return VisitRow(client, report, task.weight, task.kept)
+            return VisitRow(client, report, weight, task.kept)
         keeps = bool(bench.resident.placement.kept.entries)
         location = bench.kept.append(bench.resident.kept(lane)) if keeps else None
-        return VisitRow(client, report, self._weight(client, report) if report["steps"] else task.weight, location)
+        return VisitRow(client, report, weight, location)
+
+    def _refused(self, client: int, task: Task, report: Report, weight: float, wrong: str) -> VisitRow:
+        """The row of a visit whose model goes on as it was received; see `Local.nonfinite`."""
+        if self.local.nonfinite == "stop":
+            raise DivergedError(
+                f"client {client} in round {self.number}: {wrong} is not finite after the visit; lower local.lr, set "
+                'local.clip, or have such visits left out by local.nonfinite = "leave-out"'
+            )
+        if self.local.nonfinite == "last" and isfinite(weight):
+            return VisitRow(client, report, weight, task.kept, wrong)
+        # As of a client without samples, whichever algorithm asks.
+        return VisitRow(client, {**report, "steps": 0.0}, task.weight, task.kept, wrong)
 
     def _weight(self, client: int, report: Report) -> float:
         weight = self.weigh(report)

@@ -10,6 +10,7 @@ import itertools
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,6 +140,15 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Within, what Arrow cannot make out of a file is wrong input: its bytes are those that were written."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read ({error}): make the population again") from error
+
+
 def check_size(path: Path, expected: int) -> None:
     """Raise InputError unless there is a regular file of the expected size."""
     if not path.is_file():
@@ -164,7 +174,8 @@ class MappedFile:
         self._buffer = source.read_buffer()
         if _frame(memoryview(self._buffer), stored.start, stored.end) != stored.frame:
             raise InputError(_damage(self._path, "its schema or footer"))
-        self._reader = pa.ipc.open_file(source)
+        with reading(self._path):
+            self._reader = pa.ipc.open_file(source)
         if self._reader.num_record_batches != stored.batches:
             raise InputError(_damage(self._path, "its number of record batches"))
         self._checked = bytearray(stored.batches)  # 1 for each batch whose bytes are known to be right
@@ -179,7 +190,8 @@ class MappedFile:
         if not self._checked[number]:
             self._check(section, owner)
             self._checked[number] = 1
-        batch = self._reader.get_batch(number)
+        with reading(self._path):
+            batch = self._reader.get_batch(number)
         if batch.num_rows != section.rows:
             raise InputError(_damage(self._path, f"the number of rows of {owner}"))
         return batch

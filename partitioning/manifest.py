@@ -1,6 +1,7 @@
-"""manifest.json: what a population is, where it came from, and the checksums of its files."""
+"""manifest.json: what a population is, where it came from, and the checksums of its files and of itself."""
 
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from partitioning.features import Feature
 from partitioning.files import Section, StoredFile, TableFile
 from partitioning.splits import Splits
 
-FORMAT, VERSION = "partitioning.population", 2
+FORMAT, VERSION = "partitioning.population", 3
+_SEAL = "sha256"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no separator and no leading dot: never outside the folder
 
 T = TypeVar("T")
@@ -78,8 +80,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """Return the bytes of manifest.json: the same for the same population."""
-        record = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
-        return (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
+        return sealed({"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)})
 
     @classmethod
     def from_json(cls, content: bytes, *, name: str) -> "Manifest":
@@ -87,15 +88,32 @@ class Manifest:
         try:
             record = json.loads(content)
             _check_format(record, name)
-            return _read_manifest(record)
+            manifest = _read_manifest(record)
+            if record[_SEAL] != _digest(record):
+                raise InputError(f"{name}: its content was changed: restore it or make the population again")
+            return manifest
         except InputError:
             raise
+        except RecursionError:
+            raise InputError(f"{name} is no population manifest (too deep): make the population again") from None
         except KeyError as error:
             raise InputError(
                 f"{name} lacks {error}: it is no population manifest; make the population again"
             ) from error
         except (TypeError, ValueError) as error:
             raise InputError(f"{name} is no population manifest ({error}): make the population again") from error
+
+
+def sealed(record: Mapping[str, Any]) -> bytes:
+    """Return the bytes of manifest.json with this content, which close with a checksum of it."""
+    content = json.loads(json.dumps(record))  # as it will be read: every key a string
+    return (json.dumps({**content, _SEAL: _digest(content)}, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    # Of the values alone: in whichever order and layout they stand.
+    content = {key: value for key, value in record.items() if key != _SEAL}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _check_format(record: object, name: str) -> None:

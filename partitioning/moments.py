@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from partitioning.checks import Floats, Integers
 from partitioning.errors import InputError
-from partitioning.files import TableFile
+from partitioning.files import TableFile, reading
 from partitioning.numeric import flat
 
 _VALUES = 2**20  # numbers that are held at once: of a client's rows, and of the clients of a row group
@@ -110,8 +110,10 @@ class Moments:
         import pyarrow.parquet as pq
 
         self._path = stored.check(folder)
-        self._file = pq.ParquetFile(self._path, memory_map=True)
-        if self._file.schema_arrow.remove_metadata() != _SCHEMA:
+        with reading(self._path):
+            self._file = pq.ParquetFile(self._path, memory_map=True)
+        schema = self._file.schema_arrow
+        if schema.remove_metadata() != _SCHEMA or _COLUMNS not in (schema.metadata or {}) or not len(self):
             raise InputError(f"{self._path} has other columns than {_SCHEMA.names}: make the population again")
         self._sizes: dict[str, int] = json.loads(self._file.schema_arrow.metadata[_COLUMNS])
         self._group: int = self._file.metadata.row_group(0).num_rows

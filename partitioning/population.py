@@ -1,6 +1,7 @@
 """A population on disk, opened: clients' sizes and labels at once, their samples as memory-mapped views."""
 
 import hashlib
+from errno import EINVAL
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from partitioning.clients import ClientTable, Places
 from partitioning.columns import describe
 from partitioning.errors import InputError
 from partitioning.features import split_counts
-from partitioning.files import MappedFile, StoredFile, check_size
+from partitioning.files import MappedFile, StoredFile, check_size, reading
 from partitioning.manifest import Manifest
 from partitioning.moments import Moments
 from partitioning.reading import Reader
@@ -174,7 +175,8 @@ class Population:
         import pyarrow.parquet as pq
 
         path = self.manifest.rows.check(self.path)
-        table = pq.read_table(path, memory_map=True)
+        with reading(path):
+            table = pq.read_table(path, memory_map=True)
         if table.schema != pa.schema([("row", pa.int64())]) or len(table) != self.manifest.counts.samples:
             raise InputError(f"{path} does not have a row number for every sample: make the population again")
         return _read_only(np.array(table.column("row"), dtype=np.int64))
@@ -261,9 +263,10 @@ def _read_clients(folder: Path, manifest: Manifest) -> ClientTable:
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != manifest.clients.sha256:
         raise InputError(f"{path}: its sha256 is not the manifest's: restore it or make the population again")
-    clients = _read_table(content, manifest)
+    with reading(path):
+        clients = _read_table(content, manifest)
     held = (len(clients), int(clients.n.sum()))
-    if held != (manifest.counts.clients, manifest.counts.samples) or not len(clients):
+    if held != (manifest.counts.clients, manifest.counts.samples) or not held[1]:
         raise InputError(f"{path} has {held[0]} clients and {held[1]} samples, unlike {MANIFEST}")
     return clients
 
@@ -287,6 +290,8 @@ def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
 
 def _read_manifest(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise OSError(EINVAL, "it is no file")  # a pipe would be waited for
         return path.read_bytes()
     except OSError as error:
         raise InputError(

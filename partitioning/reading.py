@@ -63,11 +63,13 @@ class Reader:
 
     def _check_form(self, batch: pa.RecordBatch) -> None:
         for field in SCHEMA:
-            if field.name not in batch.schema.names or batch.schema.field(field.name).type != field.type:
+            if batch.schema.names.count(field.name) != 1 or batch.schema.field(field.name).type != field.type:
                 raise InputError(f"clients.parquet has no column {field.name!r} of type {field.type}")
             if field.name not in _NULLABLE and batch.column(field.name).null_count:
                 raise InputError(f"clients.parquet has missing values in column {field.name!r}")
         for name, width in self._widths.items():
+            if batch.column(name).flatten().null_count:
+                raise InputError(f"clients.parquet has missing values in column {name!r}")
             if not np.all(batch.column(name).value_lengths().to_numpy(zero_copy_only=False) == width):
                 kind = "classes" if name == "class_counts" else "categories of features"
                 raise InputError(f"clients.parquet does not count {width} {kind} for every client")
@@ -110,7 +112,7 @@ class Reader:
         batch, offset, length = (columns[name] for name in ("batch", "offset", "length"))
         return {
             "batch": (batch >= 0) & (batch < batches),
-            "offset": (offset >= starts) & (length >= 0) & (offset + length <= ends),
+            "offset": (offset >= starts) & (length >= 0) & (length <= ends - offset),
         }
 
 

@@ -1,4 +1,4 @@
-"""Errors of one line: wrong input (what, the value, what is allowed, the remedy), and memory that does not suffice."""
+"""Errors of one line: wrong input (what, the value, what is allowed, the remedy), and runs that cannot go on."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from partitioning.errors import InputError, suggestion
 
 __all__ = [
+    "DivergedError",
     "InputError",
     "ModelsLostError",
     "OutOfMemoryError",
@@ -24,6 +25,10 @@ class OutOfMemoryError(RuntimeError):
     """The memory does not suffice: the run has failed, and what it wrote so far stays."""
 
 
+class DivergedError(RuntimeError):
+    """Training gave NaN or infinity: the run has stopped, and what it wrote so far stays, its report too."""
+
+
 class ModelsLostError(RuntimeError):
     """Values that a call needs were lost with their node; the fleet has forgotten all that was under way."""
 
@@ -38,13 +43,18 @@ class StoppedError(KeyboardInterrupt):
 
 @contextmanager
 def of_algorithm(name: str) -> Iterator[None]:
-    """Within, a lack of memory or of actors is told with the algorithm's name."""
+    """Within, a lack of memory or of actors, and training that diverges, are told with the algorithm's name."""
+    # Imported late: it brings torch, which `raysim --help` does not need.
+    from algorithms import DivergedError as AlgorithmDivergedError
+
     try:
         yield
     except OutOfMemoryError as error:
         raise OutOfMemoryError(f"{name}: {error}") from None
     except RetriesSpentError as error:
         raise RetriesSpentError(f"{name}: {error}") from error
+    except AlgorithmDivergedError as error:
+        raise DivergedError(f"{name}: {error}") from None
 
 
 def unknown(what: str, name: str, allowed: Collection[str]) -> InputError:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
 from raysim import report
@@ -21,7 +22,7 @@ from raysim.checkpoint import Checkpoints
 from raysim.columns import TWINS, columns_of
 from raysim.config import Experiment, changed, read
 from raysim.config.experiment import FleetTable
-from raysim.errors import InputError, StoppedError, of_algorithm, one_input_error
+from raysim.errors import DivergedError, InputError, StoppedError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, old_folder, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
@@ -75,6 +76,8 @@ def run(
         InputError: something of the input is wrong; nothing was left behind, unless rounds were written before.
         StoppedError: it was asked to stop, or interrupted; `resume` goes on.
         OutOfMemoryError: a block does not fit the memory; what was written so far stays.
+        DivergedError: a visit or a merge gave NaN or infinity, and `local.nonfinite` is "stop"; what was written so
+            far stays, and the report is of it. Algorithms that come after it are not run.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
@@ -163,6 +166,9 @@ def _continuable(folder: Path, watcher: Watcher) -> Iterator[None]:
         raise StoppedError(f"{str(error) or 'interrupted'}; {remedy}") from None
     except InputError:
         raise
+    except DivergedError as error:
+        page = report.write([folder], folder / "report.html")
+        raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:
         watcher.notice(f"what was done stays; {remedy}")
         raise
@@ -276,7 +282,13 @@ class Job:
                 experiment.checkpoint.every,
                 self.stop,
             )
-            state, result = simulation.run(state, rounds, experiment.evaluate.every, snapshot)
+            try:
+                state, result = simulation.run(state, rounds, experiment.evaluate.every, snapshot)
+            except AlgorithmDivergedError as error:
+                files.stop(
+                    {"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": self.place.fingerprint}
+                )
+                raise
             summary = summary_of(result, experiment.evaluate.target, self.place.fingerprint)
             files.finish(state, fleet.placement, summary, module.state_dict())
         return result

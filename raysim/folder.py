@@ -20,7 +20,7 @@ import tomli_w
 from safetensors.numpy import save_file
 
 from raysim.background import Background
-from raysim.errors import InputError, OutOfMemoryError
+from raysim.errors import DivergedError, InputError, OutOfMemoryError
 from raysim.files import complete, sync
 from raysim.journal import Journal, batches
 
@@ -42,6 +42,7 @@ VISITS = pa.schema(
         ("loss", pa.float64()),
         ("staleness", pa.int64()),
         ("weight", pa.float64()),
+        ("nonfinite", pa.string()),
         ("machine_block_seconds", pa.float64()),
         ("machine_actor", pa.int64()),
     ]
@@ -50,6 +51,9 @@ VISITS = pa.schema(
 
 SUMMARY = "summary.json"
 """The file of an algorithm that says that all others are there."""
+
+STOPPED = "stopped.json"
+"""The file of an algorithm that says why it was stopped; it goes when the algorithm goes on."""
 
 STAGES = ("sample", "send", "train", "sum", "merge", "evaluate", "write")
 """What a round's time goes into, in order; of the last two a part may overlap the next round."""
@@ -60,7 +64,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
 
     Seconds are the machine's, `simulated_seconds` apart: those are virtual, null where there are no devices.
     """
-    whole = ["visits", "bytes_up", "bytes_down", "exchanges"]
+    whole = ["visits", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
     measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
     return pa.schema(
         [
@@ -93,6 +97,8 @@ class AlgorithmFolder:
         if path.exists() and not rounds:
             shutil.rmtree(path)
         path.mkdir(exist_ok=True)
+        for name in (STOPPED, "metrics.parquet", "visits.parquet"):
+            (path / name).unlink(missing_ok=True)
         self.path = path
         self.kept = path / "kept"
         self.saving: Snapshot | None = None
@@ -154,6 +160,14 @@ class AlgorithmFolder:
             aside.write_text(json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n", encoding="utf-8")
         tidy(self.path)
 
+    def stop(self, why: Mapping[str, Any]) -> None:
+        """Write the tables of the rounds that are done, and why there are no more for now; the journals stay."""
+        self._background.close()
+        self._metrics.finish()
+        self._visits.finish()
+        with complete(self.path / STOPPED) as aside:
+            aside.write_text(json.dumps(_plain(why), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
     def close(self) -> None:
         """Write what was appended, and stop; the journals stay."""
         try:
@@ -205,7 +219,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
     log.addHandler(handler)
     try:
         yield log
-    except (InputError, OutOfMemoryError) as error:
+    except (InputError, OutOfMemoryError, DivergedError) as error:
         log.error("%s", error)
         raise
     except Exception:
@@ -312,6 +326,7 @@ def _visits(number: int, report: RoundReport) -> pa.RecordBatch:
         "loss": [each["loss"] if each["steps"] else None for each in reports],
         "staleness": [each.get("staleness") for each in reports],
         "weight": [row.weight for row in rows],
+        "nonfinite": [row.nonfinite for row in rows],
         "machine_block_seconds": [machine["seconds"] for machine in machines],
         "machine_actor": [machine["actor"] for machine in machines],
     }

@@ -27,6 +27,7 @@ class Result:
         bytes_up: protocol bytes from clients to the server, over all rounds.
         bytes_down: protocol bytes to the clients.
         exchanges: how often in turn the clients and the server waited for each other.
+        nonfinite: visits that gave NaN or infinity, and were left out or replaced.
         simulated_seconds: of the rounds in virtual time; None where there are no devices.
         concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
     """
@@ -42,6 +43,7 @@ class Result:
     bytes_up: int = 0
     bytes_down: int = 0
     exchanges: int = 0
+    nonfinite: int = 0
     simulated_seconds: float | None = None
     concordance: dict[str, Any] | None = None
 
@@ -55,6 +57,7 @@ class Result:
             bytes_up=self.bytes_up + row["bytes_up"],
             bytes_down=self.bytes_down + row["bytes_down"],
             exchanges=self.exchanges + row["exchanges"],
+            nonfinite=self.nonfinite + row["nonfinite"],
             simulated_seconds=self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual,
         )
 
@@ -68,7 +71,6 @@ class Known:
         last: the number of the last round, as far as that is decided.
         chosen: the state whose model would be written.
         latest: the metrics that were measured last.
-        diverged: whether a person was told that the training loss is no number any more.
         twins: what the twins remember.
     """
 
@@ -76,7 +78,6 @@ class Known:
     last: int
     chosen: State | None = None
     latest: dict[str, float] = field(default_factory=dict)
-    diverged: bool = False
     twins: tuple[TwinState, ...] = ()
 
 

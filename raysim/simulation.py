@@ -177,7 +177,8 @@ class Records:
         self._append(pending)
         shown = "".join(f", {name} {row[name]:.4f}" for name in self._simulation.targets.columns if name in row)
         LOG.info("%s: round %d in %.3f s%s", self._simulation.name, row["round"], row["seconds"], shown)
-        self.known = self._tell_if_diverged(known, row)
+        self._tell_of_nonfinite(row["round"], pending.report)
+        self.known = known
         if not pending.state.travellers:
             self._keep(Snapshot(replace(pending.state, report=None), self.known))
         self._simulation.watcher.round(row["round"], known.latest)
@@ -207,6 +208,8 @@ class Records:
             raise RuntimeError("the last round was not evaluated")
         done = self.known.result.rounds
         result = replace(self.known.result, stopped_early=done < rounds)
+        if result.nonfinite:
+            self._tell(logging.WARNING, f"in all {result.nonfinite} visits were not finite; visits.parquet names them")
         for text in self._simulation.selection.notices(result.standing, done, done < rounds):
             self._tell(logging.INFO, text)
         return self.known.chosen, result
@@ -274,12 +277,15 @@ class Records:
         for twin, state in zip(self._simulation.twins, self.known.twins, strict=True):
             twin.state = state
 
-    def _tell_if_diverged(self, known: Known, row: dict[str, Any]) -> Known:
-        """Tell a person of the first round whose training loss is no longer a number."""
-        if known.diverged or row["train_loss"] is None or np.isfinite(row["train_loss"]):
-            return known
-        self._tell(logging.WARNING, f"the training loss is {row['train_loss']} in round {row['round']}; lower local.lr")
-        return replace(known, diverged=True)
+    def _tell_of_nonfinite(self, number: int, report: RoundReport) -> None:
+        """Log the visits whose result was not finite; tell a person of the run's first."""
+        wrong = [row for _, row, _ in report.visits if row.nonfinite]
+        texts = [f"client {row.client} in round {number}: {row.nonfinite} is not finite" for row in wrong]
+        for text in texts:
+            LOG.warning("%s: %s", self._simulation.name, text)
+        if texts and not self.known.result.nonfinite:
+            policy = self._simulation.algorithm.local.nonfinite
+            self._simulation.watcher.notice(f'{self._simulation.name}: {texts[0]}; local.nonfinite = "{policy}"')
 
     def _tell(self, level: int, text: str) -> None:
         LOG.log(level, "%s: %s", self._simulation.name, text)
@@ -303,12 +309,13 @@ def _stages(report: RoundReport, starting: float) -> dict[str, float]:
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:
-    rows = [row.report for _, row, _ in report.visits if row.report["steps"]]
+    rows = [row.report for _, row, _ in report.visits if row.trained]
     losses, samples = [row["loss"] for row in rows], [row["samples"] for row in rows]
     return {
         "merged": report.merged,
         "train_loss": float(np.average(losses, weights=samples)) if rows else None,
         "visits": len(report.visits),
+        "nonfinite": sum(row.nonfinite is not None for _, row, _ in report.visits),
         "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,

@@ -59,6 +59,12 @@ def decode_population(
             # Another process may have been faster; what it made is the same.
             if not (folder / MANIFEST).is_file():
                 raise
+    try:
+        Population.open(folder)
+    except InputError as error:
+        raise InputError(
+            f"{error}; these are decoded images in a cache: remove {folder}, and they are made again"
+        ) from None
     return folder
 
 

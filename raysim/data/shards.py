@@ -12,7 +12,7 @@ import torch
 from algorithms.fleet import Part
 from partitioning import Population
 from raysim.data.standardise import Standardise
-from raysim.data.tensors import decoder_of
+from raysim.data.tensors import decoder_of, samples_of
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
 
@@ -81,7 +81,8 @@ class Shards:
 
     def test_slice(self, number: int, domain: str | None = None) -> Tensors:
         """A fixed slice of the global test set, or of a domain's."""
-        x, y = self._decode(self._population.test_batch(number, domain))
+        with samples_of(self._population, f"test slice {number}"):
+            x, y = self._decode(self._population.test_batch(number, domain))
         x = x if self._standardise is None else self._standardise.test(x)
         return x.to(self._device), y.to(self._device)
 
@@ -99,7 +100,8 @@ class Shards:
         return x.pin_memory(), y.pin_memory()
 
     def _read(self, client: int) -> Tensors:
-        x, y = self._decode(self._population.batch(client))
+        with samples_of(self._population, f"client {client}"):
+            x, y = self._decode(self._population.batch(client))
         return x if self._standardise is None else self._standardise.client(x, self._trained(client, len(y))), y
 
     def _trained(self, client: int, samples: int) -> int:

@@ -17,7 +17,7 @@ import torch
 from partitioning import Population
 from partitioning.moments import Moment, Moments
 from raysim.data.features import Images, Numbers, features
-from raysim.data.tensors import LARGEST, decoder_of
+from raysim.data.tensors import LARGEST, decoder_of, samples_of
 
 VALUES = 2**20
 """Numbers that a moment is taken of at once."""
@@ -133,7 +133,8 @@ def global_scale(population: Population, decoded: Path) -> Scale:
     samples, decode = Population.open(decoded), decoder_of(Population.open(decoded))
     whole = moment_of(torch.empty(0, *decode.shape))
     for client in population.train_clients.tolist():
-        x, _ = decode(samples.batch(client))
+        with samples_of(samples, f"client {client}"):
+            x, _ = decode(samples.batch(client))
         whole = whole + moment_of(x[: len(x) - int(samples.test_sizes[client])])
     return Scale.of(whole)
 

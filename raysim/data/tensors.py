@@ -1,15 +1,17 @@
 """A client's record batch as tensors."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from algorithms.finite import is_finite
 from partitioning import Population
 from partitioning.columns import Label, class_codes
-from raysim.data.arrays import flat
+from raysim.data.arrays import flat, has_nulls
 from raysim.data.features import Arrays, Images, check_label, features
 from raysim.errors import InputError
 
@@ -35,6 +37,10 @@ class Decoder:
 
     def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label], dividing: Collection[str] = ()) -> None:
         check_label(schema, label, "the population")
+        if pa.types.is_integer(schema.field(label).type) and any(not isinstance(each, int) for each in classes):
+            raise InputError(
+                f"label column {label!r} holds whole numbers, unlike the classes {_few(classes)}: mend them"
+            )
         form = features(schema, label, dividing)
         if isinstance(form, Images):
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
@@ -56,17 +62,26 @@ class Decoder:
         """Return the batch as x, float32 [n, *shape], and y, int64 [n] of class indices.
 
         Raises:
-            InputError: a label is not one of the classes.
+            InputError: a label is not one of the classes, or a feature is missing, infinite or not a number.
         """
         # Torch's own memory: Arrow's is mapped read-only, where a write would crash, and NumPy's is aligned
         # to fewer bytes, by which a matrix product may add in another order.
         x = torch.empty((batch.num_rows, *self.shape), dtype=torch.float32)
         y = torch.empty(batch.num_rows, dtype=torch.int64)
-        self._read_features(batch, x.numpy())
+        with np.errstate(over="ignore"):
+            self._read_features(batch, x.numpy())
+        if not is_finite(x.numpy()):
+            raise InputError(
+                "the features have values that are infinite in float32, or not a number: fill them in, or drop the rows"
+            )
         self._read_labels(batch, y.numpy())
         return x, y
 
     def _read_features(self, batch: pa.RecordBatch, x: npt.NDArray[np.float32]) -> None:
+        names = [self._form.column] if isinstance(self._form, Arrays) else self._form.columns
+        for name in names:
+            if has_nulls(batch.column(name)):
+                raise InputError(f"column {name!r} has missing values: fill them in, or drop the rows")
         if not isinstance(self._form, Arrays):
             for i, name in enumerate(self._form.columns):
                 x[:, i] = batch.column(name).to_numpy(zero_copy_only=False)
@@ -93,10 +108,21 @@ class Decoder:
         return np.where(known[places] == values, places, -1)
 
 
+@contextmanager
+def samples_of(population: Population, owner: str) -> Iterator[None]:
+    """Within, what is wrong with samples is told with the population's folder and their owner, "client 3"."""
+    try:
+        yield
+    except InputError as error:
+        told = str(error)
+        raise error if str(population.path) in told else InputError(f"{population.path}: {owner}: {told}") from None
+
+
 def decoder_of(population: Population) -> Decoder:
     """The decoder of a population's batches."""
     manifest = population.manifest
-    return Decoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
+    with samples_of(population, "its columns"):
+        return Decoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
 
 
 def _few(labels: Sequence[Label]) -> str:

@@ -17,6 +17,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
+from algorithms import DivergedError
 from algorithms import InputError as AlgorithmInputError
 from raysim.errors import InputError, ModelsLostError, OutOfMemoryError
 from raysim.fleet.patience import START_SECONDS
@@ -41,7 +42,7 @@ class ActorLostError(RuntimeError):
 
 
 def take(references: Any, timeout: float | None = None) -> Any:
-    """Fetch values of actors; an error that a user can mend comes as it was raised.
+    """Fetch values of actors; an error that a user can mend, or training that diverged, comes as it was raised.
 
     Raises:
         ActorLostError: an actor died before it returned, or with its node what it returned.
@@ -51,7 +52,7 @@ def take(references: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(references, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
+        if isinstance(error.cause, (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError)):
             raise error.cause from None
         if isinstance(error.cause, ObjectLostError):
             raise ModelsLostError("models were lost with the node that they were on") from error

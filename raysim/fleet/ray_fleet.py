@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from algorithms import Bench, Block, Function, Outcome, Visits
+from algorithms import Bench, Block, DivergedError, Function, Outcome, Visits
 from algorithms.tree import Node
 from raysim.errors import ModelsLostError, RetriesSpentError
 from raysim.fleet.bench import BenchPlan
@@ -114,6 +114,8 @@ class RayFleet:
             while start not in wanted.outcomes:
                 if wanted not in self._maps:
                     raise ModelsLostError("models were lost with the node that they were on, and this work with them")
+                if start in wanted.diverged:
+                    raise wanted.diverged[start]
                 self._go_on()
             outcome = wanted.outcomes.pop(start)
             yield outcome
@@ -157,7 +159,11 @@ class RayFleet:
                     self._own = self._plan.build()
                 values = _here(one.references)
                 blocks = [replace(block, references=tuple(_here(block.references))) for block in one.blocks]
-                outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
+                try:
+                    outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
+                except DivergedError as error:
+                    one.diverged[node.start] = error
+                    return True
                 self.traffic.driver += array_bytes(outcome.value)
                 self._finish(one, outcome)
                 return True
@@ -218,6 +224,10 @@ class RayFleet:
                 # Calls that run still come back to nobody.
                 self._maps.clear()
                 raise
+            return
+        except DivergedError as error:
+            self._settle(first)
+            call.map.diverged[call.node.start] = error
             return
         self._settle(first)
         if call.map in self._maps:
@@ -286,7 +296,8 @@ def _there(references: Sequence[Any]) -> list[Any]:
 class _Map:
     """Blocks under way: those that wait, and the outcomes that nobody took yet.
 
-    `deaths` counts, for a block, the actors that may have died of it.
+    `deaths` counts, for a block, the actors that may have died of it. What diverged is told of when it is next: the
+    first of several, whoever was faster.
     """
 
     function: Function
@@ -295,6 +306,7 @@ class _Map:
     waiting: Queue
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     deaths: Counter[int] = field(default_factory=Counter)
+    diverged: dict[int, DivergedError] = field(default_factory=dict)
     left: int = 0
 
     def __post_init__(self) -> None:

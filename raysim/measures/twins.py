@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite, nan
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from algorithms import (
     Augmented,
     Bench,
     Block,
+    DivergedError,
     Fleet,
     Kind,
     Local,
@@ -164,6 +166,7 @@ class Divergence:
 
     Paper: RADFed, section V, "DC". Deviations: what the paper calls weights are the parameters; batch-norm statistics
     are left out. The union is visited with the draws of its first client, so that one client alone does not diverge.
+    `local.nonfinite` holds for the twin, too: where its visit is refused and the run goes on, DC is NaN in that round.
     """
 
     def __init__(self, state: TwinState) -> None:
@@ -174,7 +177,8 @@ class Divergence:
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         report = _report(state)
         visits = visits_of(state, algorithm.phase(report.phase), fleet, merge=True)
-        visit = VisitUnion(replace(visits, weigh=Samples(), number=state.round, needs=(), compares=False))
+        visits = replace(visits, weigh=Samples(), number=state.round, needs=(), compares=False)
+        visit = VisitUnion(visits, "the twin of evaluate.measures = 'dc'")
         start = fleet.put(Start(self.state.model, self.state.kept))
         self._outcomes = fleet.map(visit, [_union(_cohort(report, fleet), fleet)], [start])
         self._model = merged(state, algorithm, fleet)
@@ -186,6 +190,8 @@ class Divergence:
         twin = outcome.value.models.mean() or self.state.model
         kept = outcome.value.kept.mean() or self.state.kept
         self.state = replace(self.state, model=twin, kept=kept, rounds=self.state.rounds + 1)
+        if outcome.value.rows[0].nonfinite:
+            return {"dc": nan}
         ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
         return {"dc": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))}
 
@@ -228,7 +234,10 @@ class Concordance:
         if self._round is None:
             raise RuntimeError("the twin's round has not begun")
         (outcome,), (state, phase, fleet) = self._outcomes, self._round
-        model, drawn = outcome.value
+        model, drawn, refused = outcome.value
+        if refused:
+            self.state = replace(self.state, rounds=self.state.rounds + 1, drawn=drawn)
+            return {"twin_test_loss": nan, "concordance": nan}
         measured = model
         if phase.local.statistics == "untracked":
             measured = with_statistics(model, self.state.kept, fleet, state.round)
@@ -285,8 +294,16 @@ class Draw:
             key = torch_seed(self.seed, Purpose.TWIN, self.number, self.AUGMENT)
             augment = Augmented.of(bench.augment, batches, key, x.device)
         work = Work(x.to(bench.resident.floating), y, batches, masks, augment)
-        bench.trainer.train(self.local, [work], self.lr)
-        return Output((bench.resident.travelling().copy(), drawn))
+        (loss,) = bench.trainer.train(self.local, [work], self.lr)
+        wrong = bench.resident.first_nonfinite(0) or (None if isfinite(loss) or not batches else "the training loss")
+        if wrong is None:
+            return Output((bench.resident.travelling().copy(), drawn, False))
+        if self.local.nonfinite == "stop":
+            raise DivergedError(
+                f"the twin of evaluate.measures = 'concordance' in round {self.number}: {wrong} is not finite; lower "
+                "local.lr, or leave the measure out"
+            )
+        return Output((values[0][0], drawn, True))
 
     def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
         """The rows of each step's batch, the last of a pass perhaps smaller; and how many are drawn then."""

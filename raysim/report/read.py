@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partitioning import InputError, Population
-from raysim.folder import algorithm_names
+from raysim.folder import STOPPED, SUMMARY, algorithm_names
+from raysim.journal import batches
 
 Column = NDArray[np.float64]
 
@@ -33,7 +34,7 @@ class Result:
         name: its folder's name: `fedavg`, `radfed`, `fedavg-2`.
         metrics: the columns of `metrics.parquet`, one value a round: NaN where there is none, infinity where
             it is not a number.
-        summary: `summary.json`, or empty when the algorithm has not ended.
+        summary: `summary.json`; when the algorithm has not ended, why it was stopped, or nothing.
     """
 
     name: str
@@ -104,7 +105,7 @@ def read_run(folder: Path, name: str) -> Run:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{folder / 'config.toml'} is not TOML: {error}; restore the file of the run") from None
     names = algorithm_folders(config)
-    reached = [each for each in names if (folder / each / "metrics.parquet").is_file()]
+    reached = [each for each in names if _has_rows(folder / each)]
     return Run(
         name=name,
         config=config,
@@ -130,15 +131,21 @@ def _config_text(folder: Path) -> str:
         ) from None
 
 
+def _has_rows(folder: Path) -> bool:
+    return (folder / "metrics.parquet").is_file() or next(batches(folder / "metrics.journal"), None) is not None
+
+
 def _read_result(folder: Path) -> Result:
     path = folder / "metrics.parquet"
+    if not path.is_file():  # the algorithm has not ended
+        path = path.with_suffix(".journal")
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path) if path.suffix == ".parquet" else pa.Table.from_batches(batches(path))
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path} is not a Parquet table: {reason}; run again, or resume the run") from None
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
-    return Result(folder.name, metrics, _read_summary(folder / "summary.json"))
+    return Result(folder.name, metrics, _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY))
 
 
 def _floats(column: pa.ChunkedArray) -> Column:
@@ -148,11 +155,11 @@ def _floats(column: pa.ChunkedArray) -> Column:
     return np.where(diverged, np.inf, values)
 
 
-def _read_summary(path: Path) -> Mapping[str, Any]:
+def _read_summary(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        summary: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}; run again, or resume the run") from None
     return summary

@@ -129,6 +129,7 @@ COSTS = {
     "Merge": "the models become the next global model; between merges, the equal-weight mean is evaluated",
     "Time": "of all rounds, without evaluation, as this machine took it",
     "Simulated time": "of all rounds in virtual time, as [devices] say how fast clients are; the same on any machine",
+    "Visits not finite": "visits that gave NaN or infinity, and were left out, or replaced by the model as it was",
     "Protocol bytes": "what a real federation would send through its server: up from clients, down to them",
     "Exchanges": "how often in turn the clients and the server waited for each other: once a round in most algorithms",
     "Driver bytes": "array data that the driving process held here, as measured: what it put, and what it took",
@@ -190,6 +191,13 @@ def _simulated(results: Sequence[Result]) -> list[TableColumn]:
     return [] if set(cells) == {ABSENT} else [TableColumn("", "Simulated time", cells)]
 
 
+def _nonfinite(results: Sequence[Result]) -> list[TableColumn]:
+    """The visits that were not finite, where there are any."""
+    counts = [each.total("nonfinite") for each in results]
+    cells = [ABSENT if count is None else f"{count:,.0f}" for count in counts]
+    return [TableColumn("", "Visits not finite", cells)] if any(counts) else []
+
+
 def headline(results: Sequence[Result]) -> Table:
     """What a reader looks for first: how good, how long, how much was sent."""
     first = next((metric for metric in METRICS if _targets(results, metric)), None)
@@ -202,6 +210,7 @@ def headline(results: Sequence[Result]) -> Table:
             *_simulated(results),
             TableColumn("Protocol bytes", "up", [_sum(each, "bytes_up", human_bytes) for each in results]),
             TableColumn("Protocol bytes", "down", [_sum(each, "bytes_down", human_bytes) for each in results]),
+            *_nonfinite(results),
             TableColumn("", "Exchanges", [_sum(each, "exchanges", lambda n: f"{n:,.0f}") for each in results]),
             TableColumn(
                 "Measured bytes",
@@ -267,11 +276,15 @@ def _rounds_to(reached: Mapping[str, Any], column: str, target: float) -> str:
 
 
 def endings(results: Sequence[Result], labels: Sequence[str]) -> list[str]:
-    """A sentence for every algorithm whose model is not the last round's, or that stopped early."""
+    """Sentences on every algorithm that was stopped, left visits out, or whose model is not the last round's."""
     told = []
     for label, each in zip(labels, results, strict=True):
         if each.model_round is not None:
             told.append(f"{label}'s model, and its values here, are those of round {each.model_round}.")
+        if each.summary.get("stopped"):
+            told.append(f"{label} was stopped after round {each.rounds}: {each.summary['stopped']}.")
+        if visits := each.total("nonfinite"):
+            told.append(f"{label}: {visits:,.0f} visits were not finite, and were left out or replaced.")
         if each.summary.get("stopped_early"):
             told.append(f"{label} stopped early, after round {each.summary['rounds']}.")
     return told

@@ -9,6 +9,7 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population
+from partitioning.manifest import sealed
 from tests.partitioning.conftest import rich_table
 
 SHARD, TEST = "shard-00000.arrow", "test.arrow"
@@ -36,7 +37,7 @@ def edit(folder, change):
     path = folder / "manifest.json"
     record = json.loads(path.read_text())
     change(record)
-    path.write_text(json.dumps(record))
+    path.write_bytes(sealed(record))
 
 
 def read_everything(folder):
@@ -113,8 +114,8 @@ def test_wrong_class_counts_are_found_by_verify(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(version=3), "version 3 .* reads version 2: update"),
-        (lambda m: m.update(version=1), "version 1 .* reads version 2: make the population again"),
+        (lambda m: m.update(version=4), "version 4 .* reads version 3: update"),
+        (lambda m: m.update(version=2), "version 2 .* reads version 3: make the population again"),
         (lambda m: m.update(format="other"), "not of the format"),
         (lambda m: m.pop("seed"), "lacks 'seed'"),
         (lambda m: m.update(seed="x"), "'seed' is 'x'"),

@@ -11,6 +11,7 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population, rewrite
+from partitioning.manifest import sealed
 from partitioning.sources import TableSource
 from partitioning.splits import SPLITS
 from tests.partitioning.conftest import rich_table
@@ -40,7 +41,7 @@ def edit_table(folder, name, change):
     manifest = json.loads((folder / "manifest.json").read_text())
     entry = manifest[name.removesuffix(".parquet")]
     entry.update(bytes=path.stat().st_size, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_bytes(sealed(manifest))
 
 
 def with_column(name, values):
@@ -303,7 +304,7 @@ def test_verify_counts_the_held_out_clients(tmp_path, table):
     assert [len(getattr(made, f"{split}_clients")) for split in SPLITS] == [6, 3, 2]
     assert partitioning.verify(made.path) == []
     path = made.path / "manifest.json"
-    path.write_text(path.read_text().replace('"validation_clients": 3', '"validation_clients": 2'))
+    path.write_bytes(sealed(json.loads(path.read_text().replace('"validation_clients": 3', '"validation_clients": 2'))))
     assert partitioning.verify(made.path) == [
         f"{made.path}: 3 clients are held out for validation where manifest.json has 2"
     ]

@@ -1,5 +1,6 @@
 """What a large population rests on: compact columns, read in parts, and one call for many clients."""
 
+import json
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import partitioning
 from partitioning import InputError, Parts, Population, dealing, population, verification, writing
 from partitioning.clients import ClientTable, Places
 from partitioning.files import StoredFile
+from partitioning.manifest import sealed
 from partitioning.reading import Reader
 from tests.partitioning.conftest import rich_table
 
@@ -154,7 +156,7 @@ def test_verify_finds_the_same_in_blocks_of_any_size(folder, monkeypatch, rows):
     monkeypatch.setattr(verification, "_ROWS", rows)
     assert partitioning.verify(folder) == []
     manifest = folder / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"ant"', '"auk"'))
+    manifest.write_bytes(sealed(json.loads(manifest.read_text().replace('"ant"', '"auk"'))))
     ants = Population.open(folder).class_counts[:, 0] > 0
     findings = partitioning.verify(folder)
     assert findings[:-1] == [

@@ -15,8 +15,9 @@ import torch
 from ray.experimental import get_object_locations
 
 import partitioning
-from algorithms import Bench, Block, Local, Output, Sample, State, begin, fedasync, fedavg, radfed, step
+from algorithms import Bench, Block, DivergedError, Local, Output, Sample, State, begin, fedasync, fedavg, radfed, step
 from algorithms.layout import Packed
+from algorithms.step import cohort_of
 from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, ModelPlan, RayFleet
@@ -46,6 +47,15 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
     model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
     return actors.fleet(BenchPlan(population, model, fedavg(HALF, LOCAL), population.parent / "kept", block).resolved())
+
+
+def test_of_several_visits_that_diverge_the_first_client_is_named(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, 8)
+    algorithm = fedavg(HALF, Local(lr=1.0, weight_decay=1e3))
+    state = start(fleet, 8)
+    first = cohort_of(state, algorithm, fleet)[0]
+    with pytest.raises(DivergedError, match=f"^client {first} in round 1: entry .* is not finite"):
+        step(state, algorithm, fleet)
 
 
 def start(fleet: RayFleet, hidden: int) -> State:

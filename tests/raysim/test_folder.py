@@ -101,6 +101,7 @@ def test_a_round_is_a_row_and_a_row_a_visit(tmp_path: Path) -> None:
         "loss": [1.5, None, math.inf],
         "staleness": [None, None, None],
         "weight": [20.0, 20.0, 20.0],
+        "nonfinite": [None, None, None],
         "machine_block_seconds": [0.5, 0.5, 0.5],
         "machine_actor": [1, 1, 1],
     }
