@@ -60,9 +60,9 @@ def found(key: str, name: object, table: Mapping[str, Any]) -> Any:
         InputError: no such name; the nearest is named.
     """
     if not isinstance(name, str) or ":" not in name:
-        if name not in table:
+        if not isinstance(name, str) or name not in table:
             raise unknown(f"{key} = {name!r}", str(name), [*table, "module:NAME"])
-        return table[str(name)]
+        return table[name]
     module, _, path = name.partition(":")
     home = importlib.import_module(module)
     try:
