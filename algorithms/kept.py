@@ -35,24 +35,27 @@ class KeptStore:
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
-        self._folder = folder
+        self.folder = folder
         self._layout = layout
         self._file: BinaryIO | None = None
 
     def append(self, kept: Packed) -> Location:
         """Write one record."""
         if self._file is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = (self._folder / f"{os.getpid()}-{uuid.uuid4().hex}.bin").open("xb", buffering=0)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self.folder / f"{os.getpid()}-{uuid.uuid4().hex}.bin").open("xb", buffering=0)
         location = Location(Path(self._file.name).name, self._file.tell())
-        self._file.write(kept.floats.tobytes() + kept.integers.tobytes())
+        left = memoryview(kept.floats.tobytes() + kept.integers.tobytes())
+        while left:
+            # A disk that is nearly full takes a part of it; only the next attempt says why.
+            left = left[self._file.write(left) :]
         return location
 
     def read(self, location: Location) -> Packed:
         """Read one record, whoever wrote it."""
         floats, integers, floating = self._layout.floats, self._layout.integers, np.dtype(self._layout.floating)
         cut = floating.itemsize * floats
-        with (self._folder / location.file).open("rb") as file:
+        with (self.folder / location.file).open("rb") as file:
             file.seek(location.offset)
             record = file.read(cut + 8 * integers)
         return Packed(np.frombuffer(record, floating, floats), np.frombuffer(record, np.int64, integers, offset=cut))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import shutil
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import tomli_w
 from safetensors.numpy import save_file
 
+from partitioning.disk import DiskFullError, written
 from raysim.background import Background
 from raysim.errors import InputError, OutOfMemoryError
 
@@ -75,11 +77,14 @@ class Journal:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_stream(self._sink, schema)
+        with written(path):
+            self._sink = pa.OSFile(str(path), "wb")
+            self._writer = pa.ipc.new_stream(self._sink, schema)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
+        """Write a batch; DiskFullError, and what was appended before stays, where it does not fit."""
+        with self._up_to_here():
+            self._writer.write_batch(rows)
 
     def finish(self) -> None:
         """Turn the journal into `NAME.parquet`, beside it."""
@@ -93,8 +98,21 @@ class Journal:
     def close(self) -> None:
         """Stop writing; what was appended stays."""
         if not self._sink.closed:
-            with self._sink:
+            # What was appended can be read without the mark of the end, for which there may be no room.
+            with suppress(DiskFullError), self._up_to_here(), self._sink:
                 self._writer.close()
+
+    @contextmanager
+    def _up_to_here(self) -> Iterator[None]:
+        """Within, something is written; where it does not fit, the journal ends where it ended before."""
+        whole = self._sink.tell()
+        try:
+            with written(self._path):
+                yield
+        except DiskFullError:
+            self._sink.close()
+            os.truncate(self._path, whole)
+            raise
 
 
 class AlgorithmFolder:
@@ -179,17 +197,28 @@ def algorithm_names(names: Sequence[str]) -> list[str]:
     return folders
 
 
+class _Log(logging.FileHandler):
+    """A log that a full disk ends in silence: whoever writes results there tells of it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def run_log(path: Path) -> Iterator[logging.Logger]:
     """The run's log, for a person to read: what was done when, and what went wrong."""
     log = logging.getLogger("raysim")
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _Log(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level, log.level = log.level, logging.INFO
     log.addHandler(handler)
     try:
         yield log
-    except (InputError, OutOfMemoryError) as error:
+    except (InputError, OutOfMemoryError, DiskFullError) as error:
         log.error("%s", error)
         raise
     except Exception:
@@ -282,7 +311,11 @@ def _stacked(state: State, store: KeptStore, layout: Layout, clients: Sequence[i
 def _whole(path: Path) -> Iterator[Path]:
     """A path to write to, which becomes `path` when it is complete."""
     aside = path.with_name(f".{path.name}.partial")
-    yield aside
-    # Some libraries write files that only their owner may read.
-    aside.chmod(0o644)
-    aside.replace(path)
+    try:
+        with written(path):
+            yield aside
+            # Some libraries write files that only their owner may read.
+            aside.chmod(0o644)
+            aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from algorithms import Bench, Block, Function, Outcome
 from algorithms import InputError as AlgorithmInputError
 from algorithms.tree import Node
+from partitioning.disk import DiskFullError
 from raysim.errors import InputError, OutOfMemoryError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import run_here
@@ -257,7 +258,7 @@ def take(references: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(references, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError)):
+        if isinstance(error.cause, (InputError, AlgorithmInputError, OutOfMemoryError, DiskFullError)):
             raise error.cause from None
         raise
     except RayActorError as error:

@@ -42,6 +42,14 @@ merge_every = 4
 WAIT_SECONDS = 120
 
 
+@pytest.fixture(autouse=True)
+def _heard() -> Iterator[None]:
+    """Programs that are started here heed Ctrl-C, even where these tests run in the background and do not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """A temporary folder of a short name, which Ray's sockets need."""
@@ -82,8 +90,8 @@ def command(folder: Path, temporary: Path, name: str, *more: str) -> "subprocess
     file.write_text(EXPERIMENT)
     given = [sys.executable, "-m", "raysim", "run", str(file), "--out", str(folder / name), *more]
     environment = os.environ | {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
-    # A session of its own, as a terminal gives: its Ctrl-C goes to all processes of the group.
     pipe = subprocess.PIPE
+    # A session of its own, as a terminal gives: its Ctrl-C goes to all processes of the group.
     return subprocess.Popen(given, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
