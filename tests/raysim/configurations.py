@@ -6,9 +6,10 @@ import datetime
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import tomli_w
@@ -16,53 +17,48 @@ import tomli_w
 from algorithms import Compute, Local
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
-from raysim.config.experiment import AlgorithmTable, Data, DevicesTable, Evaluate, FleetTable, Partition
+from partitioning.schemes import parameters
+from raysim.config.check import Table as TableType
+from raysim.config.check import table_of
+from raysim.config.experiment import AlgorithmTable, Data, DevicesTable, Evaluate, FleetTable, Partition, Server
 from raysim.config.model import Model
-from raysim.models.init import Init
-from raysim.models.norm import Norm
+from raysim.models import MODELS as MODEL_TABLE
 
 Table = dict[str, Any]
-
-KEYS: dict[str, list[str]] = {
-    "": ["seed", "rounds", "epochs"],
-    "data": sorted(Data.model_fields),
-    "partition": [*Partition.model_fields, "size_alpha", "label_alpha", "min_size", "column", "alpha", "label"],
-    "model": [*Model.model_fields, "hidden"],
-    "algorithm": [*AlgorithmTable.model_fields, "merge_every", "proximal", "alpha", "concurrency", "staleness", "a"],
-    "local": [field.name for part in (Local, Compute) for field in fields(part) if field.name != "compute"],
-    "server": ["rule", "lr", "alpha", "beta1", "beta2", "tau", "momentum"],
-    "fleet": list(FleetTable.model_fields),
-    "evaluate": list(Evaluate.model_fields),
-    "devices": list(DevicesTable.model_fields),
-}
-"""What may stand in each table; a draw may also misspell it, or put it in another."""
 
 NAMES: dict[str, list[Any]] = {
     "name": [*ALGORITHMS, "mlp", "cnn"],
     "scheme": list(SCHEMES),
     "rule": list(SERVERS),
-    "norm": list(get_args(Norm)),
-    "init": list(get_args(Init)),
-    "precision": ["fp32", "bf16", "fp64"],
-    "execution": ["auto", "sequential", "vectorised", "fused"],
-    "optimizer": ["sgd", "adam"],
-    "statistics": ["batch", "frozen", "untracked"],
-    "sampling": ["uniform", "size"],
-    "metrics": [["accuracy"], ["auc", "loss"], ["miou"]],
-    "measures": [["dl"], ["dc"], ["bn"], ["concordance"], ["dl", "bn"]],
-    "on": [["held_out"], ["test", "local"], ["domains"]],
-    "standardise": ["none", "global", "client"],
-    "augment": ["append", ["crop"], ["flip", "colour-jitter"]],
-    "split": ["train", "test", "all"],
-    "classes": [[0, 1], [0], [3]],
-    "select": ["best", "last"],
-    "select_by": ["validation_accuracy", "local_loss"],
     "dataset": ["digits", "gaussians"],
-    "test": [0.3, "digits"],
+    "train": ["all", "linear2", "output"],
+    "select_by": ["validation_accuracy", "local_loss", "test_loss"],
 }
-"""Values that some keys may have; others have numbers."""
+"""Texts that mean something; other texts name columns, files and folders."""
 
-NUMBERS: list[Any] = [0, 1, 2, 3, 5, 0.0, 0.1, 0.2, 0.5, 0.9, 1.0, 2.0, True, False, [2, 3], [0.5], "auto"]
+TYPES: dict[str, dict[str, Any]] = {
+    "data": get_type_hints(Data, include_extras=True),
+    "partition": get_type_hints(Partition, include_extras=True),
+    "model": get_type_hints(Model, include_extras=True),
+    "algorithm": {key: kind for key, kind in get_type_hints(AlgorithmTable).items() if key not in ("local", "server")},
+    "local": {key: kind for part in (Local, Compute) for key, kind in get_type_hints(part).items() if key != "compute"},
+    "server": get_type_hints(Server, include_extras=True),
+    "fleet": get_type_hints(FleetTable, include_extras=True),
+    "evaluate": get_type_hints(Evaluate, include_extras=True),
+    "devices": get_type_hints(DevicesTable, include_extras=True),
+}
+"""The keys of each table and their types."""
+
+MODEL_KEYS: dict[str, dict[str, Any]] = {
+    name: {key: get_type_hints(model.build)[key] for key in model.parameters} for name, model in MODEL_TABLE.items()
+}
+"""The keys of their own that models have."""
+
+KEYS: dict[str, list[str]] = {
+    "": ["seed", "rounds", "epochs"],
+    **{name: list(kinds) for name, kinds in TYPES.items()},
+}
+"""What may stand in each table; a draw may also misspell it, or put it in another."""
 
 MODELS = ["logistic", "mlp", "cnn", "lenet", "lstm", "resnet20"]
 
@@ -166,12 +162,45 @@ def _key(rng: np.random.Generator, name: str, table: Table) -> str:
 
 
 def _adjust(rng: np.random.Generator, raw: Table) -> None:
+    """Give a key that a table has a value of its type: most of them are allowed, some not together with others."""
     name = str(_pick(rng, [each for each in KEYS if each]))
-    tables = [table for found, table in _tables(raw) if found == name] or [raw.setdefault(name, {})]
-    table = _pick(rng, tables)
+    table = _pick(rng, [table for found, table in _tables(raw) if found == name] or [raw.setdefault(name, {})])
     if isinstance(table, dict):
-        key = _pick(rng, KEYS[name])
-        table[key] = deepcopy(_pick(rng, NAMES.get(key, NUMBERS)))
+        kinds = _kinds(name, table)
+        key = _pick(rng, list(kinds))
+        table[key] = _typed(rng, key, kinds[key])
+
+
+def _kinds(name: str, table: Table) -> dict[str, Any]:
+    """The keys of a table and their types, for the algorithm, scheme, model or rule that it names."""
+    own: type[TableType]
+    if name == "algorithm" and table.get("name") in ALGORITHMS:
+        own = table_of(ALGORITHMS[table["name"]], ("sample", "local", "server"), AlgorithmTable)
+        return {key: kind for key, kind in get_type_hints(own).items() if key not in ("local", "server")}
+    if name == "partition" and table.get("scheme") in SCHEMES:
+        types = {each.name: each.file_type for each in parameters(table["scheme"]).values()}
+        return get_type_hints(Partition, include_extras=True) | types
+    if name == "model" and table.get("name") in MODEL_KEYS:
+        return get_type_hints(Model, include_extras=True) | MODEL_KEYS[table["name"]]
+    if name == "server" and table.get("rule") in SERVERS:
+        return get_type_hints(table_of(SERVERS[table["rule"]], (), Server), include_extras=True)
+    return dict(TYPES[name])
+
+
+def _typed(rng: np.random.Generator, key: str, kind: Any) -> Any:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return _pick(rng, list(inner))
+    if origin is Annotated:
+        return _typed(rng, key, inner[0])
+    if origin in (Union, UnionType):
+        return _typed(rng, key, _pick(rng, [each for each in inner if each is not type(None)]))
+    if origin is tuple:
+        return [_typed(rng, key, inner[0]) for _ in range(rng.integers(1, 3))]
+    if origin is dict:
+        return {_pick(rng, ["a", "0", "held_out_accuracy"]): _typed(rng, key, inner[1])}
+    plain = {bool: [True, False], int: [0, 1, 2, 3, 5], float: [0.01, 0.1, 0.5, 0.9, 1.0, 2.0, 0.0]}
+    return _pick(rng, NAMES.get(key) or plain.get(kind) or ["label", "x0", "a", "DIR"])
 
 
 def _retype(rng: np.random.Generator, raw: Table) -> None:
