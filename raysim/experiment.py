@@ -100,6 +100,9 @@ def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
 
 def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, watcher: Watcher) -> tuple[Result, ...]:
     """Run the algorithms one after the other; client actors start, in the background, once all input is checked."""
+    for text in experiment.own_code_told:
+        LOG.info(text)
+        watcher.notice(text)
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -164,6 +165,16 @@ def modules_of(names: Iterable[str]) -> list[ModuleType]:
         for name, module in sorted(sys.modules.items())
         if "." not in name and name not in (*OURS, "__main__") and isinstance(module, ModuleType)
         if _home(module) in homes
+    ]
+
+
+def told(names: Iterable[str]) -> list[str]:
+    """A line for each of these that is a user's own: who runs a file must know whose code it runs."""
+    own = [name for name in dict.fromkeys(names) if ":" in name and re.split(r"[.:]", name)[0] not in OURS]
+    return [
+        f"{name} is no part of raysim: the code of {getattr(sys.modules[name.partition(':')[0]], '__file__', None)} "
+        "runs here and in the actors, and may do whatever you may"
+        for name in own
     ]
 
 
