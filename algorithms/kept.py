@@ -39,7 +39,7 @@ class KeptStore:
     """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
-        self._folder = folder
+        self.folder = folder
         self._layout = layout
         self._file: BinaryIO | None = None
 
@@ -48,8 +48,8 @@ class KeptStore:
         if self._file is not None and self._file.tell() >= FULL:
             self.close()
         if self._file is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = (self._folder / f"{os.getpid()}-{uuid.uuid4().hex}.bin").open("xb", buffering=0)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self.folder / f"{os.getpid()}-{uuid.uuid4().hex}.bin").open("xb", buffering=0)
         location = Location(Path(self._file.name).name, self._file.tell())
         left = memoryview(kept.floats.tobytes() + kept.integers.tobytes())
         while left:
@@ -61,7 +61,7 @@ class KeptStore:
         """Read one record, whoever wrote it; OSError where it is not there as a whole."""
         floats, integers, floating = self._layout.floats, self._layout.integers, np.dtype(self._layout.floating)
         cut = floating.itemsize * floats
-        path = self._folder / location.file
+        path = self.folder / location.file
         with path.open("rb") as file:
             file.seek(location.offset)
             record = file.read(cut + 8 * integers)

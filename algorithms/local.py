@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import floor, isfinite
+from math import floor
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import numpy as np
@@ -18,6 +18,9 @@ from algorithms.update import Stacks, Update
 
 if TYPE_CHECKING:
     from algorithms.fleet import Census
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Numbers above are infinite to a model's entries, which are of single precision; not a number is none of these."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +121,17 @@ class Local:
         require(fits, "local.batch_size", size, 'a whole number >= 1 or "full"', "set local.batch_size = 10")
 
     def _check_numbers(self) -> None:
-        require(_above(0, self.lr), "local.lr", self.lr, "a finite number > 0", "set local.lr = 0.1")
-        require(_above(0, self.eps), "local.eps", self.eps, "a finite number > 0", "set local.eps = 1e-8")
+        require(_above(0, self.lr), "local.lr", self.lr, "a float32 number > 0", "set local.lr = 0.1")
+        require(_above(0, self.eps), "local.eps", self.eps, "a float32 number > 0", "set local.eps = 1e-8")
         for name in ("weight_decay", "proximal"):
             value = getattr(self, name)
-            holds = isfinite(value) and value >= 0
-            require(holds, f"local.{name}", value, "a finite number >= 0", f"set local.{name} = 0")
+            holds = 0 <= value <= LARGEST
+            require(holds, f"local.{name}", value, "a float32 number >= 0", f"set local.{name} = 0")
         for name in ("momentum", "beta1", "beta2"):
             value = getattr(self, name)
             require(0 <= value < 1, f"local.{name}", value, "in [0, 1)", f"set local.{name} = 0.9, or leave it out")
         clips = self.clip is None or _above(0, self.clip)
-        require(clips, "local.clip", self.clip, "a finite number > 0", "set local.clip = 1.0, or leave it out")
+        require(clips, "local.clip", self.clip, "a float32 number > 0", "set local.clip = 1.0, or leave it out")
         require(0 < self.lr_decay <= 1, "local.lr_decay", self.lr_decay, "in (0, 1]", "set local.lr_decay = 1")
         at = self.lr_decay_at
         shares = all(0 < share < 1 for share in at) and sorted(set(at)) == list(at)
@@ -216,4 +219,4 @@ class Local:
 
 
 def _above(least: float, value: float) -> bool:
-    return isfinite(value) and value > least
+    return least < value <= LARGEST

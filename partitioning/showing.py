@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from partitioning.disk import written
 from partitioning.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ def _appearing(out: Path) -> Iterator[Path]:
     """Give a draft that takes the place of the file `out` at the end, or is removed on any failure."""
     draft = out.with_name(f".{out.stem}.draft{out.suffix}")
     try:
-        yield draft
-        draft.replace(out)
+        with written(out):
+            yield draft
+            draft.replace(out)
     finally:
         draft.unlink(missing_ok=True)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from partitioning.checks import Integers
 from partitioning.clients import ClientTable, Places
+from partitioning.disk import written
 from partitioning.errors import InputError
 from partitioning.files import SHARD_BYTES, Section, StoredFile, TableFile, write_file, write_files
 from partitioning.manifest import TestSet
@@ -41,11 +42,12 @@ def appearing(folder: Path) -> Iterator[Path]:
     draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.draft")
     new_parents = [parent for parent in folder.parents if not parent.exists()]
     try:
-        draft.mkdir(parents=True)
-        yield draft
-        if folder.exists():
-            folder.rmdir()
-        draft.rename(folder)
+        with written(folder):
+            draft.mkdir(parents=True)
+            yield draft
+            if folder.exists():
+                folder.rmdir()
+            draft.rename(folder)
     except BaseException as error:
         rmtree(draft, ignore_errors=True)
         for parent in new_parents:

@@ -194,6 +194,9 @@ def _run(
 
     What is there already of a run that goes on is taken as it is.
     """
+    for text in experiment.own_code_told:
+        LOG.info(text)
+        watcher.notice(text)
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import tomli_w
 from safetensors.numpy import save_file
 
+from partitioning.disk import DiskFullError
 from raysim.background import Background
 from raysim.errors import DivergedError, InputError, OutOfMemoryError
 from raysim.files import complete, sync
@@ -209,17 +210,28 @@ def algorithm_names(names: Sequence[str]) -> list[str]:
     return folders
 
 
+class _Log(logging.FileHandler):
+    """A log that a full disk ends in silence: whoever writes results there tells of it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def run_log(path: Path) -> Iterator[logging.Logger]:
     """The run's log, for a person to read: what was done when, and what went wrong."""
     log = logging.getLogger("raysim")
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _Log(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level, log.level = log.level, logging.INFO
     log.addHandler(handler)
     try:
         yield log
-    except (InputError, OutOfMemoryError, DivergedError) as error:
+    except (InputError, OutOfMemoryError, DivergedError, DiskFullError) as error:
         log.error("%s", error)
         raise
     except Exception:

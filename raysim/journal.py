@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from partitioning.disk import DiskFullError, written
 from raysim.files import complete, sync
 
 
@@ -27,10 +30,12 @@ class Journal:
             self._sink = pa.OSFile(str(aside), "wb")
             self._writer = pa.ipc.new_stream(self._sink, schema)
             for batch in islice(batches(path), keep):
-                self.append(batch)
+                self._writer.write_batch(batch)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
+        """Write a batch; DiskFullError, and what was appended before stays, where it does not fit."""
+        with self._up_to_here():
+            self._writer.write_batch(rows)
 
     def sync(self) -> None:
         """Wait until what was appended would survive the machine."""
@@ -47,8 +52,21 @@ class Journal:
     def close(self) -> None:
         """Stop writing; what was appended stays."""
         if not self._sink.closed:
-            with self._sink:
+            # What was appended can be read without the mark of the end, for which there may be no room.
+            with suppress(DiskFullError), self._up_to_here(), self._sink:
                 self._writer.close()
+
+    @contextmanager
+    def _up_to_here(self) -> Iterator[None]:
+        """Within, something is written; where it does not fit, the journal ends where it ended before."""
+        whole = self._sink.tell()
+        try:
+            with written(self._path):
+                yield
+        except DiskFullError:
+            self._sink.close()
+            os.truncate(self._path, whole)
+            raise
 
 
 def batches(path: Path) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from datetime import date, time
+from functools import cache, partial
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -72,9 +73,16 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
     try:
         # As JSON: strict about numbers and texts, and a list is a tuple.
         own = {key: value for key, value in raw.items() if key not in besides}
-        return model.model_validate_json(json.dumps(own, default=str))
+        return model.model_validate_json(json.dumps(own, default=partial(_text, where)))
     except ValidationError as error:
         raise _explained(error, where, model) from None
+
+
+def _text(where: str, value: Any) -> str:
+    """What JSON cannot say as it is, as a text; a date would be one that nobody wrote."""
+    if isinstance(value, date | time):
+        raise InputError(f"{where or 'the file'} holds {value}, a date or time: must have none; write it in quotes")
+    return str(value)
 
 
 def known(key: str, name: object, table: Mapping[str, Any]) -> Any:

@@ -151,8 +151,8 @@ def _local_of(keys: Mapping[str, Any]) -> Local:
 class FleetTable(Table):
     """`[fleet]`: what runs the blocks. Only `block` and `cpus_per_actor` touch the result."""
 
-    actors: Annotated[int, Field(ge=1)] | None = None
-    cpus_per_actor: Annotated[int, Field(ge=1)] = 1
+    actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
 
@@ -281,6 +281,12 @@ class Experiment(_Top):
     def own_code(self) -> list[ModuleType]:
         """The user's modules that anything of it comes from."""
         return [*self.model.own_code, *(module for table in self.algorithm for module in table.own_code)]
+
+    @property
+    def own_code_told(self) -> list[str]:
+        """What a person must know who runs it: whose code it names."""
+        rules = [table.server.rule for table in self.algorithm]
+        return own.told([self.model.name, *(table.name for table in self.algorithm), *rules])
 
     @property
     def fold(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,9 +64,9 @@ def found(key: str, name: object, table: Mapping[str, Any]) -> Any:
         InputError: no such name; the nearest is named.
     """
     if not isinstance(name, str) or ":" not in name:
-        if name not in table:
+        if not isinstance(name, str) or name not in table:
             raise unknown(f"{key} = {name!r}", str(name), [*table, "module:NAME"])
-        return table[str(name)]
+        return table[name]
     module, _, path = name.partition(":")
     home = importlib.import_module(module)
     try:
@@ -187,6 +188,16 @@ def names(raw: Mapping[str, Any]) -> list[str]:
     found += [table.get("rule") for table in servers if isinstance(table, dict)]
     found += [model.get("name")] if isinstance(model := raw.get("model"), dict) else []
     return [name for name in found if isinstance(name, str)]
+
+
+def told(names: Iterable[str]) -> list[str]:
+    """A line for each of these that is a user's own: who runs a file must know whose code it runs."""
+    own = [name for name in dict.fromkeys(names) if ":" in name and re.split(r"[.:]", name)[0] not in OURS]
+    return [
+        f"{name} is no part of raysim: the code of {getattr(sys.modules[name.partition(':')[0]], '__file__', None)} "
+        "runs here and in the actors, and may do whatever you may"
+        for name in own
+    ]
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:

@@ -48,6 +48,8 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"experiment file {str(source)!r}: must be TOML ({error}); correct it") from None
+    except RecursionError:
+        raise InputError(f"experiment file {str(source)!r}: must be TOML, and is nested too deep; correct it") from None
     except OSError as error:
         raise InputError(f"experiment file {str(source)!r}: must be a readable file ({error.strerror})") from None
     return changed(raw, changes)
@@ -95,5 +97,5 @@ def _tables(place: dict[str, Any], key: str, change: str) -> list[dict[str, Any]
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text

@@ -59,6 +59,11 @@ def decode_population(
             # Another process may have been faster; what it made is the same.
             if not (folder / MANIFEST).is_file():
                 raise
+        except MemoryError as error:
+            raise InputError(
+                f"data.image_size = {picture.size}: all pictures of a client must fit the memory ({error}); set a "
+                "smaller one"
+            ) from None
     try:
         Population.open(folder)
     except InputError as error:

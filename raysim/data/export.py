@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from partitioning.disk import DiskFullError, written
 from raysim.data.sources import read
 from raysim.errors import InputError
 
@@ -48,11 +49,13 @@ def export(
         tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test
     try:
         # In the same folder, hence on the same disk, so that the renames at the end are atomic.
-        with tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
+        with written(path), tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
             for target, table in tables.items():
                 pq.write_table(table, Path(stage) / target.name, compression="zstd", row_group_size=ROWS)
             for target in tables:
                 (Path(stage) / target.name).replace(target)
+    except DiskFullError:
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror or error}): choose another place") from error
     return tuple(tables)

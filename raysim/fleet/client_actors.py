@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +22,9 @@ from raysim.fleet.machine import fingerprint, keep_memory, settle
 from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.probe import measure
 from raysim.fleet.ray_fleet import RayFleet
+from raysim.fleet.ray_process import ANSWER_SECONDS, running
 from raysim.fleet.sharing import capacity
 from raysim.fleet.traffic import array_bytes
-
-ANSWER_SECONDS = 10
-"""How long the head of a cluster may take to answer."""
 
 
 class ClientActor:
@@ -122,7 +119,6 @@ class ClientActors:
         self.workers, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
         self.patience = patience
         self._address = address or os.environ.get("RAY_ADDRESS")
-        self._started = False
         self._handles: list[Any] = []
         self._prints: list[dict[str, str]] = []
         self._error: BaseException | None = None
@@ -224,21 +220,15 @@ class ClientActors:
     def _live(self) -> None:
         # One thread from start to end: the kernel ends Ray's processes with the thread that started them.
         try:
-            self._start()
+            with running(self.workers * self._cpus, self._address):
+                self._begin()
+                self._up.set()
+                self._over.wait()
+                for handle in self._handles:
+                    ray.kill(handle)
         except BaseException as error:  # raised again in the thread that asks for the handles
             self._error = error
         self._up.set()
-        self._over.wait()
-        for handle in self._handles:
-            ray.kill(handle)
-        if self._started:
-            ray.shutdown()
-
-    def _start(self) -> None:
-        if not ray.is_initialized():
-            self._started = True
-            _start_ray(self.workers * self._cpus, self._address)
-        self._begin()
 
     def _begin(self) -> None:
         """Do what must not wait, as soon as Ray runs."""
@@ -277,27 +267,3 @@ def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:
         if other != prints[0]:
             raise RuntimeError(f"client actors differ, and so would their bytes: {prints[0]} and {other}")
     return dict(prints[0])
-
-
-def _start_ray(cpus: int, address: str | None) -> None:
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address and address != "local":
-        check_answers(address)
-        ray.init(address=address, **quiet)
-    else:
-        # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
-        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
-
-
-def check_answers(address: str) -> None:
-    """Refuse an address at which nothing listens: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if address == "auto":
-        return
-    wrong = f"--address = {address!r}: must be HOST:PORT of a running Ray cluster"
-    if not host or not port.isdecimal():
-        raise InputError(f"{wrong}; leave it out to start Ray here")
-    try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise InputError(f"{wrong}, and nothing answers there ({error}); leave it out to start Ray here") from None

@@ -19,6 +19,7 @@ from ray.exceptions import (
 
 from algorithms import DivergedError
 from algorithms import InputError as AlgorithmInputError
+from partitioning.disk import DiskFullError
 from raysim.errors import InputError, ModelsLostError, OutOfMemoryError
 from raysim.fleet.patience import START_SECONDS
 
@@ -52,7 +53,7 @@ def take(references: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(references, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError)):
+        if isinstance(error.cause, (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, DiskFullError)):
             raise error.cause from None
         if isinstance(error.cause, ObjectLostError):
             raise ModelsLostError("models were lost with the node that they were on") from error

@@ -11,6 +11,7 @@ import torch
 
 from algorithms import Bench, Block, Function, Output, Visits
 from algorithms.asynchronous import Sent
+from partitioning.disk import written
 from raysim.errors import OutOfMemoryError
 
 ALLOCATORS_SAY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -64,7 +65,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _attempt(bench: Bench, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
     """What a block comes to; None where memory does not suffice, the failed call's own being free again by then."""
     try:
-        return function(bench, replace(block, references=()), *common, *block.references)
+        with written(bench.kept.folder):
+            return function(bench, replace(block, references=()), *common, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

@@ -10,7 +10,7 @@ from torch import nn
 
 from raysim.errors import InputError, unknown
 from raysim.models.alexnet_bn import alexnet_bn
-from raysim.models.checks import positive, positives
+from raysim.models.checks import check_size, positive, positives
 from raysim.models.cnn import cnn
 from raysim.models.cnn3 import cnn3
 from raysim.models.cnn4 import cnn4
@@ -117,6 +117,8 @@ def build(
     its = {key: value for key, value in parameters.items() if key not in everywhere}
     shape, classes = positives("shape", shape), positive("classes", classes)
     norm = model.norm if common.norm is None else common.norm
+    if own is None:
+        check_size(name, lambda: model.make(shape, classes, "none" if norm == "none" else "batch", its))
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed: it would also reseed the GPUs' generators, which nobody restores.
         torch.default_generator.manual_seed(seed)

@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from partitioning import InputError
+from partitioning.disk import written
 from raysim.report import curves, tables
 from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
@@ -35,8 +36,9 @@ def write(runs: Sequence[Path], out: Path) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        unfinished.write_text(page, encoding="utf-8")
-        unfinished.replace(out)
+        with written(out):
+            unfinished.write_text(page, encoding="utf-8")
+            unfinished.replace(out)
     finally:
         unfinished.unlink(missing_ok=True)
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 MINUTE, HOUR = 60, 3600
 SHORT = 0.0995  # what less than three digits of a second tell
 
@@ -17,7 +19,9 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """A duration: `85 µs`, `4.2 ms`, `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 10 min`."""
+    """A duration: `85 µs`, `4.2 ms`, `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 10 min`; virtual ones may be `∞`."""
+    if seconds == inf:
+        return "∞"
     if 0 < seconds < SHORT:
         return f"{1e3 * seconds:.3g} ms" if seconds >= SHORT / 1e3 else f"{1e6 * seconds:.0f} µs"
     if seconds < MINUTE:

@@ -21,8 +21,9 @@ from algorithms.step import cohort_of
 from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, ModelPlan, RayFleet
-from raysim.fleet.client_actors import agreed, check_answers
+from raysim.fleet.client_actors import agreed
 from raysim.fleet.ray_fleet import take
+from raysim.fleet.ray_process import check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 
 LOCAL = Local(lr=0.1, batch_size=32)

@@ -13,6 +13,7 @@ from ray import cloudpickle
 import raysim
 from raysim.config import Experiment, changed
 from raysim.errors import InputError
+from raysim.progress import Watcher
 
 MODULE = """
 from dataclasses import dataclass, replace
@@ -78,6 +79,14 @@ BASE: dict[str, Any] = {
 }
 
 
+class Listening(Watcher):
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder with `own_algorithm.py` and what it imports; both are forgotten at the end."""
@@ -110,7 +119,10 @@ def test_it_runs_from_a_file_with_the_same_bytes_on_actors(folder: Path) -> None
 def test_with_exponent_one_it_is_fedavg_and_python_takes_the_function(folder: Path) -> None:
     file = folder / "experiment.toml"
     file.write_text(tomli_w.dumps({**BASE, "algorithm": {"name": "own_algorithm:mine", "exponent": 1.0}}))
-    raysim.run(file, folder / "file", inline=True)
+    heard = Listening()
+    raysim.run(file, folder / "file", inline=True, watcher=heard)
+    told = f"own_algorithm:mine is no part of raysim: the code of {folder}/own_algorithm.py runs here"
+    assert heard.notices[0].startswith(told) and told in (folder / "file" / "run.log").read_text()
     own = sys.modules["own_algorithm"]
     tables = [{"name": own.mine, "exponent": 1.0}, {"name": "fedavg"}, {"name": own.mine}]
     raysim.run({**BASE, "algorithm": tables}, folder / "python", inline=True)

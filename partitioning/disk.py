@@ -1,0 +1,45 @@
+"""A full disk: told in one line, whatever was being written."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+SAID = ("No space left on device", "Disk quota exceeded", "File too large")
+"""What libraries say whose errors have no number."""
+
+
+class DiskFullError(OSError):
+    """The disk is full: what was being written is not there, and what was there before stays."""
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Within, a file or folder is written.
+
+    Raises:
+        DiskFullError: the disk is full; says what could not be written, how much is free, and what helps.
+    """
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:  # libraries have errors of their own for it
+        if not _is_full(error):
+            raise
+        reason = next((said for said in SAID if said in str(error)), "no space is left")
+        raise DiskFullError(
+            f"{path} cannot be written ({reason}; {_free(path)} are free there): make room, or choose another place"
+        ) from error
+
+
+def _is_full(error: Exception) -> bool:
+    return getattr(error, "errno", None) in FULL or any(said in str(error) for said in SAID)
+
+
+def _free(path: Path) -> str:
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"
