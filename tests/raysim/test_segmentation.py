@@ -4,8 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
+from safetensors.numpy import load_file
+from torch import nn
+
+import raysim
+from partitioning import Population
+from raysim.data.arrays import nested
+from raysim.errors import InputError
 
 CITIES = ("aachen", "bochum", "bremen")
 
@@ -48,7 +58,7 @@ def experiment(root: Path, **more: Any) -> dict[str, Any]:
         },
         "partition": {"scheme": "natural", "column": "city"},
         "model": {"name": "deeplab_v3plus"},
-        "local": {"batch_size": 2, "lr": 0.05},
+        "local": {"batch_size": 2, "lr": 0.001},
         "algorithm": {"name": "fedavg"},
         "evaluate": {"metrics": ["miou", "accuracy", "loss"]},
         **more,
@@ -75,33 +85,82 @@ def test_deeplab_trains_to_the_same_bytes_inline_and_on_two_actors(
     assert "scheme" in (runs[0].folder / "report.html").read_text()
 
 
-def thirds(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Logits that are the channels, in which nothing can be learnt but their scale."""
-    return nn.Conv2d(shape[0], classes, 1, bias=False, groups=classes)
+class Scaled(nn.Module):
+    """Logits that are the channels, times a number that is 1 at first."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
 
 
-def test_metrics_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pixel's largest channel is what is predicted; two of three clients are for test, the third trains at rate 0.
-
-    True 0 1 2 and predicted 0 1 2 1, over 10 pixels, 4 of them without a class:
-    IoU 0: 2 of 3, IoU 1: 1 of 3, IoU 2: 1 of 2.
-    """
+@pytest.fixture
+def pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Three clients with an image of five pixels each; the channel that is 2, and not 0, is what `Scaled` predicts."""
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     truth = np.array([[[0, 0, 0, 1, 255]], [[2, 2, 255, 255, 255]], [[0, 1, 2, 2, 255]]], np.uint8)
     predicted = np.array([[[0, 0, 1, 1, 2]], [[2, 1, 0, 0, 1]], [[0, 1, 2, 2, 2]]])
-    images = (np.eye(3, dtype=np.float32)[predicted] * 2).transpose(0, 3, 1, 2)
+    images = 2 * np.eye(3, dtype=np.float32)[predicted].transpose(0, 3, 1, 2)
     table = pa.table({"image": nested(images), "label": nested(truth), "client": [0, 1, 2]})
     pq.write_table(table, tmp_path / "own.parquet")
     pq.write_table(table.slice(0, 2), tmp_path / "test.parquet")
-    file = {
+    return {
         "rounds": 1,
         "data": {"dataset": f"file:{tmp_path / 'own.parquet'}", "test": f"file:{tmp_path / 'test.parquet'}"},
         "partition": {"scheme": "natural", "column": "client"},
-        "model": {"name": thirds},
-        "local": {"lr": 0.0, "precision": "fp64"},
+        "model": {"name": Scaled},
+        "local": {"lr": 1e-12, "precision": "fp64"},
         "algorithm": {"name": "fedavg"},
-        "evaluate": {"metrics": ["miou", "accuracy", "loss", "macro_f1"]},
+        "evaluate": {"metrics": ["miou", "accuracy", "loss"]},
     }
-    run = raysim.run(file, tmp_path / "run", inline=True)
-    weights = load_file(run.folder / "fedavg" / "model.safetensors")["weight"].flatten()
-    assert (weights > 0).all()
+
+
+def test_metrics_by_hand(pixels: dict[str, Any], tmp_path: Path) -> None:
+    """Of the test set's six pixels with a class four are right; IoU: 2 of 3, 1 of 3 and 1 of 2."""
+    run = raysim.run(pixels, tmp_path / "run", inline=True)
+    right, wrong = np.log(1 + 2 * np.exp(-2)), np.log(np.exp(2) + 2)
+    wanted = {
+        "test_miou": (2 / 3 + 1 / 3 + 1 / 2) / 3,
+        "test_accuracy": 4 / 6,
+        "test_loss": (4 * right + 2 * wrong) / 6,
+    }
+    assert run.results[0].metrics == pytest.approx(wanted, abs=1e-9)
+    losses = pq.read_table(run.folder / "fedavg" / "metrics.parquet")["train_loss"].to_pylist()
+    assert losses == pytest.approx([(8 * right + 2 * wrong) / 10])  # of all clients' pixels with a class
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evaluate": {"metrics": ["auc"]}}, "evaluate.metrics has 'auc' with labels that are images"),
+        ({"model": {"name": "lenet"}, "data": {"image_size": 32}}, "'lenet': must return 3 logits a pixel"),
+        ({"data": {"augment": "append"}}, "data.augment with \"append\" with label column 'label'"),
+        ({"data": {"classes": [1]}}, "data.classes with label column 'label': must be left out"),
+        (
+            {"data": {"augment": ["crop"], "crop_size": 9}},
+            "data.crop_size = [9, 9] on images of height and",
+        ),
+    ],
+)
+def test_what_goes_with_classes_only_is_refused(
+    pixels: dict[str, Any], changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    file = {table: {**pixels[table], **changes.get(table, {})} for table in pixels if table != "rounds"}
+    if "model" in changes:
+        file["model"] = changes["model"]
+    with pytest.raises(InputError) as error:
+        raysim.run(file, tmp_path / "run", inline=True)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_takes_one_size_is_not_trained_on_crops(tmp_path: Path) -> None:
+    file = {
+        "data": {"dataset": "digits", "test": 0.1, "augment": ["crop"], "crop_size": 5, "crop_padding": 0},
+        "partition": {"clients": 4},
+        "model": {"name": "mlp"},
+    }
+    with pytest.raises(InputError, match=r"'mlp' with data.crop_size: must take samples \(1, 8, 8\) in evaluation"):
+        raysim.run(file, tmp_path / "run", inline=True)

@@ -165,8 +165,7 @@ def test_the_parts_of_resized_crops_are_the_field_s() -> None:
 
 
 def test_a_crop_larger_than_the_images_is_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"data.crop_size = \[16, 16\] on images of height and width \(8, 8\)"
-    ) as error:
+    with pytest.raises(InputError) as error:
         augmentation(["crop"], {**STRENGTHS, "size": (16, 16)}, None, (1, 8, 8))
+    assert "data.crop_size = [16, 16] on images of height and width (8, 8)" in str(error.value)
     assert "\n" not in str(error.value)
