@@ -53,7 +53,7 @@ def experiment(root: Path, **more: Any) -> dict[str, Any]:
             "root": str(root),
             "standardise": "global",
             "augment": ["crop", "flip"],
-            "crop_size": 16,
+            "crop_size": 32,
             "crop_padding": 0,
         },
         "partition": {"scheme": "natural", "column": "city"},
@@ -82,7 +82,6 @@ def test_deeplab_trains_to_the_same_bytes_inline_and_on_two_actors(
     assert weights["decoder.6.bias"].shape == (19,) and all(np.isfinite(each).all() for each in weights.values())
     population = Population.open(runs[0].folder / "population")
     assert population.names is not None and population.names.to_pylist() == list(CITIES)
-    assert "scheme" in (runs[0].folder / "report.html").read_text()
 
 
 class Scaled(nn.Module):
