@@ -13,7 +13,7 @@ from partitioning import Population, rewrite
 from partitioning.population import MANIFEST
 from raysim.data.arrays import flat, nested
 from raysim.data.cache import cache as default_cache
-from raysim.data.features import Arrays, Features, Images, features
+from raysim.data.features import Arrays, Features, Images, Numbers, features
 from raysim.data.images import FORMATS, Picture, encoded, is_image, paths, pixels
 from raysim.data.masks import LARGEST_CLASS, Masks, masks_of, resized
 from raysim.errors import InputError
@@ -164,11 +164,8 @@ class _Masker:
 
 def _masker(population: Population, form: Features, masks: Masks, picture: Picture) -> _Masker | None:
     """What has to be done to labels that are images; None for nothing."""
-    if not isinstance(form, Images | Arrays) or (isinstance(form, Arrays) and not is_image(form.shape)):
-        raise InputError(
-            f"label column {masks.column!r} holds images, and the features are none: must stand beside images, encoded "
-            "or arrays [1 or 3, height, width]; name another column in data.label"
-        )
+    if isinstance(form, Numbers):
+        raise ValueError("labels that are images beside numbers: `features` refuses them")
     client = _first(population)
     shape = picture.size or next(_sizes(population.batch(client).slice(0, 1), f"client {client}", form))
     if masks.is_bytes and masks.shape == shape and masks.classes is not None:

@@ -224,8 +224,15 @@ def labelled_by_images(kind):
 def test_labels_that_are_images_are_of_one_class(kind, tmp_path):
     table = labelled_by_images(kind)
     made = partitioning.make(
-        table, tmp_path / "p", scheme="natural", column="city", label="mask", test=table.slice(0, 1), local_test=0.5
+        table,
+        tmp_path / "p",
+        scheme="natural",
+        column="city",
+        label="mask",
+        test=pa.concat_tables([table] * 3),
+        local_test=0.5,
     )
+    assert made.test_slices == (16, 5)
     assert made.class_counts.tolist() == [[2], [3], [2]] and made.manifest.classes == ["mask"]
     assert made.schema.equals(table.schema, check_metadata=True) and partitioning.verify(made.path) == []
     assert read_all(made)["mask"].to_pylist() == table.take(pa.array(made.row_numbers))["mask"].to_pylist()
