@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -25,6 +25,8 @@ from raysim.measures.metrics import Score, loss, pooled, value_of
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
+
+Samples = tuple[torch.Tensor, torch.Tensor]
 
 Models = Mapping[Location | None, int]
 """Where the kept entries of clients' models stand, and how many clients have each; None: those of nobody."""
@@ -207,20 +209,25 @@ class Evaluate:
         # Neighbours without kept entries share one model, and so one pass.
         for kept, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
             bench.resident.load(model, bench.kept.read(kept) if kept else average)
-            scores += self._score(bench, [self._samples(bench, owner) for owner, _ in group])
+            scores += self._score(bench, (self._samples(bench, owner) for owner, _ in group))
         return Output(scores)
 
-    def _samples(self, bench: Bench, owner: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _samples(self, bench: Bench, owner: int) -> Samples:
         return bench.data.samples(owner, self.part) if self.part else bench.data.test_slice(owner, self.domain)
 
     @torch.no_grad()
-    def _score(self, bench: Bench, samples: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Score]:
-        """The score of each owner, all of them passed through the model together, unless their labels are images."""
-        module = bench.resident.module.eval()
-        if samples[0][1].dim() > 1:
-            return [_of_pixels(module, x.to(bench.resident.floating), y) for x, y in samples]
+    def _score(self, bench: Bench, samples: Iterable[Samples]) -> list[Score]:
+        """The score of each owner; images whose pixels have classes are large, so they are held one owner's at once."""
+        module, floating, every = bench.resident.module.eval(), bench.resident.floating, iter(samples)
+        first = next(every)
+        if first[1].dim() > 1:
+            return [_of_pixels(module, x.to(floating), y) for x, y in chain([first], every)]
+        return self._of_classes(module, floating, [first, *every])
+
+    def _of_classes(self, module: torch.nn.Module, floating: torch.dtype, samples: Sequence[Samples]) -> list[Score]:
+        """The score of each owner, all of them passed through the model together."""
         x, y = (torch.cat(tensors) for tensors in zip(*samples, strict=True))
-        x = x.to(bench.resident.floating)
+        x = x.to(floating)
         logits = torch.cat([module(x[part]) for part in chunks(x)])
         classes = logits.shape[1]
         each = cross_entropies(logits.double(), y)
