@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from algorithms.algorithm import Algorithm
 
 
-REPORTED = ("samples", "steps", "used", "loss")
+REPORTED = ("samples", "steps", "used", "labelled", "loss")
 """What the report of every visit has; where arrivals merge one by one, also `staleness`."""
 
 

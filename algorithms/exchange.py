@@ -76,6 +76,11 @@ class Exchange:
                 "batches pass it together; use another model, or another algorithm"
             )
         works = [self.visits.work(bench, client, start.newcomer, Task(None, 0.0)) for client in block.clients]
+        if any(work.y.dim() > 1 for work in works):
+            raise InputError(
+                "algorithm.name = 'fedtan' with labels that are images: must be classes, for its clients share the "
+                "loss by samples; use another algorithm"
+            )
         first = [_first(work) for work in works if work.batches]
         if start.model is None or not first:
             return Output(())

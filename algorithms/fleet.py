@@ -48,7 +48,7 @@ Part = Literal["train", "test", "all"]
 
 
 class ClientData(Protocol):
-    """The samples, where a block runs: inputs [n, *shape] and class indices [n], in memory of their own."""
+    """The samples, where a block runs: inputs [n, *shape] and labels, in memory of their own; see `Work`."""
 
     def samples(self, client: int, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
         """A part of a client's samples."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from algorithms.finite import require_finite
+from algorithms.chunks import chunks
 from algorithms.fleet import Bench, Block, Fleet, Output, blocks_over
 from algorithms.layout import Kind, Layout, Packed
 from algorithms.merge import Sum
@@ -17,9 +18,6 @@ from algorithms.norms import live_batch_norms
 from algorithms.place import Placement
 from algorithms.resident import Resident
 from algorithms.tree import Node, join_all
-
-CHUNK = 1024
-"""Samples of one forward pass: fixed, for statistics are of batches."""
 
 
 def statistics_of(layout: Layout) -> Layout:
@@ -42,8 +40,8 @@ def add_statistics(total: Sum, resident: Resident, x: torch.Tensor) -> None:
     """
     layout = statistics_of(resident.placement.whole)
     with _tracking(resident):
-        for start in range(0, len(x), CHUNK):
-            chunk = x[start : start + CHUNK].to(resident.floating)
+        for part in chunks(x):
+            chunk = x[part].to(resident.floating)
             if len(chunk) > 1 or not resident.refuses_single:
                 resident.module(chunk)
                 total.add(layout.pack(resident.module.state_dict()), float(len(chunk)))

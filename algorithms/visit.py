@@ -19,6 +19,7 @@ from algorithms.merge import Directions, Sum
 from algorithms.place import Placement
 from algorithms.training import Augmented, Work
 from algorithms.training.after import REPORTS, After
+from algorithms.training.losses import labelled
 from algorithms.weigh import Report, Weigh
 
 
@@ -209,6 +210,7 @@ class Visits:
             "samples": float(work.y.shape[0]),
             "steps": float(len(work.batches)),
             "used": float(used),
+            "labelled": float(labelled(work.y)),
             "loss": loss,
         }
         if work.batches and not finite:

@@ -46,10 +46,10 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
     kind = _value_type(schema.field(label).type)
     if pa.types.is_null(kind):
         raise InputError(f"{name} has no rows, or no label in any: give at least one sample")
-    if not is_label(kind):
+    if not (is_label(kind) or is_image(kind)):
         raise InputError(
             f"the label column {label!r} of {name} is of type {kind}: "
-            "cast it to whole numbers or strings, or name another column"
+            "cast it to whole numbers or strings, give images, or name another column"
         )
     for field in schema:
         if not _can_be_taken(field.type):
@@ -73,7 +73,7 @@ def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
             raise InputError(f"{name} has missing values in column {field.name!r}: fill them or drop those rows")
 
 
-def distinct(columns: Iterable[pa.ChunkedArray]) -> list[Label]:
+def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
     """Return the sorted distinct values of label columns: class c is the c-th of them."""
     values: set[Label] = set()
     for column in columns:
@@ -97,6 +97,27 @@ def is_label(kind: pa.DataType) -> bool:
     kind = _value_type(kind)
     tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
     return any(test(kind) for test in tests)
+
+
+def is_image(kind: pa.DataType) -> bool:
+    """Return whether labels of a type are images: encoded ones, or whole numbers of shape [height, width]."""
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return True
+    return len(_shape(kind) or ()) == 2 and bool(pa.types.is_integer(_innermost(kind)))
+
+
+def labels_of(rows: pa.Table | pa.RecordBatch, label: str) -> pa.ChunkedArray | pa.Array:
+    """Return the class of each row: the label or, where labels are images, the column's name, the same for all."""
+    column = rows.column(label)
+    return pa.repeat(label, len(column)) if is_image(column.type) else column
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return kind.value_type
+    return _innermost(kind.value_type) if pa.types.is_fixed_size_list(kind) else kind
 
 
 def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:

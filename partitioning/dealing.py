@@ -10,10 +10,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.checks import Integers
-from partitioning.columns import Label, check_rows, check_values, class_codes, distinct, is_label
+from partitioning.columns import (
+    Label,
+    check_rows,
+    check_values,
+    class_codes,
+    distinct,
+    is_image,
+    is_label,
+    labels_of,
+)
 from partitioning.errors import InputError, listing, suggestion
 from partitioning.features import Feature, describe_features
-from partitioning.schemes import SCHEMES, Parts, check_clients, parameters, read_counts, resolve, takes
+from partitioning.schemes import (
+    SCHEMES,
+    UNLABELLED,
+    Parts,
+    check_clients,
+    parameters,
+    read_counts,
+    resolve,
+    takes,
+)
 from partitioning.sources import JoinedSource, Source, read_columns
 from partitioning.streams import Purpose, generator
 
@@ -88,6 +106,11 @@ class Asked:
             given.setdefault("domain", None)  # each source is one
         resolved = resolve(self.scheme, given)
         check_clients(self.scheme, self.clients)
+        if self.scheme not in UNLABELLED and is_image(source.schema.field(self.label).type):
+            raise InputError(
+                f"scheme {self.scheme!r} divides by classes, and the label {self.label!r} of {source.name} holds "
+                f"images: choose {listing(UNLABELLED)}"
+            )
         columns = [name for name in self._columns(resolved).values() if name is not None]
         for name in (*columns, *self.features):
             if name not in source.schema.names:
@@ -100,7 +123,7 @@ class Asked:
     def _columns(self, resolved: Mapping[str, Any]) -> dict[str, str | None]:
         return {name: resolved[name] for name, parameter in parameters(self.scheme).items() if parameter.is_column}
 
-    def deal(self, source: Source, test_labels: Sequence[pa.ChunkedArray]) -> Deal:
+    def deal(self, source: Source, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Deal:
         """Read the columns that matter, and deal.
 
         Args:
@@ -114,9 +137,10 @@ class Asked:
         check_rows(table, name=source.name)
         check_values(table, name=source.name)
         # The scheme sees the classes that the samples have; a test set may add others.
-        own = distinct([table.column(self.label)])
-        classes = distinct([table.column(self.label), *test_labels])
-        codes = class_codes(table.column(self.label), own)
+        labels = labels_of(table, self.label)
+        own = distinct([labels])
+        classes = distinct([labels, *test_labels])
+        codes = class_codes(labels, own)
         features, counted = describe_features(_by_name(table), self.features, self.buckets)
         if isinstance(resolved.get("table"), str):
             resolved["table"] = read_counts(Path(resolved["table"]), own)

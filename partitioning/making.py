@@ -12,7 +12,7 @@ import pyarrow as pa
 from partitioning.arranging import MEMORY, arranged, gathered
 from partitioning.checks import floor_share, read_seed, share, whole
 from partitioning.clients import ClientTable
-from partitioning.columns import check_columns, describe
+from partitioning.columns import check_columns, describe, is_image, labels_of
 from partitioning.dealing import Asked, Deal
 from partitioning.errors import InputError, listing, suggestion
 from partitioning.files import TableFile
@@ -28,6 +28,8 @@ from partitioning.testsets import Tests, check_tests
 from partitioning.writing import (
     CLIENTS,
     MOMENTS,
+    TEST_IMAGES,
+    TEST_ROWS,
     Progress,
     appearing,
     check_out,
@@ -76,7 +78,7 @@ def make(
         scheme: a name in `SCHEMES`; `parameters` are what it takes besides, columns by name.
         clients: number of clients K; left out where the scheme finds the clients in the data.
         seed: keys every draw: the same call writes the same bytes.
-        label: the column with the label.
+        label: the column with the label: whole numbers, strings, or images, which are all of one class.
         test: a global test set with the same columns, kept apart from all clients; or one a domain, by name.
         test_clients: clients held out for test, a share in (0, 1) or a number.
         validation_clients: clients held out for validation, likewise.
@@ -106,7 +108,7 @@ def make(
     _check(asked, split, source)
     tests = check_tests(test, source.schema, label, source.name)
     measures = _check_numeric(source, label) if standardise else {}
-    deal = asked.deal(source, [table.column(label) for table in tests.values()])
+    deal = asked.deal(source, [labels_of(table, label) for table in tests.values()])
     if deal.parts.shift is not None and (index_only or features):
         option = "index_only" if index_only else "features"
         raise InputError(f"scheme {scheme!r} changes the samples, of which {option} would not know: leave it out")
@@ -135,7 +137,7 @@ def make(
             counts=_counted(deal, tests),
             **_write_samples(draft, source.schema, batches, owners, measures, index_only),
             rows=write_rows(draft, deal.rows),
-            tests=tuple(_write_test(draft, name, table) for name, table in tests.items()),
+            tests=tuple(_write_test(draft, name, table, label) for name, table in tests.items()),
         )
         (draft / MANIFEST).write_bytes(manifest.to_json())
     return Population.open(folder)
@@ -233,6 +235,7 @@ def _check_numeric(source: Source, label: str) -> dict[str, int]:
     return columns
 
 
-def _write_test(folder: Path, name: str | None, test: pa.Table) -> TestSet:
+def _write_test(folder: Path, name: str | None, test: pa.Table, label: str) -> TestSet:
     rows = np.arange(test.num_rows)
-    return write_test(folder, name, test.schema, gathered(test, rows, slices(test.num_rows)))
+    sizes = slices(rows.size, TEST_IMAGES if is_image(test.schema.field(label).type) else TEST_ROWS)
+    return write_test(folder, name, test.schema, gathered(test, rows, sizes))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.checks import Integers, floor_share
-from partitioning.columns import class_codes
+from partitioning.columns import class_codes, labels_of
 from partitioning.errors import InputError
 from partitioning.features import Feature
 from partitioning.files import sha256
@@ -150,7 +150,9 @@ def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
             except InputError as error:
                 yield str(error)
         for each in counted:
-            for client in _miscounted({client: batch.column(each.column) for client, batch in batches.items()}, each):
+            for client in _miscounted(
+                {client: labels_of(batch, each.column) for client, batch in batches.items()}, each
+            ):
                 yield f"{population.path}: client {client} does not have the {each.what} that clients.parquet says"
 
 
@@ -189,5 +191,5 @@ def _check_test(population: Population, name: str | None, slices: Sequence[int])
         except InputError as error:
             yield str(error)
             continue
-        if (class_codes(batch.column(manifest.label), manifest.classes) < 0).any():
+        if (class_codes(labels_of(batch, manifest.label), manifest.classes) < 0).any():
             yield f"{population.path}: test slice {number}{title} has labels that are no class"

@@ -24,6 +24,9 @@ CLIENTS, ROWS, MOMENTS = "clients.parquet", "rows.parquet", "moments.parquet"
 TEST_ROWS = 1024
 """Rows of a slice of a test set; the last slice may have fewer."""
 
+TEST_IMAGES = 16
+"""The same where labels are images: a slice is held whole, and scored pixel by pixel."""
+
 Progress = Callable[[int, int], None]
 """Called with the clients written so far and the number of clients."""
 
@@ -93,9 +96,9 @@ def write_rows(folder: Path, rows: Integers) -> TableFile:
     return write_table(folder / ROWS, pa.table({"row": rows}), use_dictionary=False)
 
 
-def slices(rows: int) -> Integers:
-    """The sizes of the slices of a test set: `TEST_ROWS` rows, fewer in the last."""
-    return np.diff(np.append(np.arange(0, rows, TEST_ROWS), rows))
+def slices(rows: int, most: int = TEST_ROWS) -> Integers:
+    """The sizes of the slices of a test set: so many rows, fewer in the last."""
+    return np.diff(np.append(np.arange(0, rows, most), rows))
 
 
 def write_table(path: Path, table: pa.Table, **options: Any) -> TableFile:

@@ -370,7 +370,16 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
 
 def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
     table, seed = experiment.model, torch_seed(experiment.seed, Purpose.INITIALISE)
-    plan = ModelPlan(table.name, table.keys, samples.shape, samples.classes, seed, table.own)
+    plan = ModelPlan(
+        table.name,
+        table.keys,
+        samples.shape,
+        samples.classes,
+        seed,
+        table.own,
+        whole=samples.whole,
+        per_pixel=samples.per_pixel,
+    )
     if table.weights is not None:
         plan.build(LOG.info)
     return plan

@@ -20,8 +20,10 @@ class Prepared:
 
     Args:
         path: folder of the population, its images decoded.
-        shape: of one sample.
+        shape: of one sample in training.
         classes: how many there are.
+        whole: shape of one sample in evaluation, where nothing is cut.
+        per_pixel: whether labels are images.
         standardise: what is done to all inputs; None where they stay.
         augment: what changes inputs in training; None where they stay.
     """
@@ -29,6 +31,8 @@ class Prepared:
     path: Path
     shape: tuple[int, ...]
     classes: int
+    whole: tuple[int, ...]
+    per_pixel: bool
     standardise: Standardise | None
     augment: Augment | None
 
@@ -48,4 +52,5 @@ def prepared(population: Population, data: Data) -> Prepared:
     standardise = standardisation(data.standardise, population, path)
     online = () if data.appends else data.changes
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
-    return Prepared(path, decoder.shape, decoder.classes, standardise, augment)
+    shape = decoder.shape if augment is None else augment.shape(decoder.shape)
+    return Prepared(path, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)

@@ -309,11 +309,11 @@ def _stages(report: RoundReport, starting: float) -> dict[str, float]:
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:
-    rows = [row.report for _, row, _ in report.visits if row.trained]
-    losses, samples = [row["loss"] for row in rows], [row["samples"] for row in rows]
+    rows = [row.report for _, row, _ in report.visits if row.trained and row.report["labelled"]]
+    losses, labels = [row["loss"] for row in rows], [row["labelled"] for row in rows]
     return {
         "merged": report.merged,
-        "train_loss": float(np.average(losses, weights=samples)) if rows else None,
+        "train_loss": float(np.average(losses, weights=labels)) if rows else None,
         "visits": len(report.visits),
         "nonfinite": sum(row.nonfinite is not None for _, row, _ in report.visits),
         "exchanges": report.exchanges,

@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
+from algorithms.chunks import chunks
 from algorithms.layout import Kind, Layout, Packed
 from algorithms.local import Local
 from algorithms.resident import Resident
+from algorithms.training.losses import cross_entropies, labelled, mean_loss
 from algorithms.training.steps import Work
 
 if TYPE_CHECKING:
     from algorithms.fleet import Bench
-
-CHUNK = 1024
-"""Samples of one forward pass: fixed, for the sums' order follows it."""
 
 MAPPED = 16
 """Batches whose gradients are taken at once where visits are stacked."""
@@ -70,14 +68,13 @@ def score_per_sample(after: After) -> float:
 
 @torch.no_grad()
 def loss_after(after: After) -> float:
-    """The local objective at w*: the mean loss of the client's samples, in evaluation."""
+    """The local objective at w*: the mean loss of the client's labels, in evaluation."""
     module, entries = after.bench.resident.module.eval(), _entries(after.bench.resident, after.lane)
     x, y = after.work.x, after.work.y
     total = 0.0
-    for start in range(0, len(y), CHUNK):
-        part = slice(start, start + CHUNK)
-        total += float(cross_entropy(functional_call(module, entries, (x[part],)).double(), y[part], reduction="sum"))
-    return total / len(y)
+    for part in chunks(x):
+        total += float(cross_entropies(functional_call(module, entries, (x[part],)).double(), y[part]).sum())
+    return total / max(1, labelled(y))
 
 
 def bn_shift(after: After) -> float:
@@ -125,7 +122,7 @@ def _mean_square(after: After, batches: Sequence[NDArray[np.int64]]) -> float:
     trained = {name: entries.pop(name) for name in resident.trained(after.local)}
 
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(functional_call(resident.module, (parameters, entries), (x,)), y)
+        return mean_loss(functional_call(resident.module, (parameters, entries), (x,)), y)
 
     def square(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         gradients: dict[str, torch.Tensor] = grad(loss)(trained, x, y)
@@ -142,7 +139,7 @@ def _mean_square(after: After, batches: Sequence[NDArray[np.int64]]) -> float:
 def _gathered(
     work: Work, batches: Sequence[NDArray[np.int64]], most: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Neighbouring batches of one size, at most so many at once: [k, n, *shape] and [k, n]."""
+    """Neighbouring batches of one size, at most so many at once: [k, n, *shape], and their labels."""
     for _, group in groupby(batches, key=len):
         alike = list(group)
         for start in range(0, len(alike), most):

@@ -28,6 +28,15 @@ class Augment(Protocol):
         """
         ...
 
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Return the labels of changed samples, where these are images: moved as the samples are by the same draws.
+
+        Args:
+            y: [n, height, width], left as they are; 255 where a pixel has no class.
+            draws: those of the samples.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class Augmented:

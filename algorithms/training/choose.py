@@ -95,7 +95,7 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> st
     )
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
-        torch.zeros(2, *places, dtype=torch.int64),
+        torch.zeros(2, *places, dtype=torch.uint8 if places else torch.int64),
         [np.arange(2)],
         torch.Generator(),
     )

@@ -269,9 +269,10 @@ def _matrices(entry: Entry, stack: Tensor) -> Tensor:
 def _losses(taken: Sequence[Step], logits: Sequence[Tensor], lanes: int) -> NDArray[np.float64]:
     """Each lane's mean loss, of all steps at once."""
     if not taken:
-        return mean_losses([], np.empty(0), lanes)
+        return mean_losses([], np.empty(0), np.empty(0), lanes)
     labels = torch.cat([step.y.view(-1) for step in taken])
     each = cross_entropy(torch.cat(list(logits)), labels, reduction="none").double().cpu().numpy()
     sizes = [step.size for step in taken for _ in range(step.count)]
     starts = np.cumsum([0, *sizes[:-1]])
-    return mean_losses(taken, np.add.reduceat(each, starts) / sizes, lanes)
+    owners = [lane for step in taken for lane in range(step.lanes.start, step.lanes.stop)]
+    return mean_losses(owners, np.add.reduceat(each, starts) / sizes, np.array(sizes), lanes)

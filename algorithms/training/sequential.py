@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.functional import cross_entropy
 
 from algorithms.compute import Compute
 from algorithms.local import Local
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks, draws
-from algorithms.training.steps import Step, Work, mean_losses, steps, together
+from algorithms.training.losses import mean_loss
+from algorithms.training.steps import Losses, Work, steps
 
 
 class Sequential:
@@ -59,17 +59,15 @@ class Sequential:
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
         update = local.update(trained, resident.slots, lr)
-        taken: list[Step] = []
-        losses: list[torch.Tensor] = []
+        losses = Losses()
         for step in steps(works):
             x = step.x[0].contiguous(memory_format=self._format)
             for name, mask in self._masks.draw(works, len(x)).items():
                 self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
             with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
-                loss = cross_entropy(self._forward(x), step.y[0])
+                loss = mean_loss(self._forward(x), step.y[0])
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             update([gradient.unsqueeze(0) for gradient in gradients], step.lanes)
-            taken.append(step)
-            losses.append(loss.detach().view(1))
+            losses.add(step, loss.detach().view(1))
         update.finish([len(work.batches) for work in works])
-        return mean_losses(taken, together(losses), len(works))
+        return losses.means(len(works))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from algorithms.local import Local
 from algorithms.training.augment import Augmented
+from algorithms.training.losses import IGNORED
 
 GATHER_BYTES = 2**19
 """Samples are gathered in the order of their use, so much at once: a copy that stays in the processor's cache."""
@@ -24,7 +25,7 @@ class Work:
 
     Args:
         x: inputs, [n, *shape].
-        y: class indices, [n], or [n, height, width] where each pixel has a class.
+        y: class indices, int64 [n], or uint8 [n, height, width] where pixels have classes, 255 for none.
         batches: the rows of each step.
         masks: the visit's own stream of dropout masks; None where none are drawn.
         augment: what changes the samples of each batch; None where they stay, for all visits of a bench or for none.
@@ -59,6 +60,11 @@ class Step:
         count: int = self.lanes.stop - self.lanes.start
         return count
 
+    @property
+    def labels(self) -> torch.Tensor:
+        """How many labels each lane's loss is the mean of, [k]: samples, or pixels that have a class."""
+        return torch.full((self.count,), self.size) if self.y.dim() == 2 else (self.y != IGNORED).flatten(1).sum(1)
+
 
 class Trainer(Protocol):
     """Trains the models of a bench's lanes."""
@@ -82,7 +88,7 @@ class Trainer(Protocol):
             lr: this round's learning rate.
 
         Returns:
-            the mean training loss of each visit over its samples as they were passed; not a number without a step.
+            the mean training loss of each visit over its labels as they were passed; not a number without one.
         """
         ...
 
@@ -110,13 +116,17 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
         chosen, index = index[:count], index[count:]
         gathered_x, gathered_y = x.index_select(0, chosen), y.index_select(0, chosen)
         if augment is not None:
-            gathered_x, draws = augment.change(gathered_x, draws[:count]), draws[count:]
+            now, draws = draws[:count], draws[count:]
+            gathered_x = augment.change(gathered_x, now)
+            if y.dim() > 1:
+                gathered_y = augment.change.labels(gathered_y, now)
         start = 0
         for plan in planned[first:last]:
             end = start + plan.rows
             shape = (plan.lanes.stop - plan.lanes.start, plan.size)
-            step_x = gathered_x[start:end].view(*shape, *x.shape[1:])
-            step_y = gathered_y[start:end].view(*shape, *y.shape[1:])
+            # A crop may have changed the shape of an image.
+            step_x = gathered_x[start:end].view(*shape, *gathered_x.shape[1:])
+            step_y = gathered_y[start:end].view(*shape, *gathered_y.shape[1:])
             yield Step(plan.lanes, plan.size, step_x, step_y)
             start = end
         first = last
@@ -159,23 +169,43 @@ def _draws(works: Sequence[Work]) -> torch.Tensor:
     return torch.cat(ordered) if ordered else torch.empty(0)
 
 
-def mean_losses(taken: Sequence[Step], losses: NDArray[np.float64], lanes: int) -> NDArray[np.float64]:
-    """Each lane's mean loss over its samples as they were passed.
+class Losses:
+    """The losses of the steps of a stack of visits, on the device: each look at one would wait for it."""
+
+    def __init__(self) -> None:
+        self._owners: list[int] = []
+        self._losses: list[torch.Tensor] = []
+        self._labels: list[torch.Tensor] = []
+
+    def add(self, step: Step, losses: torch.Tensor) -> None:
+        """Take note of the mean loss of each lane's batch, [k]."""
+        self._owners += range(step.lanes.start, step.lanes.stop)
+        self._losses.append(losses)
+        self._labels.append(step.labels)
+
+    def means(self, lanes: int) -> NDArray[np.float64]:
+        """Each lane's mean loss over its labels as they were passed; see `mean_losses`."""
+        return mean_losses(self._owners, _here(self._losses), _here(self._labels), lanes)
+
+
+def mean_losses(
+    owners: Sequence[int], losses: NDArray[np.float64], labels: NDArray[Any], lanes: int
+) -> NDArray[np.float64]:
+    """Each lane's mean loss over its labels as they were passed.
 
     Args:
-        taken: the steps.
-        losses: the mean loss of each batch: of the first step's lanes, of the second's, ...
-        lanes: how many there are; one without a step has no mean, and gets not a number.
+        owners: the lane of each batch.
+        losses: its mean loss.
+        labels: how many labels the mean is over.
+        lanes: how many there are; one without a batch has no mean, and gets not a number; without a label it is 0.
     """
-    owners = [lane for step in taken for lane in range(step.lanes.start, step.lanes.stop)]
-    sizes = np.array([step.size for step in taken for _ in range(step.count)])
     means = np.full(lanes, np.nan)
     if owners:
-        sums, counts = np.bincount(owners, losses * sizes, lanes), np.bincount(owners, sizes, lanes)
+        sums, counts = np.bincount(owners, losses * labels, lanes), np.bincount(owners, labels, lanes)
+        means[list(owners)] = 0.0
         np.divide(sums, counts, out=means, where=counts > 0)
     return means
 
 
-def together(losses: Sequence[torch.Tensor]) -> NDArray[np.float64]:
-    """Losses on the device, as numbers here: looked at once a visit, for each look would wait for the device."""
-    return torch.cat(list(losses)).double().cpu().numpy() if losses else np.empty(0)
+def _here(values: Sequence[torch.Tensor]) -> NDArray[np.float64]:
+    return torch.cat(list(values)).double().cpu().numpy() if values else np.empty(0)

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn.functional import cross_entropy
 
 from algorithms.compute import Compute
 from algorithms.local import Local
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks
-from algorithms.training.steps import Step, Work, mean_losses, steps, together
+from algorithms.training.losses import mean_loss
+from algorithms.training.steps import Losses, Work, steps
 
 Tensors = dict[str, torch.Tensor]
 
@@ -50,8 +50,7 @@ class Vectorised:
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         update = local.update(trained, self._resident.slots, lr)
-        taken: list[Step] = []
-        losses: list[torch.Tensor] = []
+        losses = Losses()
         for step in steps(works):
             lanes = step.lanes
             parameters = {name: stack[lanes] for name, stack in trained.items()}
@@ -63,11 +62,10 @@ class Vectorised:
             for name, tracked in buffers.items():
                 constant[name][lanes] = tracked
             update([gradients[name] for name in parameters], lanes)
-            taken.append(step)
-            losses.append(values.detach())
+            losses.add(step, values.detach())
         update.finish([len(work.batches) for work in works])
-        return mean_losses(taken, together(losses), len(works))
+        return losses.means(len(works))
 
     def _loss(self, parameters: Tensors, buffers: Tensors, masks: Tensors, x: torch.Tensor, y: torch.Tensor) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
-            return cross_entropy(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
+            return mean_loss(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)

@@ -7,6 +7,7 @@ from partitioning.schemes.natural import domains, natural
 from partitioning.schemes.parts import Change, ClassTable, Column, Parts, Shift
 from partitioning.schemes.registry import (
     SCHEMES,
+    UNLABELLED,
     Parameter,
     Scheme,
     check_clients,
@@ -22,6 +23,7 @@ from partitioning.schemes.tables import counts, labels_per_client, read_counts
 
 __all__ = [
     "SCHEMES",
+    "UNLABELLED",
     "Change",
     "ClassTable",
     "Column",

@@ -44,6 +44,9 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
 
 _LEAVES_OUT = ("counts", "natural", "domains")  # samples that no client asks for
 
+UNLABELLED = ("iid", "quantity", "natural", "domains")
+"""The schemes that need no classes: for labels that are images, too."""
+
 _GIVEN = ("labels", "clients", "seed", "features", "buckets")  # what `make` has by itself, for all schemes
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.checks import Integers
-from partitioning.columns import Label, check_values, class_codes
+from partitioning.columns import Label, check_values, class_codes, labels_of
 from partitioning.errors import InputError
 from partitioning.sources.source import Source
 
@@ -50,7 +50,7 @@ class SameSource:
             seen += batch.num_rows
             is_same = known.size == batch.num_rows
             if is_same and self._label in batch.schema.names:
-                is_same = np.array_equal(class_codes(batch.column(self._label), self._labels), known)
+                is_same = np.array_equal(class_codes(labels_of(batch, self._label), self._labels), known)
             if not is_same:
                 raise self._changed()
             yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -11,8 +11,10 @@ from raysim.config.check import Table
 from raysim.errors import InputError
 
 Pixels = Annotated[int, Field(ge=1)]
-Augmentation = Literal["append", "crop", "flip", "colour-jitter"]
+Augmentation = Literal["append", "crop", "resized-crop", "flip", "colour-jitter"]
 Share = Annotated[float, Field(ge=0, le=1)]
+Part = Annotated[float, Field(gt=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
 
 FEDMMB: tuple[Augmentation, ...] = ("append", "flip", "colour-jitter")
 """What "append" alone means: FedMMB's offline augmentation."""
@@ -20,8 +22,14 @@ FEDMMB: tuple[Augmentation, ...] = ("append", "flip", "colour-jitter")
 OF_ROWS = ("split", "classes")
 """Keys that choose the rows of a population that is to be made."""
 
-STRENGTHS = {"crop_padding": "crop", **dict.fromkeys(("brightness", "contrast", "saturation", "hue"), "colour-jitter")}
-"""Of which augmentation each key is."""
+STRENGTHS: Mapping[str, tuple[str, ...]] = {
+    "crop_padding": ("crop",),
+    "crop_size": ("crop", "resized-crop"),
+    "crop_scale": ("resized-crop",),
+    "crop_ratio": ("resized-crop",),
+    **dict.fromkeys(("brightness", "contrast", "saturation", "hue"), ("colour-jitter",)),
+}
+"""Of which augmentations each key is."""
 
 
 def _listed(names: Augmentation | tuple[Augmentation, ...]) -> tuple[Augmentation, ...]:
@@ -29,6 +37,17 @@ def _listed(names: Augmentation | tuple[Augmentation, ...]) -> tuple[Augmentatio
     if len(set(listed)) < len(listed):
         raise ValueError("should name each only once")
     return FEDMMB if listed == ("append",) else listed
+
+
+def _ascending(values: tuple[float, float]) -> tuple[float, float]:
+    if values[0] > values[1]:
+        raise ValueError("should be the lowest and the highest")
+    return values
+
+
+def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """Height and width; one number is both."""
+    return (size, size) if isinstance(size, int) else size
 
 
 class Preparation(Table):
@@ -40,7 +59,10 @@ class Preparation(Table):
     channels: Literal[1, 3] | None = None
     standardise: Literal["none", "global", "client"] = "none"
     augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = ()
-    crop_padding: Pixels = 2
+    crop_padding: Annotated[int, Field(ge=0)] = 2
+    crop_size: Pixels | tuple[Pixels, Pixels] | None = None
+    crop_scale: Annotated[tuple[Part, Part], AfterValidator(_ascending)] = (0.08, 1.0)
+    crop_ratio: Annotated[tuple[Positive, Positive], AfterValidator(_ascending)] = (3 / 4, 4 / 3)
     brightness: Share = 0.2
     contrast: Share = 0.2
     saturation: Share = 0.2
@@ -49,7 +71,7 @@ class Preparation(Table):
     @property
     def size(self) -> tuple[int, int] | None:
         """Height and width of all images, where they are resized."""
-        return (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
+        return _size(self.image_size)
 
     @property
     def appends(self) -> bool:
@@ -62,10 +84,10 @@ class Preparation(Table):
         return tuple(name for name in self.augment if name != "append")
 
     @property
-    def strengths(self) -> Mapping[str, float]:
+    def strengths(self) -> Mapping[str, Any]:
         """What the augmentations take."""
-        own = {key: getattr(self, key) for key in STRENGTHS}
-        return {"padding": own.pop("crop_padding"), **own}
+        own = {key.removeprefix("crop_"): getattr(self, key) for key in STRENGTHS}
+        return own | {"size": _size(self.crop_size)}
 
     def check(self, made: bool) -> None:
         """Refuse keys that make no sense together.
@@ -87,10 +109,15 @@ class Preparation(Table):
                 'data.augment with "append" and data.population: must be without it, for copies are added before the '
                 'clients are made; name the augmentations without "append"'
             )
-        for key, name in STRENGTHS.items():
-            if key in changed and name not in self.augment:
+        if self.appends and self.crop_size is not None:
+            raise InputError(
+                'data.crop_size with data.augment = "append": must be left out, for copies have the size of their '
+                "images; remove it"
+            )
+        for key, names in STRENGTHS.items():
+            if key in changed and not set(names) & set(self.augment):
                 raise InputError(
-                    f'data.{key} = {getattr(self, key)}: must stand with data.augment = ["{name}"]; add it'
+                    f'data.{key} = {getattr(self, key)}: must stand with data.augment = ["{names[0]}"]; add it'
                 )
         if self.standardise == "client" and "colour-jitter" in self.augment and not self.appends:
             raise InputError(

@@ -2,43 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import torch
 from torch.nn.functional import pad
 
-from algorithms import Augment
+from algorithms.training.losses import IGNORED
 from raysim.data.images import LUMA, is_image
 from raysim.data.standardise import Global, Scale, Standardise
 from raysim.errors import InputError
 
+TRIES = 10
+"""Parts of an image that are drawn until one lies inside it."""
+
+Shape: TypeAlias = tuple[int, ...]
+Size: TypeAlias = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Crop:
-    """Pad each image with zeros on all sides, and cut its size out again at a random place.
+    """Pad each image on all sides, with zeros and its label with no class, and cut a part out at a random place.
 
-        x'[:, i, j] = padded[:, i + a, j + b],   a, b uniform in 0 ... 2 padding
+        x'[:, i, j] = padded[:, i + a, j + b],   a, b uniform where the part lies inside
 
     Args:
         padding: pixels on each side, >= 0.
+        size: height and width of the part; None for the image's own.
 
-    Paper: FixBN, A.1 (2 pixels on CIFAR-10).
+    Paper: FixBN, A.1 (2 pixels on CIFAR-10; 768x768 of Cityscapes).
     """
 
     padding: int = 2
+    size: Size | None = None
     numbers = 2
+
+    def shape(self, shape: Shape) -> Shape:
+        """The shape that images [c, h, w] come to; InputError where the part is larger than they are."""
+        height, width = self.size or shape[1:]
+        if height > shape[1] + 2 * self.padding or width > shape[2] + 2 * self.padding:
+            raise InputError(
+                f"data.crop_size = [{height}, {width}] on images of height and width {shape[1:]}: must be at most "
+                "these and twice data.crop_padding; lower it, or enlarge images by data.image_size"
+            )
+        return (shape[0], height, width)
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change images [n, c, h, w] by the row a and the column b that two draws each come to."""
-        channels, height, width = x.shape[1:]
-        padded = pad(x, [self.padding] * 4)
-        top, left = (draws * (2 * self.padding + 1)).long().unbind(1)
-        rows = top[:, None] + torch.arange(height, device=x.device)
-        columns = left[:, None] + torch.arange(width, device=x.device)
+        return self._cut(pad(x, [self.padding] * 4), self.shape(tuple(x.shape[1:])), draws)
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change labels [n, h, w] as their images."""
+        return self._cut(pad(y, [self.padding] * 4, value=IGNORED)[:, None], self.shape((1, *y.shape[1:])), draws)[:, 0]
+
+    def _cut(self, padded: torch.Tensor, shape: Shape, draws: torch.Tensor) -> torch.Tensor:
+        channels, height, width = shape
+        room = draws.new_tensor([padded.shape[2] - height, padded.shape[3] - width])
+        # A draw just below 1 may be rounded up to one place too many.
+        top, left = torch.minimum(draws * (room + 1), room).long().unbind(1)
+        rows = top[:, None] + torch.arange(height, device=padded.device)
+        columns = left[:, None] + torch.arange(width, device=padded.device)
         places = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).flatten(1)
-        return padded.flatten(2).gather(2, places[:, None].expand(-1, channels, -1)).view_as(x)
+        return padded.flatten(2).gather(2, places[:, None].expand(-1, channels, -1)).view(-1, *shape)
+
+
+@dataclass(frozen=True)
+class ResizedCrop:
+    """Cut a part of random area and shape out of each image at a random place, and resize it.
+
+        h' = sqrt(s h w / r),   w' = sqrt(s h w r),   s uniform in the scale, log r between the logarithms of the ratio
+
+    The first of ten draws that fits counts; where none does, the image's middle at the nearest ratio. Images are
+    interpolated bilinearly, of labels the nearest pixel is taken.
+
+    Args:
+        size: height and width to come to; None for the image's own.
+        scale: shares of the area, lowest and highest.
+        ratio: of width to height, likewise.
+
+    Paper: FixBN, A.1 (Tiny-ImageNet, "following the official PyTorch ImageNet training script"). Deviations: a part
+    that is larger than what it comes to is not smoothed before.
+    """
+
+    size: Size | None = None
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    numbers = 2 * TRIES + 2
+
+    def shape(self, shape: Shape) -> Shape:
+        """The shape that images [c, h, w] come to."""
+        return (shape[0], *(self.size or shape[1:]))
+
+    def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change images [n, c, h, w]."""
+        first, extent = self.parts(draws, x.shape[2], x.shape[3])
+        for axis, size in enumerate(self.shape(tuple(x.shape[1:]))[1:]):
+            place = (_centres(size, extent[:, axis]) - 0.5).clamp(min=0)
+            last = extent[:, axis, None] - 1
+            low, high = torch.minimum(place.long(), last), torch.minimum(place.long() + 1, last)
+            share = _along(axis, (place - low).to(x.dtype))
+            begin = first[:, axis, None]
+            x = torch.lerp(_picked(x, begin + low, axis), _picked(x, begin + high, axis), share)
+        return x
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change labels [n, h, w] as their images."""
+        first, extent = self.parts(draws, y.shape[1], y.shape[2])
+        y = y[:, None]
+        for axis, size in enumerate(self.size or y.shape[2:]):
+            y = _picked(y, first[:, axis, None] + _centres(size, extent[:, axis]).long(), axis)
+        return y[:, 0]
+
+    def parts(self, draws: torch.Tensor, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The parts of images of a height and a width: first row and column, and height and width, int64 [n, 2]."""
+        # In float64, so that all devices round to the same pixels.
+        draws, whole = draws.double(), torch.tensor([height, width], device=draws.device, dtype=torch.float64)
+        area, ratio = draws[:, :-2].view(-1, TRIES, 2).unbind(2)
+        area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * area)
+        logarithms = [math.log(bound) for bound in self.ratio]
+        ratio = (logarithms[0] + (logarithms[1] - logarithms[0]) * ratio).exp()
+        tried = torch.stack([(area / ratio).sqrt(), (area * ratio).sqrt()], 2).round()
+        fits = ((tried > 0) & (tried <= whole)).all(2)
+        chosen = tried[torch.arange(len(tried), device=tried.device), fits.int().argmax(1)]
+        some = fits.any(1, keepdim=True)
+        middle = [min(height, round(width / self.ratio[0])), min(width, round(height * self.ratio[1]))]
+        extent = torch.where(some, chosen, whole.new_tensor(middle))
+        first = torch.where(some, draws[:, -2:] * (whole - extent + 1), (whole - extent) / 2)
+        return first.long(), extent.long()
 
 
 @dataclass(frozen=True)
@@ -47,9 +139,17 @@ class Flip:
 
     numbers = 1
 
+    def shape(self, shape: Shape) -> Shape:
+        """The shape that images come to: their own."""
+        return shape
+
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change images [n, c, h, w]."""
         return torch.where(draws[:, 0].view(-1, 1, 1, 1) < 0.5, x.flip(3), x)
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change labels [n, h, w] as their images."""
+        return self(y[:, None], draws)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -74,6 +174,10 @@ class ColourJitter:
     hue: float = 0.05
     numbers = 4
 
+    def shape(self, shape: Shape) -> Shape:
+        """The shape that images come to: their own."""
+        return shape
+
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change images [n, c, h, w] with values in [0, 1], c being 1 or 3."""
         strengths = x.new_tensor([self.brightness, self.contrast, self.saturation, self.hue])
@@ -84,10 +188,19 @@ class ColourJitter:
             return x
         return _turned(_towards(_grey(x), x, changes[2]), changes[3][:, 0])
 
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Leave labels as they are."""
+        return y
 
-Augmentation: TypeAlias = Crop | Flip | ColourJitter
 
-AUGMENTATIONS: Mapping[str, type[Augmentation]] = {"crop": Crop, "flip": Flip, "colour-jitter": ColourJitter}
+Augmentation: TypeAlias = Crop | ResizedCrop | Flip | ColourJitter
+
+AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
+    "crop": Crop,
+    "resized-crop": ResizedCrop,
+    "flip": Flip,
+    "colour-jitter": ColourJitter,
+}
 """By their names in an experiment's file."""
 
 
@@ -95,7 +208,7 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = {"crop": Crop, "flip": Flip, "
 class OnPixels:
     """A change that needs pixels in [0, 1], on samples that are standardised."""
 
-    change: Augment
+    change: ColourJitter
     scale: Scale
 
     @property
@@ -103,28 +216,50 @@ class OnPixels:
         """As many as the change takes."""
         return self.change.numbers
 
+    def shape(self, shape: Shape) -> Shape:
+        """The shape that images come to."""
+        return self.change.shape(shape)
+
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change standardised images [n, c, h, w]."""
         return self.scale(self.change(self.scale.undo(x), draws))
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change labels [n, h, w] as the change does."""
+        return self.change.labels(y, draws)
 
 
 @dataclass(frozen=True)
 class Chain:
     """Changes one after the other, each with draws of its own."""
 
-    changes: tuple[Augment, ...]
+    changes: tuple[Augmentation | OnPixels, ...]
 
     @property
     def numbers(self) -> int:
         """What all of them take."""
         return sum(change.numbers for change in self.changes)
 
+    def shape(self, shape: Shape) -> Shape:
+        """The shape that images [c, h, w] come to; InputError where a change cannot be made to them."""
+        for change in self.changes:
+            shape = change.shape(shape)
+        return shape
+
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change images [n, c, h, w]."""
-        own = torch.split(draws, [change.numbers for change in self.changes], 1)
-        for change, numbers in zip(self.changes, own, strict=True):
+        for change, numbers in self._with(draws):
             x = change(x, numbers)
         return x
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Change labels [n, h, w] as their images."""
+        for change, numbers in self._with(draws):
+            y = change.labels(y, numbers)
+        return y
+
+    def _with(self, draws: torch.Tensor) -> Iterable[tuple[Augmentation | OnPixels, torch.Tensor]]:
+        return zip(self.changes, torch.split(draws, [change.numbers for change in self.changes], 1), strict=True)
 
 
 def chain(names: Sequence[str], strengths: Mapping[str, Any], scale: Scale | None = None) -> Chain:
@@ -135,10 +270,10 @@ def chain(names: Sequence[str], strengths: Mapping[str, Any], scale: Scale | Non
         strengths: what they take, by name.
         scale: by which the samples are standardised, where they are.
     """
-    changes: list[Augment] = []
+    changes: list[Augmentation | OnPixels] = []
     for name in names:
         kind = AUGMENTATIONS[name]
-        change: Augment = kind(**{each.name: strengths[each.name] for each in fields(kind)})
+        change: Augmentation = kind(**{each.name: strengths[each.name] for each in fields(kind)})
         changes.append(OnPixels(change, scale) if isinstance(change, ColourJitter) and scale is not None else change)
     return Chain(tuple(changes))
 
@@ -155,7 +290,7 @@ def augmentation(
         shape: of one sample.
 
     Raises:
-        InputError: samples are no images.
+        InputError: samples are no images, or too small.
     """
     if not names:
         return None
@@ -164,7 +299,25 @@ def augmentation(
             f"data.augment = {list(names)} on samples of shape {shape}: must be on images, [1 or 3, height, width]; "
             "remove it"
         )
-    return chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
+    made = chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
+    made.shape(shape)
+    return made
+
+
+def _centres(size: int, extent: torch.Tensor) -> torch.Tensor:
+    """Where the middles of so many pixels fall on extents [n], float64 [n, size]."""
+    return (torch.arange(size, device=extent.device, dtype=torch.float64) + 0.5) * extent[:, None] / size
+
+
+def _along(axis: int, values: torch.Tensor) -> torch.Tensor:
+    """Values of each image's rows (0) or columns (1), [n, size], to go with images [n, c, h, w]."""
+    return values[:, None, :, None] if axis == 0 else values[:, None, None, :]
+
+
+def _picked(x: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tensor:
+    """Rows (0) or columns (1) of images [n, c, h, w], at each one's own places [n, size]."""
+    other = (-1, x.shape[1], -1, x.shape[3]) if axis == 0 else (-1, x.shape[1], x.shape[2], -1)
+    return x.gather(2 + axis, _along(axis, places).expand(other))
 
 
 def _towards(far: torch.Tensor, x: torch.Tensor, change: torch.Tensor) -> torch.Tensor:

@@ -88,10 +88,10 @@ DATASETS: Mapping[str, DataSet] = {
         "skin lesions, 10,015 in all, 450x600, 7 classes; your files", "raysim.data.photographs:read_ham10000"
     ),
     "cityscapes": DataSet(
-        "streets and their masks, 2,975 and 500 for test, 1024x2048; your files, licensed; for `raysim export`",
+        "streets, 2,975 and 500 for test, 3x1024x2048, a mask of 19 classes each; your files, licensed",
         "raysim.data.photographs:read_cityscapes",
         ("city",),
-        label="city",
+        label="mask",
     ),
     "covertype": DataSet("forest plots, 581,012 in all, 54 numbers, 7 classes", "raysim.data.tabular:read_covertype"),
     "shakespeare": DataSet(
@@ -120,8 +120,8 @@ DATASETS: Mapping[str, DataSet] = {
 FORMS: Mapping[str, str] = {
     "file:PATH.parquet": "your own table: columns of numbers, arrays of one shape, or encoded images; several "
     "paths, with commas between, are domains",
-    "folder:PATH": "images by class: PATH/CLASS/*.png, PATH/DOMAIN/CLASS/*.png, or either of them below train/ and "
-    "test/; several paths are domains",
+    "folder:PATH": "images by class: PATH/CLASS/*.png, PATH/DOMAIN/CLASS/*.png, or with masks: PATH/images/*.png and "
+    "PATH/masks/*.png; or any of them below train/ and test/; several paths are domains",
     "NAME,NAME": "several of these data sets, a domain each",
     "shifted:NAME": "one domain for each of data.shifts: none, invert, colour, blur, contrast, noise, thin, thick, "
     "swell, fracture",

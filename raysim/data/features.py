@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from partitioning.columns import is_image as is_image_label
 from partitioning.columns import is_label
+from raysim.data.images import is_image
 from raysim.errors import InputError, unknown
 
 
@@ -48,12 +50,14 @@ def features(schema: pa.Schema, label: str, dividing: Collection[str] = ()) -> F
         dividing: columns that say whose a row is, which are none either.
 
     Raises:
-        InputError: there are no features, a column's type cannot be one, or the columns do not go together.
+        InputError: there are no features, a column's type cannot be one, or the columns do not go together, or with the
+            label.
     """
     columns = [field for field in schema if field.name != label and field.name not in dividing]
     if not columns:
         raise InputError(f"the table has no column but the label {label!r}: add {NUMBERS}")
-    forms = [_form(field) for field in columns]
+    forms = [form_of(field) for field in columns]
+    _check_beside(schema, label, forms[0])
     if all(isinstance(form, Numbers) for form in forms):
         return Numbers(tuple(field.name for field in columns))
     if len(forms) > 1:
@@ -63,8 +67,18 @@ def features(schema: pa.Schema, label: str, dividing: Collection[str] = ()) -> F
     return forms[0]
 
 
+def _check_beside(schema: pa.Schema, label: str, form: Features) -> None:
+    """Labels that are images are the labels of images."""
+    shown = isinstance(form, Images) or (isinstance(form, Arrays) and is_image(form.shape))
+    if label in schema.names and is_image_label(schema.field(label).type) and not shown:
+        raise InputError(
+            f"label column {label!r} is {_short(schema.field(label).type)}, but must hold whole numbers or strings "
+            "where features are no images, encoded or arrays [1 or 3, height, width]: name the classes"
+        )
+
+
 def check_label(schema: pa.Schema, label: str, where: str) -> None:
-    """Check that the label column exists and holds whole numbers, booleans or strings.
+    """Check that the label column exists and holds whole numbers, booleans, strings or images.
 
     Args:
         schema: the table's columns.
@@ -77,7 +91,7 @@ def check_label(schema: pa.Schema, label: str, where: str) -> None:
     if label not in schema.names:
         raise unknown(f"label column data.label = {label!r} of {where}", label, schema.names)
     kind = schema.field(label).type
-    if not is_label(kind):
+    if not (is_label(kind) or is_image_label(kind)):
         raise InputError(
             f"label column {label!r} is {_short(kind)}, but must hold whole numbers or strings: name the classes"
         )
@@ -95,7 +109,8 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _form(field: pa.Field) -> Features:
+def form_of(field: pa.Field) -> Features:
+    """Return what one column is; InputError where its type cannot be a feature."""
     if is_number(field.type):
         return Numbers((field.name,))
     if _is_bytes(_encoded(field.type)):

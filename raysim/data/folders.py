@@ -1,8 +1,8 @@
-"""Folders of images: a subfolder a class, and for several domains a folder a domain above it."""
+"""Folders of images: a subfolder a class, and a folder a domain above it; or images and, for labels, their masks."""
 
 import io
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,16 +37,17 @@ class Picture:
 
 
 def read_folder(path: Path) -> Tables:
-    """Read images by class.
+    """Read images by class, or images and their masks.
 
-    The folder has a subfolder a class, or a folder a domain with such subfolders, or `train` and `test`, each of
-    which is one of the two. Classes are named by their folders; the images of each come in the order of their names.
+    The folder has a subfolder a class, or a folder a domain with such subfolders, or `images` and `masks`, or `train`
+    and `test`, each of which is one of the three. Classes are named by their folders; the images of each come in the
+    order of their names. Each image NAME or DOMAIN/NAME in `images` has in `masks` one PNG of that name.
 
     Args:
         path: the folder.
 
     Returns:
-        `image` (struct<bytes, path>), `label` (string) and, where there are domains, `domain` (string).
+        `image` (struct<bytes, path>), `label` (string, or as `image`) and, where there are domains, `domain` (string).
 
     Raises:
         InputError: it is no folder, has no image, or holds anything else; a file is no image; its name is given.
@@ -55,9 +56,51 @@ def read_folder(path: Path) -> Tables:
         raise InputError(f"{path} is {'a file' if path.exists() else 'missing'}: give the path of a folder of images")
     parts = {folder.name for folder in _folders(path)}
     if "train" in parts and parts <= {"train", "test"}:
-        train = by_class(path / "train")
-        return train, by_class(path / "test") if "test" in parts else None
-    return by_class(path), None
+        train = _part(path / "train")
+        return train, _part(path / "test") if "test" in parts else None
+    return _part(path), None
+
+
+def _part(folder: Path) -> pa.Table:
+    pairs = {entry.name for entry in _folders(folder)} == {"images", "masks"}
+    return with_masks(folder) if pairs else by_class(folder)
+
+
+def with_masks(folder: Path) -> pa.Table:
+    """Read a folder of `images` and `masks`, as `read_folder` does one part."""
+    domains = [entry for entry in _entries(folder / "images") if entry.is_dir()]
+    images = [image for domain in domains for image in _images(domain)] or _images(folder / "images")
+    if domains and len(domains) < len(_entries(folder / "images")):
+        raise InputError(f"{folder / 'images'} mixes images and folders: give every domain a folder, or none")
+    masks = [folder / "masks" / image.relative_to(folder / "images").with_suffix(".png") for image in images]
+    lacking = next((mask for mask in masks if not mask.is_file()), None)
+    if lacking is not None:
+        raise InputError(f"{lacking} is missing: give each image a mask, a PNG of its name whose values are classes")
+    kinds = {"domain": pa.string()} if domains else {}
+    pictures = [Picture(image, (image.parent.name,) if domains else ()) for image in images]
+    return beside_masks(image_table(folder, pictures, kinds), "label", folder, masks)
+
+
+def beside_masks(
+    table: pa.Table,
+    column: str,
+    root: Path,
+    masks: Sequence[Path],
+    read: Callable[[Path], bytes] | None = None,
+    metadata: Mapping[bytes, bytes] | None = None,
+) -> pa.Table:
+    """A table of images with their masks as its second column.
+
+    Args:
+        table: `image` and other columns.
+        column: the masks' name.
+        root: the folder that the paths in the table start from.
+        masks: a file a row.
+        read: gives a file's content; default as it is.
+        metadata: of the column.
+    """
+    own = image_table(root, [Picture(mask, ()) for mask in masks], {}, read)
+    return table.add_column(1, pa.field(column, ENCODED, metadata=metadata), own["image"])
 
 
 def by_class(folder: Path) -> pa.Table:
@@ -79,20 +122,26 @@ def by_class(folder: Path) -> pa.Table:
     return image_table(folder, pictures, kinds)
 
 
-def image_table(root: Path, pictures: Sequence[Picture], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+def image_table(
+    root: Path,
+    pictures: Sequence[Picture],
+    kinds: Mapping[str, pa.DataType],
+    read: Callable[[Path], bytes] | None = None,
+) -> pa.Table:
     """Read images into a table; a large one lies in a mapped file, which takes disk in raysim's cache.
 
     Args:
         root: the folder that the paths in the table start from.
         pictures: the files, and a value for each of the other columns.
         kinds: these columns' types.
+        read: gives a file's content; default as it is.
 
     Raises:
         InputError: a file is no image, or cannot be read; its name is given.
     """
     schema = pa.schema([("image", ENCODED), *kinds.items()])
     whole = sum(picture.path.stat().st_size for picture in pictures)
-    batches = (_batch(root, group, schema) for group in _groups(pictures))
+    batches = (_batch(root, group, schema, read or checked_image) for group in _groups(pictures))
     return pa.Table.from_batches(batches, schema) if whole < MAPPED else _mapped(batches, schema)
 
 
@@ -113,9 +162,9 @@ def checked_image(path: Path) -> bytes:
         raise InputError(f"{path} is no whole image ({reason}): give a JPEG, PNG or WebP file, or remove it") from error
 
 
-def _batch(root: Path, pictures: Sequence[Picture], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(root: Path, pictures: Sequence[Picture], schema: pa.Schema, read: Callable[[Path], bytes]) -> pa.RecordBatch:
     paths = [picture.path.relative_to(root).as_posix() for picture in pictures]
-    contents = pa.array([checked_image(picture.path) for picture in pictures], pa.binary())
+    contents = pa.array([read(picture.path) for picture in pictures], pa.binary())
     images = pa.StructArray.from_arrays([contents, pa.array(paths, pa.string())], fields=list(ENCODED))
     others = zip(*(picture.values for picture in pictures), strict=True)
     columns = [pa.array(values, kind) for values, kind in zip(others, schema.types[1:], strict=True)]

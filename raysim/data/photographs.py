@@ -1,14 +1,19 @@
 """Sets of photographs in the layout that their archives have: classes, domains, lists and tables of labels."""
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
+from PIL import Image
 
+from algorithms.training.losses import IGNORED
 from raysim.data.fetching import home, missing
-from raysim.data.folders import Picture, Tables, by_class, image_table, images_in
+from raysim.data.folders import Picture, Tables, beside_masks, by_class, checked_image, image_table, images_in
+from raysim.data.masks import counted
 from raysim.errors import InputError
 
 LABEL = {"label": pa.string()}
@@ -16,6 +21,9 @@ DOMAINS = {"label": pa.string(), "domain": pa.string()}
 
 OFFICE = {"amazon": ("amazon",), "caltech": ("caltech", "caltech10"), "dslr": ("dslr",), "webcam": ("webcam",)}
 DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+TRAIN_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
+"""Cityscapes' label ids that are trained on, the first as class 0: road, sidewalk, building, ... bicycle."""
+
 LARGEST = 10
 """Classes of DomainNet that are kept: FedBN, section 5.2."""
 
@@ -139,7 +147,7 @@ def read_ham10000(root: Path) -> Tables:
 def read_cityscapes(root: Path) -> Tables:
     """Return Cityscapes' train and validation tables: `image`, `mask`, both encoded, 1024x2048, and `city`.
 
-    A mask has a pixel for each of the image's: the label ids of the files, 0 to 33, of which 19 are trained on.
+    A mask has a pixel for each of the image's: 0 to 18 for the label ids of the files that are trained on, and 255.
 
     Args:
         root: the folder of `leftImg8bit/PART/CITY/NAME_leftImg8bit.png` and
@@ -166,8 +174,21 @@ def _cities(folder: Path, part: str) -> pa.Table:
         for image in images
     ]
     table = _table(folder, [Picture(image, (image.parent.name,)) for image in images], {"city": pa.string()})
-    masked = _table(folder, [Picture(_there(mask, folder / "leftImg8bit"), ()) for mask in masks], {})
-    return table.add_column(1, "mask", masked["image"])
+    there = [_there(mask, folder / "leftImg8bit") for mask in masks]
+    return beside_masks(table, "mask", folder, there, _trained_on, counted(len(TRAIN_IDS)))
+
+
+def _trained_on(path: Path) -> bytes:
+    """A file of label ids as one of classes to train on."""
+    with Image.open(io.BytesIO(checked_image(path)), formats=("PNG",)) as image:
+        ids = np.asarray(image)
+    if ids.ndim != 2 or ids.dtype != np.uint8:
+        raise InputError(f"{path} has no label ids, one byte a pixel: unpack the archive again")
+    classes = np.full(256, IGNORED, np.uint8)
+    classes[list(TRAIN_IDS)] = np.arange(len(TRAIN_IDS))
+    sink = io.BytesIO()
+    Image.fromarray(classes[ids]).save(sink, "PNG", compress_level=1)
+    return sink.getvalue()
 
 
 def _listed(folder: Path, lists: Iterable[str]) -> list[Path]:

@@ -20,6 +20,7 @@ from partitioning.columns import class_codes, distinct
 from raysim.data.arrays import flat, nested
 from raysim.data.features import Arrays, Features, Images, features
 from raysim.data.images import encoded, is_image, pixels
+from raysim.data.masks import check_classes_of_samples
 from raysim.data.sources import Source
 from raysim.data.tensors import LARGEST
 from raysim.errors import MOST, InputError
@@ -64,6 +65,7 @@ def of_classes(source: Source, classes: Sequence[int | str]) -> Source:
     Raises:
         InputError: the rows to be partitioned have no such class; those that they have are named.
     """
+    check_classes_of_samples(source.train.schema, source.label, "data.classes")
     there = distinct([source.train[source.label]])
     for name in classes:
         # By type, too: True == 1 in Python.
@@ -103,6 +105,7 @@ def with_copies(table: pa.Table, label: str, dividing: Collection[str], change: 
 
     Paper: FedMMB, section 4 ("the train size is doubled after augmentation").
     """
+    check_classes_of_samples(table.schema, label, 'data.augment with "append"')
     form = features(table.schema, label, dividing)
     draws = torch.rand(
         table.num_rows, change.numbers, generator=torch.Generator().manual_seed(torch_seed(seed, Purpose.AUGMENT))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 
 import torch
@@ -48,7 +47,7 @@ class Cache:
 
 
 class Shards:
-    """A population's samples: inputs [n, *shape] and class indices [n].
+    """A population's samples: inputs [n, *shape] and class indices, as `Decoder` gives them.
 
     Data stay on the device as far as there is room. Where a GPU has not enough of it for all clients, those that left
     it stay in pinned memory, to be copied again while the device computes.
@@ -68,7 +67,7 @@ class Shards:
         self._standardise = standardise
         self._device = device
         self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
-        whole = int(self._population.sizes.sum()) * (4 * prod(self._decode.shape) + 8)
+        whole = int(self._population.sizes.sum()) * self._decode.nbytes
         # On the CPU a second copy would be of no use, and where everything stays on the device it would not be read.
         self._pinned = Cache(CACHE_BYTES) if device != "cpu" and whole > self._placed.most else None
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from partitioning.columns import is_image
 from raysim.data.cache import cache
 from raysim.data.catalogue import DATASETS, FORMS
 from raysim.data.features import check_label
 from raysim.data.folders import Tables, read_folder
 from raysim.data.joining import DOMAIN, join
+from raysim.data.masks import check_classes_of_samples
 from raysim.data.table import read_table
 from raysim.errors import InputError, unknown
 
@@ -93,6 +95,7 @@ def read(
         from raysim.data.shifted import shifted
 
         base = read(dataset.removeprefix(SHIFTED), root=root, label=label, dividing=(DOMAIN,), seed=seed)
+        check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return Source(dataset, train, test, base.label, (DOMAIN,))
     if shifts:
@@ -112,7 +115,7 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
     Raises:
         InputError: one is not, or the labels are of two kinds.
     """
-    if test is None or label not in test.schema.names:
+    if test is None or label not in test.schema.names or is_image(train.schema.field(label).type):
         return
     known, tested = (set(pc.unique(part[label]).to_pylist()) for part in (train, test))
     lacking = sorted(tested - known, key=str)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from raysim.data.arrays import flat, has_nulls
-from raysim.data.features import Arrays, Features, Images, check_label, features
+from raysim.data.features import Arrays, Features, check_label, features
 from raysim.errors import InputError
 
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -60,7 +60,7 @@ def _check_names(names: list[str], path: Path) -> None:
 
 
 def _check_values(column: pa.ChunkedArray, name: str, form: Features) -> None:
-    if isinstance(form, Images) and name == form.column and pa.types.is_struct(column.type):
+    if pa.types.is_struct(column.type):
         column = pc.struct_field(column, "bytes")
     nulls = next((i for i, chunk in enumerate(column.chunks) if has_nulls(chunk)), None)
     if nulls is not None:

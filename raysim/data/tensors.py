@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from partitioning import Population
 from partitioning.columns import Label, class_codes
 from raysim.data.arrays import flat, has_nulls
 from raysim.data.features import Arrays, Images, check_label, features
+from raysim.data.masks import LARGEST_CLASS, masks_of
 from raysim.errors import InputError
 
 LARGEST = 255
@@ -23,7 +25,7 @@ class Decoder:
     """Turns record batches of one schema into tensors that own their memory.
 
     uint8 arrays become x / 255, in [0, 1]; all other numbers become the float32 next to them. A label becomes
-    the index of its class.
+    the index of its class; one that is an image has them already.
 
     Args:
         schema: the population's columns.
@@ -32,7 +34,7 @@ class Decoder:
         dividing: columns that say whose a row is, and are no features.
 
     Raises:
-        InputError: the columns cannot be features, or are encoded images, or the labels no whole numbers or strings.
+        InputError: the columns cannot be features, or are encoded images, or the labels cannot be labels.
     """
 
     def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label], dividing: Collection[str] = ()) -> None:
@@ -44,9 +46,13 @@ class Decoder:
         form = features(schema, label, dividing)
         if isinstance(form, Images):
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
+        masks = masks_of(schema, label)
+        if masks is not None and (not masks.is_bytes or masks.classes is None):
+            raise InputError(f"column {label!r} holds labels that are images: decode the population first, once")
         self._form = form
         self._label = label
-        self._labels = sorted(set(classes))
+        self._masks = masks
+        self._labels = sorted(set(classes)) if masks is None else list(range(masks.classes or 0))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,8 +64,20 @@ class Decoder:
         """The number of classes."""
         return len(self._labels)
 
+    @property
+    def per_pixel(self) -> bool:
+        """Whether labels are images."""
+        return self._masks is not None
+
+    @property
+    def nbytes(self) -> int:
+        """What a sample and its label take."""
+        return 4 * prod(self.shape) + (8 if self._masks is None else prod(self._masks.shape or ()))
+
     def __call__(self, batch: pa.RecordBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the batch as x, float32 [n, *shape], and y, int64 [n] of class indices.
+        """Return the batch as x, float32 [n, *shape], and y, class indices.
+
+        y is int64 [n] or, where labels are images, uint8 [n, height, width] with 255 for no class.
 
         Raises:
             InputError: a label is not one of the classes, or a feature is missing, infinite or not a number.
@@ -67,15 +85,13 @@ class Decoder:
         # Torch's own memory: Arrow's is mapped read-only, where a write would crash, and NumPy's is aligned
         # to fewer bytes, by which a matrix product may add in another order.
         x = torch.empty((batch.num_rows, *self.shape), dtype=torch.float32)
-        y = torch.empty(batch.num_rows, dtype=torch.int64)
         with np.errstate(over="ignore"):
             self._read_features(batch, x.numpy())
         if not is_finite(x.numpy()):
             raise InputError(
                 "the features have values that are infinite in float32, or not a number: fill them in, or drop the rows"
             )
-        self._read_labels(batch, y.numpy())
-        return x, y
+        return x, self._read_labels(batch) if self._masks is None else self._read_masks(batch)
 
     def _read_features(self, batch: pa.RecordBatch, x: npt.NDArray[np.float32]) -> None:
         names = [self._form.column] if isinstance(self._form, Arrays) else self._form.columns
@@ -92,14 +108,28 @@ class Decoder:
         else:
             x[...] = values
 
-    def _read_labels(self, batch: pa.RecordBatch, y: npt.NDArray[np.int64]) -> None:
-        labels = batch.column(self._label)
+    def _read_masks(self, batch: pa.RecordBatch) -> torch.Tensor:
+        values = flat(batch.column(self._label)).to_numpy(zero_copy_only=False)
+        y = torch.empty((batch.num_rows, *self.shape[1:]), dtype=torch.uint8)
+        y.numpy()[...] = values.reshape(y.shape)
+        wrong = values[(values >= self.classes) & (values <= LARGEST_CLASS)]
+        if wrong.size:
+            raise InputError(
+                f"column {self._label!r} has pixels of the class {wrong[0]}: must be from 0 to {self.classes - 1}, or "
+                "255 for none; make the population again"
+            )
+        return y
+
+    def _read_labels(self, batch: pa.RecordBatch) -> torch.Tensor:
+        tensor = torch.empty(batch.num_rows, dtype=torch.int64)
+        labels, y = batch.column(self._label), tensor.numpy()
         y[...] = self._numbers(labels) if pa.types.is_integer(labels.type) else class_codes(labels, self._labels)
         if (y < 0).any():
             raise InputError(
                 f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self._labels)}: "
                 "name it among them, or drop its rows"
             )
+        return tensor
 
     def _numbers(self, labels: pa.Array) -> npt.NDArray[np.int64]:
         # As `class_codes`, which takes ten times as long: a first visit of a small client is no longer than that.

@@ -42,10 +42,12 @@ class ModelPlan:
     Args:
         name: one of `raysim list models`, or "module:Class".
         parameters: what the named model takes, and what all take.
-        shape: of one sample.
+        shape: of one sample in training.
         classes: number of classes.
         seed: keys the initial entries.
         own: what the name stands for where it is a user's own.
+        whole: shape of one sample in evaluation; None where it is the same.
+        per_pixel: whether each pixel of a sample has a class.
     """
 
     name: str
@@ -54,6 +56,12 @@ class ModelPlan:
     classes: int
     seed: int
     own: Callable[..., nn.Module] | None = None
+    whole: tuple[int, ...] | None = None
+    per_pixel: bool = False
+
+    def logits(self, samples: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the logits of so many samples of a shape."""
+        return (samples, self.classes, *(shape[1:] if self.per_pixel else ()))
 
     def build(self, tell: Callable[[str], object] | None = None) -> nn.Module:
         """Make the module; `tell` is told of the weights that it starts from."""
@@ -108,16 +116,32 @@ def _trained(module: nn.Module, model: ModelPlan) -> nn.Parameter:
 
 @torch.no_grad()
 def _check_logits(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> None:
-    """Refuse a model that does not give each sample one logit a class: no population has images for labels yet."""
+    """Refuse a model that does not give one logit a class: each sample or, where labels are images, each pixel."""
     training = module.training
     with torch.random.fork_rng(devices=[]):
         shape = tuple(module.eval()(torch.stack([sample, sample])).shape)
+        fits = model.whole in (None, model.shape) or _takes_whole(module, sample, model)
     module.train(training)
-    if shape != (2, model.classes):
+    if shape != model.logits(2, model.shape):
+        each = "pixel, for labels are images" if model.per_pixel else "sample, for labels are no images"
         raise InputError(
-            f"model.name = {model.name!r}: must return {model.classes} logits a sample, and returns {shape} of two: "
-            "labels that are images can be trained on from Python only; choose another model"
+            f"model.name = {model.name!r}: must return {model.classes} logits a {each}, and returns {shape} of two "
+            f"samples {model.shape}; choose another model"
         )
+    if not fits:
+        raise InputError(
+            f"model.name = {model.name!r} with data.crop_size: must take samples {model.whole} in evaluation, beside "
+            f"{model.shape} in training; choose another model, or leave it out"
+        )
+
+
+def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> bool:
+    """Whether a model, in evaluation, takes samples of which it is trained on crops."""
+    shape = model.whole or model.shape
+    try:
+        return tuple(module(sample.new_zeros(1, *shape)).shape) == model.logits(1, shape)
+    except RuntimeError:  # as layers raise it where shapes do not fit
+        return False
 
 
 FUSED_BLOCK = 5

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, Packed, State, current
+from algorithms.chunks import chunks
 from algorithms.fleet import Part
 from algorithms.merge import Sum
-from algorithms.statistics import CHUNK, add_statistics, load_statistics, statistics_of
+from algorithms.statistics import add_statistics, load_statistics, statistics_of
+from algorithms.training.losses import IGNORED, cross_entropies
 from partitioning import Population
+from partitioning.columns import is_image
 from raysim.errors import InputError
-from raysim.measures.metrics import METRICS, Score, loss, pooled
+from raysim.measures.metrics import Score, loss, pooled, value_of
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
+
+Samples = tuple[torch.Tensor, torch.Tensor]
 
 Models = Mapping[Location | None, int]
 """Where the kept entries of clients' models stand, and how many clients have each; None: those of nobody."""
@@ -64,6 +68,11 @@ class Targets:
         Raises:
             InputError: one is wanted that the population does not have.
         """
+        if "auc" in metrics and is_image(population.schema.field(population.manifest.label).type):
+            raise InputError(
+                "evaluate.metrics has 'auc' with labels that are images: must be without it, for it would keep the "
+                "probabilities of all pixels; use 'miou'"
+            )
         slices = tuple(population.test_slices)
         held_out, validation = (
             [int(client) for client in clients if population.sizes[client] > 0]
@@ -144,8 +153,8 @@ class Evaluation:
         values: dict[str, float | None] = {}
         whole = pooled(scores)
         for name in self._targets.metrics:
-            values[f"{target.name}_{name}"] = METRICS[name](whole)
-            values[f"{target.name}_mean_{name}"] = _mean(METRICS[name](score) for score in scores)
+            values[f"{target.name}_{name}"] = value_of(name, whole)
+            values[f"{target.name}_mean_{name}"] = _mean(value_of(name, score) for score in scores)
         return values
 
     def _on_test(self, target: Target, models: Models, scores: Sequence[Score]) -> dict[str, float | None]:
@@ -153,7 +162,7 @@ class Evaluation:
         slices, clients = len(target.owners), list(models.values())
         wholes = [pooled(scores[start : start + slices]) for start in range(0, len(scores), slices)]
         return {
-            f"{target.name}_{name}": _mean([METRICS[name](whole) for whole in wholes], clients)
+            f"{target.name}_{name}": _mean([value_of(name, whole) for whole in wholes], clients)
             for name in self._targets.metrics
         }
 
@@ -200,21 +209,28 @@ class Evaluate:
         # Neighbours without kept entries share one model, and so one pass.
         for kept, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
             bench.resident.load(model, bench.kept.read(kept) if kept else average)
-            scores += self._score(bench, [self._samples(bench, owner) for owner, _ in group])
+            scores += self._score(bench, (self._samples(bench, owner) for owner, _ in group))
         return Output(scores)
 
-    def _samples(self, bench: Bench, owner: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _samples(self, bench: Bench, owner: int) -> Samples:
         return bench.data.samples(owner, self.part) if self.part else bench.data.test_slice(owner, self.domain)
 
     @torch.no_grad()
-    def _score(self, bench: Bench, samples: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Score]:
+    def _score(self, bench: Bench, samples: Iterable[Samples]) -> list[Score]:
+        """The score of each owner; images whose pixels have classes are large, so they are held one owner's at once."""
+        module, floating, every = bench.resident.module.eval(), bench.resident.floating, iter(samples)
+        first = next(every)
+        if first[1].dim() > 1:
+            return [_of_pixels(module, x.to(floating), y) for x, y in chain([first], every)]
+        return self._of_classes(module, floating, [first, *every])
+
+    def _of_classes(self, module: torch.nn.Module, floating: torch.dtype, samples: Sequence[Samples]) -> list[Score]:
         """The score of each owner, all of them passed through the model together."""
-        module = bench.resident.module.eval()
         x, y = (torch.cat(tensors) for tensors in zip(*samples, strict=True))
-        x = x.to(bench.resident.floating)
-        logits = torch.cat([module(x[start : start + CHUNK]) for start in range(0, len(y), CHUNK)])
+        x = x.to(floating)
+        logits = torch.cat([module(x[part]) for part in chunks(x)])
         classes = logits.shape[1]
-        each = cross_entropy(logits.double(), y, reduction="none")
+        each = cross_entropies(logits.double(), y)
         cells = y * classes + logits.argmax(1)
         probabilities = logits.softmax(1).float().cpu().numpy() if self.probabilities else None
         scores, start = [], 0
@@ -225,6 +241,18 @@ class Evaluate:
             scores.append(Score(confusion.cpu().numpy(), float(each[part].sum()), *extra))
             start = part.stop
         return scores
+
+
+def _of_pixels(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Score:
+    """The score of samples whose pixels have classes: over these, chunk after chunk."""
+    scores = []
+    for part in chunks(x):
+        logits, labels = module(x[part]), y[part]
+        classes, known = logits.shape[1], labels != IGNORED
+        cells = labels[known].long() * classes + logits.argmax(1)[known]
+        confusion = torch.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+        scores.append(Score(confusion.cpu().numpy(), float(cross_entropies(logits.double(), labels).sum())))
+    return pooled(scores)
 
 
 class EvaluateOutsiders(Evaluate):

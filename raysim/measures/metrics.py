@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Score:
-    """What a model makes of some samples.
+    """What a model makes of some samples or, where pixels have classes, of all pixels that have one.
 
     Args:
         confusion: counts, int64 [classes, classes]: rows the true class, columns the predicted one.
@@ -27,6 +27,7 @@ class Score:
 
     @property
     def samples(self) -> int:
+        """How many labels it is of."""
         return int(self.confusion.sum())
 
 
@@ -99,6 +100,11 @@ METRICS: Mapping[str, Callable[[Score], float | None]] = {
     "auc": auc,
     "miou": miou,
 }
+
+
+def value_of(name: str, score: Score) -> float | None:
+    """A metric by its name; None where it is undefined, as all are of samples whose pixels have no class."""
+    return METRICS[name](score) if score.samples else None
 
 
 def _f1(score: Score, average: str) -> float:

@@ -72,7 +72,7 @@ def test_nothing_is_measured_unasked(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True))
     state = step(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
     assert state.report is not None and dict(state.report.measures) == {}
-    assert set(state.report.visits[0][1].report) == {"samples", "steps", "used", "loss"}
+    assert set(state.report.visits[0][1].report) == {"samples", "steps", "used", "labelled", "loss"}
 
 
 def test_statistics_are_followed(federation: Federation) -> None:

@@ -26,8 +26,8 @@ from algorithms import (
     static_bn,
     step,
 )
+from algorithms.chunks import CHUNK
 from algorithms.phases import phases
-from algorithms.statistics import CHUNK
 from raysim.fleet import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 from tests.algorithms.test_step import SIZES, run, same, simulate

@@ -3,6 +3,7 @@ import pickle
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import partitioning
@@ -206,3 +207,44 @@ def test_a_class_that_only_the_test_set_has_is_a_class(tmp_path):
     assert population.manifest.classes == [0, 1, 2]
     assert population.class_counts.tolist() == [[0, 2, 1]]
     assert partitioning.verify(tmp_path / "p") == []
+
+
+def labelled_by_images(kind):
+    """Seven rows in three cities, whose labels are encoded images, or arrays."""
+    encoded = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    files = pa.array([{"bytes": bytes([row]), "path": None} for row in range(7)], encoded)
+    arrays = pa.FixedSizeListArray.from_arrays(pa.FixedSizeListArray.from_arrays(np.arange(42, dtype=np.uint8), 3), 2)
+    labels = files if kind == "encoded" else arrays
+    field = pa.field("mask", labels.type, metadata={"classes": "42"})
+    schema = pa.schema([("image", encoded), field, ("city", pa.string())])
+    return pa.table([files, labels, pa.array(list("aabbbcc"))], schema=schema)
+
+
+@pytest.mark.parametrize("kind", ["encoded", "arrays"])
+def test_labels_that_are_images_are_of_one_class(kind, tmp_path):
+    table = labelled_by_images(kind)
+    made = partitioning.make(
+        table,
+        tmp_path / "p",
+        scheme="natural",
+        column="city",
+        label="mask",
+        test=pa.concat_tables([table] * 3),
+        local_test=0.5,
+    )
+    assert made.test_slices == (16, 5)
+    assert made.class_counts.tolist() == [[2], [3], [2]] and made.manifest.classes == ["mask"]
+    assert made.schema.equals(table.schema, check_metadata=True) and partitioning.verify(made.path) == []
+    assert read_all(made)["mask"].to_pylist() == table.take(pa.array(made.row_numbers))["mask"].to_pylist()
+    pq.write_table(table, tmp_path / "streamed.parquet")
+    streamed = partitioning.make(tmp_path / "streamed.parquet", tmp_path / "q", scheme="iid", clients=2, label="mask")
+    assert streamed.sizes.tolist() == [4, 3] and partitioning.verify(streamed.path) == []
+
+
+def test_labels_that_are_images_have_no_classes_to_divide_by(tmp_path):
+    for scheme in set(partitioning.SCHEMES) - {"iid", "quantity", "natural", "domains"}:
+        given = {"table": [[7]]} if scheme == "counts" else {"clients": 2}
+        with pytest.raises(InputError) as error:
+            partitioning.make(labelled_by_images("encoded"), tmp_path / "p", scheme=scheme, label="mask", **given)
+        assert f"scheme {scheme!r} divides by classes, and the label 'mask' of table holds images" in str(error.value)
+        assert "\n" not in str(error.value) and not list(tmp_path.iterdir())

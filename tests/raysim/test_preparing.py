@@ -98,6 +98,16 @@ def test_copies_are_made_before_and_nothing_is_changed_in_training(tmp_path: Pat
         ({"dataset": "digits", "hue": 0.1, "augment": "flip"}, 'data.hue = 0.1: must stand with data.augment = ["col'),
         ({"dataset": "digits", "augment": ["flip", "flip"]}, "should name each only once"),
         ({"dataset": "digits", "augment": ["turn"]}, "data.augment"),
+        ({"dataset": "digits", "crop_size": 4}, 'data.crop_size = 4: must stand with data.augment = ["crop"]; add it'),
+        ({"dataset": "digits", "crop_scale": [0.5, 1.0], "augment": "crop"}, 'data.augment = ["resized-crop"]; add it'),
+        (
+            {"dataset": "digits", "crop_scale": [1.0, 0.5], "augment": "resized-crop"},
+            "should be the lowest and the highest",
+        ),
+        (
+            {"dataset": "digits", "crop_size": 4, "augment": ["append", "crop"]},
+            'data.crop_size with data.augment = "app',
+        ),
         ({"dataset": "digits", "channels": 2}, "data.channels = 2"),
         ({"dataset": "digits", "image_size": [8]}, "data.image_size"),
         ({"dataset": "digits", "image_size": 0}, "data.image_size = 0"),

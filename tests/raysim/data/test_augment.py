@@ -2,14 +2,16 @@
 
 import pytest
 import torch
+from torch.nn.functional import interpolate
+from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as tv
 
-from raysim.data.augment import Chain, ColourJitter, Crop, Flip, OnPixels, augmentation
+from raysim.data.augment import Chain, ColourJitter, Crop, Flip, OnPixels, ResizedCrop, augmentation
 from raysim.data.standardise import Global, Own, Scale
 from raysim.errors import InputError
 
 NINE = torch.arange(1.0, 10).view(1, 1, 3, 3)
-STRENGTHS = {"padding": 2, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
+STRENGTHS = {"padding": 2, "size": None, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
 
 
 @pytest.mark.parametrize(
@@ -94,4 +96,76 @@ def test_without_names_nothing_is_changed() -> None:
 def test_only_images_are_augmented(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="must be on images") as error:
         augmentation(["flip"], STRENGTHS, None, shape)
+    assert "\n" not in str(error.value)
+
+
+def test_a_crop_of_another_size_takes_the_label_along() -> None:
+    """Rows 0 to 3 - 2 and columns 0 to 3 - 2 are places of a 2x2 part, and none lies outside."""
+    crop, labels = Crop(0, (2, 2)), NINE[:, 0].to(torch.uint8)
+    assert crop.shape((1, 3, 3)) == (1, 2, 2)
+    draws = torch.tensor([[0.49, 0.5], [1 - 2**-24, 0.0]])
+    expected = [[[2, 3], [5, 6]], [[4, 5], [7, 8]]]
+    assert crop(NINE.expand(2, -1, -1, -1), draws)[:, 0].tolist() == expected
+    assert crop.labels(labels.expand(2, -1, -1), draws).tolist() == expected
+    assert crop.labels(labels, draws[:1]).dtype == torch.uint8
+    assert Crop(1).labels(labels, torch.tensor([[0.0, 0.99]])).tolist() == [[[255, 255, 255], [2, 3, 255], [5, 6, 255]]]
+
+
+def test_flips_take_the_label_along_and_colours_leave_it() -> None:
+    y = torch.tensor([[[1, 2]], [[3, 255]]], dtype=torch.uint8)
+    draws = torch.tensor([[0.49], [0.5]])
+    assert Flip().labels(y, draws).tolist() == [[[2, 1]], [[3, 255]]]
+    assert OnPixels(ColourJitter(), Scale((0.0,), (1.0,))).labels(y, draws.expand(-1, 4)) is y
+
+
+def test_a_chain_moves_labels_as_their_images() -> None:
+    x = torch.rand(7, 1, 9, 12)
+    y, draws = (x[:, 0] * 100).to(torch.uint8), torch.rand(7, 29)
+    names = ["crop", "resized-crop", "flip", "colour-jitter"]
+    strengths = {**STRENGTHS, "padding": 0, "size": (6, 5), "scale": (1.0, 1.0), "ratio": (5 / 6, 5 / 6)}
+    strengths |= {"brightness": 0, "contrast": 0}
+    chain = augmentation(names, strengths, None, (1, 9, 12))
+    assert chain is not None and chain.shape((1, 9, 12)) == (1, 6, 5)
+    assert torch.equal((chain(x, draws)[:, 0] * 100).to(torch.uint8), chain.labels(y, draws))
+
+
+@pytest.mark.parametrize("size", [None, (20, 20), (5, 40)])
+def test_a_resized_crop_equals_torch_s_interpolation_of_the_part(size: tuple[int, int] | None) -> None:
+    generator = torch.Generator().manual_seed(5)
+    x, draws = torch.rand(60, 3, 12, 17, generator=generator), torch.rand(60, ResizedCrop.numbers, generator=generator)
+    y = torch.randint(0, 20, (60, 12, 17), generator=generator, dtype=torch.uint8)
+    change = ResizedCrop(size)
+    made, labels = change(x, draws), change.labels(y, draws)
+    assert made.shape == (60, 3, *(size or (12, 17))) == (60, *change.shape((3, 12, 17)))
+    for image, mask, found, label, first, extent in zip(x, y, made, labels, *change.parts(draws, 12, 17), strict=True):
+        (top, left), (height, width) = first.tolist(), extent.tolist()
+        part = (..., slice(top, top + height), slice(left, left + width))
+        assert image[part].shape == (3, height, width)
+        wanted = interpolate(image[part][None], size or (12, 17), mode="bilinear", align_corners=False)[0]
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+        nearest = interpolate(mask[part][None, None].float(), size or (12, 17), mode="nearest-exact")[0, 0]
+        assert torch.equal(label, nearest.to(torch.uint8))
+
+
+def test_the_parts_of_resized_crops_are_the_field_s() -> None:
+    """Areas of 8 % to all, ratios of 3/4 to 4/3, as torchvision draws them; where none of ten fits, the middle."""
+    generator = torch.Generator().manual_seed(1)
+    draws = torch.rand(20_000, ResizedCrop.numbers, generator=generator)
+    first, extent = ResizedCrop().parts(draws, 64, 64)
+    assert extent.min() > 0 and first.min() >= 0 and (first + extent).max() <= 64
+    share = extent.prod(1) / 64**2
+    ratio = extent[:, 1] / extent[:, 0]
+    assert 0.075 < share.min() < 0.085 and share.max() == 1 and 0.70 < ratio.min() < ratio.max() < 1.42
+    torch.manual_seed(0)
+    image = torch.zeros(1, 64, 64)
+    drawn = torch.tensor([RandomResizedCrop.get_params(image, [0.08, 1.0], [3 / 4, 4 / 3]) for _ in range(2000)])
+    assert share.double().mean() == pytest.approx(float((drawn[:, 2] * drawn[:, 3] / 64**2).double().mean()), abs=0.02)
+    tall = ResizedCrop(None, (1.0, 1.0)).parts(draws[:3], 40, 10)
+    assert tall[0].tolist() == [[13, 0]] * 3 and tall[1].tolist() == [[13, 10]] * 3
+
+
+def test_a_crop_larger_than_the_images_is_refused() -> None:
+    with pytest.raises(InputError) as error:
+        augmentation(["crop"], {**STRENGTHS, "size": (16, 16)}, None, (1, 8, 8))
+    assert "data.crop_size = [16, 16] on images of height and width (8, 8)" in str(error.value)
     assert "\n" not in str(error.value)

@@ -1,9 +1,12 @@
 """Folders of images, and the named sets of photographs in their true layout."""
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+from torchvision.datasets import Cityscapes
 
 import partitioning
 from partitioning import InputError
@@ -194,10 +197,16 @@ def test_layout_of_cityscapes(tmp_path: Path) -> None:
         write(tmp_path / "leftImg8bit" / part / city / f"{stem}_leftImg8bit.png")
         write(tmp_path / "gtFine" / part / city / f"{stem}_gtFine_labelIds.png", mode="L")
         write(tmp_path / "gtFine" / part / city / f"{stem}_gtFine_color.png")
+    ids = np.arange(-1, 35).clip(0).astype(np.uint8)[None]
+    Image.fromarray(ids).save(tmp_path / "gtFine/train/aachen/aachen_000000_000019_gtFine_labelIds.png")
     source = read("cityscapes", root=str(tmp_path))
     assert source.train["city"].to_pylist() == ["aachen", "bochum"]
     assert source.train.schema.names == ["image", "mask", "city"]
-    mask = source.train["mask"][0]["path"].as_py()
-    assert mask == "gtFine/train/aachen/aachen_000000_000019_gtFine_labelIds.png"
+    mask = source.train["mask"][0].as_py()
+    assert mask["path"] == "gtFine/train/aachen/aachen_000000_000019_gtFine_labelIds.png"
+    known = {each.id: each.train_id for each in Cityscapes.classes if 0 <= each.train_id < 19}
+    assert np.asarray(Image.open(io.BytesIO(mask["bytes"])))[0].tolist() == [known.get(i, 255) for i in ids[0]]
+    assert len(known) == 19 and source.train.schema.field("mask").metadata == {b"classes": b"19"}
+    assert load("cityscapes", root=str(tmp_path), dividing=["city"]).label == "mask"
     with pytest.raises(InputError, match="cityscapes has no column of classes"):
-        load("cityscapes", root=str(tmp_path))
+        load("cityscapes", root=str(tmp_path), label="city", dividing=["city"])

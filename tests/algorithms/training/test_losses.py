@@ -1,0 +1,122 @@
+"""The loss of labels that are images: by hand, and visits that equal a plain loop's."""
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from algorithms import Augmented, Compute, InputError, Layout, Local, Place, Resident, choose, trainer
+from algorithms.chunks import CHUNK, chunks
+from algorithms.training import Work
+from algorithms.training.losses import cross_entropies, labelled, mean_loss
+
+LOCAL = Local(lr=0.3, batch_size=2, epochs=2, momentum=0.5)
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Mirrors images, and their labels with them, where the draw is below 1/2."""
+
+    numbers = 1
+
+    def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        return torch.where(draws.view(-1, 1, 1, 1) < 0.5, x.flip(3), x)
+
+    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        return torch.where(draws.view(-1, 1, 1) < 0.5, y.flip(2), y)
+
+
+def model() -> nn.Module:
+    """A network that gives each pixel three logits."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        layers = nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 3, 1)
+        return nn.Sequential(*layers).double()
+
+
+def images(samples: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Samples [n, 2, 4, 6] and their labels, of which about a third of the pixels have none."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(np.array([0, 1, 2, 255], np.uint8), (samples, 4, 6), p=[0.3, 0.2, 0.2, 0.3])
+    return torch.from_numpy(rng.normal(size=(samples, 2, 4, 6))), torch.from_numpy(y)
+
+
+def test_a_loss_by_hand() -> None:
+    logits = torch.tensor([[[0.0, log(3.0), 9.0]], [[log(3.0), 0.0, -9.0]]])[None]
+    y = torch.tensor([[[1, 1, 255]]], dtype=torch.uint8)
+    assert cross_entropies(logits, y).tolist() == pytest.approx([log(4 / 3), log(4), 0], abs=1e-6)
+    assert float(mean_loss(logits, y)) == pytest.approx((log(4 / 3) + log(4)) / 2) and labelled(y) == 2
+
+
+def test_where_no_pixel_has_a_class_nothing_is_learnt() -> None:
+    logits = torch.randn(2, 3, 2, 2, requires_grad=True)
+    loss = mean_loss(logits, torch.full((2, 2, 2), 255, dtype=torch.uint8))
+    assert loss.item() == 0 and torch.autograd.grad(loss, logits)[0].abs().max() == 0
+
+
+def test_the_class_255_of_samples_is_a_class() -> None:
+    logits, y = torch.randn(3, 300), torch.tensor([255, 7, 299])
+    assert torch.equal(mean_loss(logits, y), cross_entropy(logits, y)) and labelled(y) == 3
+
+
+def test_chunks_are_fixed_by_the_shape() -> None:
+    for shape, size in {(54,): CHUNK, (3, 64, 64): CHUNK, (3, 256, 256): 85, (3, 1024, 2048): 2}.items():
+        many = torch.empty(()).expand(2000, *shape)
+        assert [(part.start, part.stop) for part in chunks(many)][:2] == [(0, size), (size, 2 * size)]
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorised"])
+def test_visits_equal_a_plain_loop(execution: str) -> None:
+    """Two visits of unequal sizes: losses over the pixels with a class, labels moved with their images."""
+    data = [images(5, 1), images(3, 2)]
+    resident = Resident(model(), Place().divide(Layout.of(model())), torch.zeros(2, 4, 6), lanes=2)
+    compute = Compute(execution, precision="fp64")
+    works = []
+    for key, (x, y) in enumerate(data):
+        batches = LOCAL.plan(len(y), 1, 0, lambda _, key=key: np.random.default_rng(key))
+        works.append(Work(x, y, batches, None, Augmented.of(Mirror(), batches, key, x.device)))
+    start = resident.travelling(0).copy(), resident.kept(0).copy()
+    losses, entries = [], []
+    for group in [works] if execution == "vectorised" else [[work] for work in works]:
+        for lane in range(len(group)):
+            resident.load(*start, lane)
+        losses += trainer(resident, compute).train(LOCAL, group, 0.3).tolist()
+        entries += [resident.travelling(lane).floats.copy() for lane in range(len(group))]
+    for work, loss, found in zip(works, losses, entries, strict=True):
+        expected, module = plain(work)
+        assert loss == pytest.approx(expected, abs=1e-12)
+        wanted = resident.placement.travelling.pack(module.state_dict()).floats
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+def plain(work: Work) -> tuple[float, nn.Module]:
+    """One visit by torch alone: its loss over all pixels that it saw, and the model."""
+    module = model()
+    velocity = [torch.zeros_like(p) for p in module.parameters()]
+    assert work.augment is not None
+    total, pixels, start = 0.0, 0, 0
+    for rows in work.batches:
+        draws = work.augment.draws[start : start + len(rows)]
+        x, y = Mirror()(work.x[rows], draws), Mirror().labels(work.y[rows], draws).long()
+        loss = cross_entropy(module.train()(x), y, ignore_index=255)
+        gradients = torch.autograd.grad(loss, list(module.parameters()))
+        velocity = [0.5 * u + g for u, g in zip(velocity, gradients, strict=True)]
+        with torch.no_grad():
+            for parameter, u in zip(module.parameters(), velocity, strict=True):
+                parameter.sub_(0.3 * u)
+        total, pixels = total + loss.item() * int((y != 255).sum()), pixels + int((y != 255).sum())
+        start += len(rows)
+    return total / pixels, module
+
+
+def test_a_model_that_gives_pixels_logits_is_stacked_where_it_is_asked_for() -> None:
+    sample = torch.zeros(2, 4, 6, dtype=torch.float64)
+    asked = Local(compute=Compute("vectorised", precision="fp64"))
+    assert choose(asked, model(), sample, "cpu", 8).execution == "vectorised"
+    assert choose(Local(), model(), sample, "cpu", 8).execution == "sequential"
+    with pytest.raises(InputError, match="must be sequential or vectorised"):
+        choose(Local(compute=Compute("fused")), model(), sample, "cpu", 8)

@@ -1,0 +1,131 @@
+"""Labels that are images: decoded, resized, counted, and read from tables and folders."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import partitioning
+from partitioning import InputError, Population
+from partitioning.verification import verify
+from raysim.config import Experiment
+from raysim.data import decode_population, decoder_of, load
+from raysim.data.arrays import nested
+from raysim.data.folders import ENCODED
+from raysim.data.images import Picture
+from raysim.data.prepare import of_classes
+from raysim.population import population_of
+
+MASK = np.array([[0, 1, 2, 255], [2, 2, 1, 0]], np.uint8)
+
+
+def file(values: np.ndarray, form: str = "PNG", mode: str | None = None) -> bytes:
+    sink = io.BytesIO()
+    image = Image.fromarray(values)
+    (image if mode is None else image.convert(mode)).save(sink, form)
+    return sink.getvalue()
+
+
+def column(files: list[bytes]) -> pa.Array:
+    return pa.array([{"bytes": each, "path": f"{i}.png"} for i, each in enumerate(files)], ENCODED)
+
+
+def table(masks: pa.Array, height: int = 2, width: int = 4) -> pa.Table:
+    colours = np.arange(len(masks) * height * width * 3, dtype=np.uint8).reshape(-1, height, width, 3)
+    return pa.table({"image": column([file(each) for each in colours]), "mask": masks})
+
+
+def decoded(rows: pa.Table, tmp_path: Path, picture: Picture = Picture()) -> Population:
+    made = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=2, label="mask", test=rows.slice(0, 1))
+    return Population.open(decode_population(made, tmp_path / "cache", picture=picture))
+
+
+def test_masks_become_classes_of_pixels(tmp_path: Path) -> None:
+    """Grey, palette and 16-bit files, arrays of wider integers: all one; 255 is none, and the largest counts."""
+    palette = Image.fromarray(MASK, "L").convert("P")
+    palette.putdata(MASK.flatten().tolist())
+    sink = io.BytesIO()
+    palette.save(sink, "PNG")
+    files = column([file(MASK), sink.getvalue(), file(MASK.astype(np.uint16))])
+    for name, masks in {"files": files, "arrays": nested(np.stack([MASK] * 3).astype(np.int64))}.items():
+        population = decoded(table(masks), tmp_path / name)
+        decode = decoder_of(population)
+        assert (decode.shape, decode.classes, decode.per_pixel, decode.nbytes) == ((3, 2, 4), 3, True, 104)
+        for client in range(2):
+            x, y = decode(population.batch(client))
+            assert x.shape == (population.sizes[client], 3, 2, 4)
+            assert all(np.array_equal(mask, MASK) for mask in y.numpy())
+        assert decode(population.test_batch(0))[1].tolist() == [MASK.tolist()]
+        assert verify(population.path) == [] and population.manifest.classes == ["mask"]
+        assert decode_population(population, tmp_path / name / "again") == population.path
+
+
+def test_labels_are_resized_by_the_nearest_pixel(tmp_path: Path) -> None:
+    population = decoded(table(column([file(MASK)] * 2)), tmp_path, Picture((4, 8)))
+    x, y = decoder_of(population)(population.batch(0))
+    assert x.shape == (1, 3, 4, 8) and np.array_equal(y[0].numpy(), MASK.repeat(2, 0).repeat(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("masks", "message"),
+    [
+        (column([file(MASK[:1]), file(MASK)]), "has the height and width (1, 4) where its image has (2, 4)"),
+        (column([file(MASK, mode="RGB"), file(MASK)]), "has 3 channels: must have one"),
+        (column([file(MASK, "JPEG"), file(MASK)]), "cannot be decoded"),
+        (column([file(MASK.astype(np.uint16) * 300), file(MASK)]), "has values from 0 to 10964"),
+        (nested(np.stack([MASK.astype(np.int64) - 1] * 2)), "has values from -1 to 254"),
+        (column([file(np.where(MASK == 255, 255, 0).astype(np.uint8))] * 2), "has pixels of the class 0 alone"),
+    ],
+)
+def test_what_is_no_label_is_named(masks: pa.Array, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        decoded(table(masks), tmp_path)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert "mask" in str(error.value) and not list(tmp_path.glob("cache/*"))
+
+
+def test_a_class_beyond_those_that_the_column_names_is_refused(tmp_path: Path) -> None:
+    rows = table(column([file(MASK)] * 2))
+    rows = rows.set_column(1, rows.schema.field(1).with_metadata({"classes": "2"}), rows["mask"])
+    population = decoded(rows, tmp_path)
+    with pytest.raises(InputError, match="has pixels of the class 2: must be from 0 to 1"):
+        decoder_of(population)(population.batch(0))
+
+
+def test_a_table_with_two_columns_of_images(tmp_path: Path) -> None:
+    rows = table(column([file(MASK)] * 4))
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    pq.write_table(rows.append_column("city", pa.array(["a", "b", "a", "b"])), tmp_path / "own.parquet")
+
+    def made(name: str, **partition: Any) -> Population:
+        data = {"dataset": f"file:{tmp_path / name}.parquet", "label": "mask"}
+        return population_of(Experiment.of({"data": data, "partition": partition}), tmp_path / name)
+
+    assert made("own", scheme="natural", column="city").sizes.tolist() == [2, 2]
+    with pytest.raises(InputError, match="scheme 'shards' divides by classes, and the label 'mask' of file:"):
+        made("plain", scheme="shards", clients=2)
+    assert not (tmp_path / "plain").exists()
+    source = load(f"file:{tmp_path / 'own'}.parquet", label="mask", dividing=["city"])
+    with pytest.raises(InputError, match=r"data\.classes with label column 'mask': must be left out"):
+        of_classes(source, [1])
+
+
+def test_folders_of_images_and_masks(tmp_path: Path) -> None:
+    for name in ("train/images/b/1.png", "train/images/a/2.jpg", "test/images/a/3.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.zeros((2, 4, 3), np.uint8)).save(tmp_path / name)
+        mask = (tmp_path / name.replace("images", "masks")).with_suffix(".png")
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        mask.write_bytes(file(MASK))
+    source = load(f"folder:{tmp_path}", dividing=["domain"])
+    assert source.train["domain"].to_pylist() == ["a", "b"] and source.dividing == ("domain",)
+    assert [each["path"] for each in source.train["label"].to_pylist()] == ["masks/a/2.png", "masks/b/1.png"]
+    assert source.test is not None and source.test.num_rows == 1
+    (tmp_path / "train/masks/a/2.png").unlink()
+    with pytest.raises(InputError, match=r"masks/a/2.png is missing: give each image a mask"):
+        load(f"folder:{tmp_path}")
