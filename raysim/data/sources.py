@@ -13,6 +13,7 @@ from raysim.data.catalogue import DATASETS, FORMS
 from raysim.data.features import check_label
 from raysim.data.folders import Tables, read_folder
 from raysim.data.joining import DOMAIN, join
+from raysim.data.reading import check_values
 from raysim.data.table import read_table
 from raysim.errors import InputError, unknown
 
@@ -92,7 +93,10 @@ def read(
         # Imported late, as it brings SciPy's images.
         from raysim.data.shifted import shifted
 
-        base = read(dataset.removeprefix(SHIFTED), root=root, label=label, dividing=(DOMAIN,), seed=seed)
+        name = dataset.removeprefix(SHIFTED)
+        if name.startswith(SHIFTED):
+            raise InputError(f"{dataset!r} is shifted twice: must be once; put all of them into data.shifts")
+        base = read(name, root=root, label=label, dividing=(DOMAIN,), seed=seed)
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return Source(dataset, train, test, base.label, (DOMAIN,))
     if shifts:
@@ -126,7 +130,10 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
 
 def _own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> Source:
     """A user's own files or folders, of which several are domains."""
-    paths = [root / Path(path.strip()).expanduser() for path in dataset.removeprefix(prefix).split(",")]
+    named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
+    if "" in named:
+        raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
+    paths = [root / Path(path).expanduser() for path in named]
     if prefix == FOLDER and label != "label":
         raise InputError(f"data.label = {label!r} with {dataset}: must be left out, for folders name the classes")
     parts: list[Tables] = [
@@ -157,8 +164,11 @@ def _named(dataset: str, root: Path, label: str | None, seed: int) -> Source:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
     parts = {name: DATASETS[name].read(root, seed) for name in names}
     label = DATASETS[names[0]].label if label is None else label
-    for name, (train, _) in parts.items():
+    for name, (train, test) in parts.items():
         check_label(train.schema, label, name)
+        check_values(train, f"data set {name}")
+        if test is not None:
+            check_values(test, f"the test part of data set {name}")
     if len(names) == 1:
         train, test = parts[dataset.strip()]
         return Source(dataset, train, test, label, DATASETS[names[0]].dividing)
