@@ -214,6 +214,8 @@ class Experiment(_Top):
             raise InputError(
                 f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
             )
+        if data.test == "":
+            raise InputError('data.test = "": must be a data set, or a share of the rows; set data.test = 0.2')
         data.check(made=data.population is not None)
         if data.population is not None:
             # Absolute, so that the resolved file means the same from anywhere.

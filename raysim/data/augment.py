@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -24,6 +24,9 @@ class Crop:
     Args:
         padding: pixels on each side, >= 0.
 
+    Raises:
+        InputError: the images are no larger than the padding (from a call).
+
     Paper: FixBN, A.1 (2 pixels on CIFAR-10).
     """
 
@@ -33,6 +36,11 @@ class Crop:
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change images [n, c, h, w] by the row a and the column b that two draws each come to."""
         channels, height, width = x.shape[1:]
+        if self.padding >= min(height, width):
+            raise InputError(
+                f"data.crop_padding = {self.padding} on images of {height}x{width}: must be below the smaller side, or "
+                "a crop may have nothing of its image; lower it"
+            )
         padded = pad(x, [self.padding] * 4)
         top, left = (draws * (2 * self.padding + 1)).long().unbind(1)
         rows = top[:, None] + torch.arange(height, device=x.device)
@@ -59,7 +67,8 @@ class ColourJitter:
         x <- f x;   x <- f x + (1 - f) mean(grey(x));   x <- f x + (1 - f) grey(x);   hue(x) <- hue(x) + t
 
     with f = 1 + s u, t = s u turns, u uniform in [-1, 1), s the strength; all but the hue's cut off to [0, 1]. Of a
-    grey image brightness and contrast change.
+    grey image brightness and contrast change. Other values than those of pixels in [0, 1] have no colours: they are
+    refused before (`check_pixels`).
 
     Args:
         brightness, contrast, saturation: in [0, 1]; 0 changes nothing.
@@ -155,7 +164,7 @@ def augmentation(
         shape: of one sample.
 
     Raises:
-        InputError: samples are no images.
+        InputError: samples are no images, or too small.
     """
     if not names:
         return None
@@ -164,7 +173,27 @@ def augmentation(
             f"data.augment = {list(names)} on samples of shape {shape}: must be on images, [1 or 3, height, width]; "
             "remove it"
         )
-    return chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
+    made = chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
+    made(torch.zeros(1, *shape), torch.zeros(1, made.numbers))  # what does not fit the images is refused here
+    return made
+
+
+def check_pixels(x: torch.Tensor, names: Collection[str], where: str) -> None:
+    """Refuse values that are no pixels in [0, 1] where colours are to be changed.
+
+    Args:
+        x: before they are standardised.
+        names: the augmentations.
+        where: whose values they are, for the message.
+
+    Raises:
+        InputError: some are beyond.
+    """
+    if "colour-jitter" in names and x.numel() and not (x.min() >= 0 and x.max() <= 1):
+        raise InputError(
+            f'data.augment with "colour-jitter" on {where} with values of {x.min():g} to {x.max():g}: must be pixels '
+            "in [0, 1], or uint8; scale them, or leave it out"
+        )
 
 
 def _towards(far: torch.Tensor, x: torch.Tensor, change: torch.Tensor) -> torch.Tensor:

@@ -1,18 +1,16 @@
 """Several tables as one, of which each is a domain."""
 
-import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from PIL import Image
 
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, Images, features
 from raysim.data.folders import ENCODED, Tables
-from raysim.data.images import is_image
+from raysim.data.images import is_image, png
 from raysim.errors import InputError
 
 DOMAIN = "domain"
@@ -111,13 +109,6 @@ def image_array(column: pa.ChunkedArray, shape: Sequence[int]) -> npt.NDArray[np
             raise InputError("the images have values beyond black and white: scale floats to [0, 1], or give uint8")
         images = np.rint(images).astype(np.uint8)
     return images
-
-
-def png(image: npt.NDArray[np.uint8]) -> bytes:
-    """Return an image [1 or 3, height, width] as PNG, which loses nothing."""
-    file = io.BytesIO()
-    Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(file, "PNG", compress_level=1)
-    return file.getvalue()
 
 
 def _as_struct(column: pa.ChunkedArray) -> pa.ChunkedArray:
