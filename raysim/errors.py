@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from partitioning.errors import InputError, suggestion
 
-__all__ = ["InputError", "OutOfMemoryError", "of_algorithm", "one_input_error", "unknown"]
+__all__ = ["InputError", "OutOfMemoryError", "OwnCodeError", "of_algorithm", "one_input_error", "unknown"]
 
 MOST = 12
 """Names that a message lists: a table may have thousands of columns."""
@@ -13,6 +13,10 @@ MOST = 12
 
 class OutOfMemoryError(RuntimeError):
     """The memory does not suffice: the run has failed, and what it wrote so far stays."""
+
+
+class OwnCodeError(RuntimeError):
+    """A user's own part raised something: the run has failed, and what it wrote so far stays."""
 
 
 @contextmanager

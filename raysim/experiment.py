@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -18,9 +18,9 @@ from algorithms import Purpose, begin, torch_seed
 from raysim import report
 from raysim.budget import rounds_of
 from raysim.columns import TWINS, columns_of
-from raysim.config import Experiment, changed, read
+from raysim.config import Experiment, changed, own, read
 from raysim.config.experiment import AlgorithmTable, FleetTable
-from raysim.errors import InputError, of_algorithm, one_input_error
+from raysim.errors import InputError, OutOfMemoryError, OwnCodeError, of_algorithm, one_input_error
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, algorithm_names, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
@@ -68,6 +68,7 @@ def run(
     Raises:
         InputError: something of the input is wrong; nothing was left behind.
         OutOfMemoryError: a block does not fit the memory; what was written so far stays.
+        OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
@@ -84,10 +85,24 @@ def run(
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     threads = settled(experiment.fleet.cpus_per_actor)
     workplace = _workplace(experiment.fleet, inline, address)
-    with run_folder(folder), run_log(folder / "run.log"), one_input_error(), threads:
+    log = folder / "run.log"
+    with run_folder(folder), run_log(log), one_input_error(), threads, _own_errors(experiment, log):
         results = _run(experiment, folder, workplace(), watcher or Watcher())
     # Outside, where nothing that goes wrong removes what was trained.
     return Run(folder, report.write([folder], folder / "report.html"), results)
+
+
+@contextmanager
+def _own_errors(experiment: Experiment, log: Path) -> Iterator[None]:
+    """Within, what a user's own part raises becomes one line that says where; the log has the traceback."""
+    try:
+        yield
+    except (InputError, AlgorithmInputError, OutOfMemoryError):
+        raise
+    except Exception as error:
+        if text := own.told(error, experiment.own_code):
+            raise OwnCodeError(f"your own code raised {text}; see {log}") from error
+        raise
 
 
 def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
@@ -119,8 +134,7 @@ def _run(experiment: Experiment, folder: Path, place: ClientActors | Inline, wat
     LOG.info("%d clients, %d samples, %s", len(population), population.sizes.sum(), model)
 
     watcher.stage("starting the fleet")
-    own_code = [module for table in experiment.algorithm for module in table.own_code]
-    with sent_whole([*experiment.model.own_code, *own_code]), place:
+    with sent_whole(experiment.own_code), place:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         results = tuple(
@@ -206,11 +220,10 @@ def _plans(
             augment=samples.augment,
         )
         try:
-            compute = plan.resolved().algorithm.local.compute
+            plans[name] = plan.resolved()
         except AlgorithmInputError as error:
             raise InputError(f"{name}: {error}") from None
-        plans[name] = plan.resolved()
-        tables.append(table.computed(compute.execution))
+        tables.append(table.computed(plans[name].algorithm.local.compute.execution))
     return experiment.model_copy(update={"algorithm": tuple(tables)}), plans
 
 

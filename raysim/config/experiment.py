@@ -92,13 +92,20 @@ class AlgorithmTable(Table):
         Raises:
             InputError: a number is out of range, or the parts make no sense together.
         """
-        with one_input_error():
-            algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
-                Sample(self.fraction, self.cohort, self.sampling, self.active),
-                _local_of(self.local.beyond(Table)),
-                own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
-                **self.beyond(AlgorithmTable),
-            )
+        try:
+            with one_input_error():
+                algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
+                    Sample(self.fraction, self.cohort, self.sampling, self.active),
+                    _local_of(self.local.beyond(Table)),
+                    own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
+                    **self.beyond(AlgorithmTable),
+                )
+        except InputError:
+            raise
+        except Exception as error:  # whatever the user's code does
+            if text := own.told(error, self.own_code):
+                raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
+            raise
         if not isinstance(algorithm, Algorithm):
             raise InputError(
                 f"algorithm.name = {self.name!r}: must return an Algorithm, and returned a "
@@ -235,6 +242,12 @@ class Experiment(_Top):
             evaluate=_evaluate(_table(raw, "evaluate")),
             devices=_devices(_table(raw, "devices")) if "devices" in raw else None,
         )
+
+    @property
+    def own_code(self) -> list[ModuleType]:
+        """The user's modules that anything of it comes from."""
+        modules = [*self.model.own_code, *(module for table in self.algorithm for module in table.own_code)]
+        return list(dict.fromkeys(modules))
 
     @property
     def fold(self) -> int | None:

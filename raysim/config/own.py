@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -22,6 +24,9 @@ FORM = "def mine(sample, local, server=Assign(), *, own_key: float = 0.1) -> Alg
 
 MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, own_key: float = 0.1)"
 """The shape of a model's class, or of a function that returns one; its other parameters are keys of `[model]`."""
+
+FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+"""A line of a traceback that says where."""
 
 PARTS = ("sample", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
@@ -165,6 +170,33 @@ def modules_of(names: Iterable[str]) -> list[ModuleType]:
         if "." not in name and name not in (*OURS, "__main__") and isinstance(module, ModuleType)
         if _home(module) in homes
     ]
+
+
+def told(error: BaseException, modules: Iterable[ModuleType]) -> str:
+    """What a user's own code raised, and where, in a line; nothing where no line of theirs was under way.
+
+    Args:
+        error: as it came here; of an actor's the text has its traceback.
+        modules: the user's.
+    """
+    places = [place for module in modules if (place := _place(module))]
+    text = "".join(traceback.format_exception(error))
+    own = [
+        (file, line, function)
+        for file, line, function in FRAME.findall(text)
+        if any(file == place or file.startswith(f"{place}/") for place in places)
+    ]
+    if not own:
+        return ""
+    cause = getattr(error, "cause", None) or error  # what an actor raised, inside of what Ray made of it
+    file, line, function = own[-1]
+    said = " ".join(str(cause).split())
+    return f"{type(cause).__name__}: {said[:200]} ({file}, line {line}, in {function})"
+
+
+def _place(module: ModuleType) -> str | None:
+    """A module's file, or a package's folder."""
+    return next(iter(getattr(module, "__path__", ())), getattr(module, "__file__", None))
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:
