@@ -1,5 +1,6 @@
 """What `data.dataset` names, as tables."""
 
+import errno
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,9 @@ from raysim.data.joining import DOMAIN, join
 from raysim.data.reading import check_values
 from raysim.data.table import read_table
 from raysim.errors import InputError, unknown
+
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+"""What the operating system says of paths that are the user's to mend."""
 
 FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
 
@@ -89,6 +93,20 @@ def read(
     seed: int = 0,
 ) -> Source:
     """Read a data set with all its columns; the arguments are those of `load`."""
+    try:
+        return _read(dataset, root, label, dividing, shifts, seed)
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        raise InputError(
+            f"{dataset[:80]!r} in data.root = {str(root)[:80]!r} cannot be read ({error.strerror}: "
+            f"{str(error.filename)[:80]!r}): must be a path that you may read; correct it"
+        ) from error
+
+
+def _read(
+    dataset: str, root: str | None, label: str | None, dividing: Collection[str], shifts: Sequence[str], seed: int
+) -> Source:
     if dataset.startswith(SHIFTED):
         # Imported late, as it brings SciPy's images.
         from raysim.data.shifted import shifted

@@ -199,7 +199,7 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
         ({"name": "cnn_dropout", "norm": "batch"}, "has no layer to put it behind"),
         ({"name": "mlp", "weights": "nowhere.safetensors"}, "readable .safetensors file"),
         ({"name": "mlp", "train": "conv"}, "unknown model.train = 'conv'"),
-        ({"name": "resnet20", "train": "x"}, "must be one of all, stem, .*, stage3block3.bn2, output; use one of them$"),
+        ({"name": "resnet20", "train": "x"}, "must be one of all, stem, .*, stage3block3.bn2, output; use one"),
         ({"name": "mlp", "norm": "batch", "train": "output"}, "no batch-norm layer that trains"),
     ],
 )

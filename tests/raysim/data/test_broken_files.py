@@ -170,6 +170,7 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     ),
     "a test part alone": ("folder:own", _folder("test/c/a.png"), "has the folders test: must be train alone"),
     "domains in one part": ("folder:own", _folder("train/d/c/a.png", "test/c/a.png"), "in only one of train and test"),
+    "a name that is too long": (f"file:{'x' * 300}", _files({}), "cannot be read .File name too long"),
     "a set that is shifted twice": ("shifted:shifted:digits", _files({}), "is shifted twice"),
 }
 
