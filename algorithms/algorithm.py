@@ -14,9 +14,13 @@ from algorithms.local import Local
 from algorithms.place import Place, Placement
 from algorithms.schedule import Rounds, Schedule
 from algorithms.server import Assign, Server
+from algorithms.training.dropout import has_dropout
 from algorithms.weigh import Samples, Weigh
 
 if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
     from algorithms.fleet import Fleet
     from algorithms.phases import Rule
     from algorithms.state import State
@@ -67,6 +71,7 @@ class Algorithm:
         own_step: its own way to do a round; None for the engine's.
         needs_batch_norm: whether it makes sense only for models with batch-norm layers that track statistics; so do,
             anyway, visits that leave statistics untracked or freeze them.
+        refuses_dropout: the error for models with dropout, or that draw random numbers; "" where they make sense.
 
     Raises:
         InputError: the parts make no sense together.
@@ -80,6 +85,7 @@ class Algorithm:
     switch: Switch | None = None
     own_step: Step | None = None
     needs_batch_norm: bool = False
+    refuses_dropout: str = ""
 
     def __post_init__(self) -> None:
         if self.local.batches and "batches" not in self.place.slots:
@@ -120,6 +126,20 @@ class Algorithm:
                 'have one; set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         return self.place.divide(layout)
+
+    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        """Refuse a model that draws where the algorithm makes no sense for it.
+
+        Args:
+            module: it is left as it is.
+            sample: one sample, [*shape]; its values do not matter.
+
+        Raises:
+            InputError: so it is.
+        """
+        why = next((phase.refuses_dropout for phase in self.phases if phase.refuses_dropout), "")
+        if why and has_dropout(module, sample):
+            raise InputError(why)
 
     def phase(self, number: int) -> Algorithm:
         """A phase, the first being 0."""

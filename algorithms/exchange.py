@@ -28,6 +28,13 @@ from algorithms.visit import Start, Task, Visits
 Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
 
 
+DROPOUT = (
+    "algorithm.name = 'fedtan' on a model with dropout: must be one without, for the cohort's first batches pass it "
+    "together; use another model, or another algorithm"
+)
+"""Why a model with dropout is refused."""
+
+
 @dataclass(frozen=True)
 class Common:
     """What the clients have in common at one batch-norm layer, a value a channel each.
@@ -71,10 +78,7 @@ class Exchange:
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         start: Start = values[0]
         if bench.trainer.has_dropout:
-            raise InputError(
-                "algorithm.name = 'fedtan' on a model with dropout: must be one without, for the cohort's first "
-                "batches pass it together; use another model, or another algorithm"
-            )
+            raise InputError(DROPOUT)
         works = [self.visits.work(bench, client, start.newcomer, Task(None, 0.0)) for client in block.clients]
         if any(work.y.dim() > 1 for work in works):
             raise InputError(

@@ -39,7 +39,13 @@ def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weigh: Wei
 def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weigh: Weighing = "equal") -> Algorithm:
     """FedAdam whose second moment moves by the sign of its distance: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
 
-    Args, errors, paper and deviations as for `fedadam`, with the rule `yogi`.
+    Args:
+        sample: how a round's cohort is drawn.
+        local: what a visit does.
+        server: the rule `yogi` with its parameters.
+        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+
+    Errors, paper and deviations as for `fedadam`.
     """
     return _adaptive(sample, local, server, weigh, Yogi, "fedyogi")
 
@@ -47,7 +53,13 @@ def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weigh: Wei
 def fedadagrad(sample: Sample, local: Local, server: Server = Adagrad(), *, weigh: Weighing = "equal") -> Algorithm:
     """FedAdam whose second moment only grows: v <- v + delta^2.
 
-    Args, errors, paper and deviations as for `fedadam`, with the rule `adagrad`.
+    Args:
+        sample: how a round's cohort is drawn.
+        local: what a visit does.
+        server: the rule `adagrad` with its parameters.
+        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+
+    Errors, paper and deviations as for `fedadam`.
     """
     return _adaptive(sample, local, server, weigh, Adagrad, "fedadagrad")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from algorithms.algorithm import Algorithm
 from algorithms.errors import require
-from algorithms.exchange import Common, Exchange, Together
+from algorithms.exchange import DROPOUT, Common, Exchange, Together
 from algorithms.fedavg import fedavg
 from algorithms.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference
 from algorithms.local import Local
@@ -148,4 +148,4 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
     )
     plain = replace(fedavg(sample, local, server), weigh=Equal())
-    return replace(plain, own_step=CommonFirstStep(), needs_batch_norm=True)
+    return replace(plain, own_step=CommonFirstStep(), needs_batch_norm=True, refuses_dropout=DROPOUT)

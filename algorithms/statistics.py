@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from algorithms.finite import require_finite
 from algorithms.chunks import chunks
+from algorithms.finite import require_finite
 from algorithms.fleet import Bench, Block, Fleet, Output, blocks_over
 from algorithms.layout import Kind, Layout, Packed
 from algorithms.merge import Sum
@@ -39,10 +39,12 @@ def add_statistics(total: Sum, resident: Resident, x: torch.Tensor) -> None:
         x: inputs, [n, *shape].
     """
     layout = statistics_of(resident.placement.whole)
-    with _tracking(resident):
+    with _tracking(resident) as counters:
         for part in chunks(x):
             chunk = x[part].to(resident.floating)
             if len(chunk) > 1 or not resident.refuses_single:
+                for counter in counters:
+                    counter.zero_()
                 resident.module(chunk)
                 total.add(layout.pack(resident.module.state_dict()), float(len(chunk)))
 
@@ -56,19 +58,20 @@ def load_statistics(resident: Resident, statistics: Packed) -> None:
 
 
 @contextmanager
-def _tracking(resident: Resident) -> Iterator[None]:
-    """Within, a forward pass leaves its batch's own statistics in the model, and counts the passes from 0."""
+def _tracking(resident: Resident) -> Iterator[list[torch.Tensor]]:
+    """Within, a forward pass leaves its batch's own statistics in the model; the layers' counters of batches.
+
+    A layer may correct a batch by the ones before it, as batch renormalisation does, but never its first.
+    """
     layers = [layer for layer in live_batch_norms(resident.module) if layer.running_mean is not None]
     momenta = [layer.momentum for layer in layers]
     resident.module.eval()
     for layer in layers:
         layer.train()
         layer.track_running_stats, layer.momentum = True, 1.0
-        if layer.num_batches_tracked is not None:
-            layer.num_batches_tracked.zero_()
     try:
         with torch.no_grad():
-            yield
+            yield [layer.num_batches_tracked for layer in layers if layer.num_batches_tracked is not None]
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum

@@ -110,11 +110,12 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 
 @cli.command("list")
 @click.argument("kind", type=click.Choice(["algorithms", "models", "datasets", "recipes"]))
-def list_(kind: str) -> None:
-    """List what experiment files can name."""
-    from raysim.table import listing
+@click.argument("name", required=False)
+def list_(kind: str, name: str | None) -> None:
+    """List what experiment files can name, or the keys that an algorithm or a model of this NAME has."""
+    from raysim.table import keys_of, listing
 
-    lines = list(listing(kind))
+    lines = list(listing(kind) if name is None else keys_of(kind, name))
     width = max(len(name) for name, _ in lines) + 2
     for name, description in lines:
         click.echo(f"{name:<{width}}{description}")

@@ -10,6 +10,7 @@ __all__ = [
     "InputError",
     "ModelsLostError",
     "OutOfMemoryError",
+    "OwnCodeError",
     "RetriesSpentError",
     "StoppedError",
     "of_algorithm",
@@ -23,6 +24,10 @@ MOST = 12
 
 class OutOfMemoryError(RuntimeError):
     """The memory does not suffice: the run has failed, and what it wrote so far stays."""
+
+
+class OwnCodeError(RuntimeError):
+    """A user's own part raised something: the run has failed, and what it wrote so far stays."""
 
 
 class DivergedError(RuntimeError):
@@ -57,16 +62,17 @@ def of_algorithm(name: str) -> Iterator[None]:
         raise DivergedError(f"{name}: {error}") from None
 
 
-def unknown(what: str, name: str, allowed: Collection[str]) -> InputError:
+def unknown(what: str, name: str, allowed: Collection[str], most: int = MOST) -> InputError:
     """The error for a name that does not exist; the nearest that does is named.
 
     Args:
         what: kind of thing, and the name as the user gave it.
         name: the name alone.
         allowed: the names that exist.
+        most: of them that are listed.
     """
     names = list(allowed)
-    listed = names if len(names) <= MOST else [*names[: MOST - 2], "...", names[-1]]
+    listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
     remedy = suggestion(name, names) or "; use one of them"
     return InputError(f"unknown {what}: must be one of {', '.join(listed)}{remedy}")
 

@@ -16,13 +16,23 @@ from typing import Any
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, begin, torch_seed
+from partitioning.disk import DiskFullError
 from raysim import report
 from raysim.budget import rounds_of
 from raysim.checkpoint import Checkpoints
 from raysim.columns import TWINS, columns_of
-from raysim.config import Experiment, changed, read
+from raysim.config import Experiment, changed, own, read
 from raysim.config.experiment import FleetTable
-from raysim.errors import DivergedError, InputError, StoppedError, of_algorithm, one_input_error
+from raysim.errors import (
+    DivergedError,
+    InputError,
+    OutOfMemoryError,
+    OwnCodeError,
+    RetriesSpentError,
+    StoppedError,
+    of_algorithm,
+    one_input_error,
+)
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, Inline, ModelPlan, sent_whole, settled
 from raysim.folder import AlgorithmFolder, old_folder, run_folder, run_log, write_config
 from raysim.measures import Targets, check_measures, twins_of
@@ -78,6 +88,7 @@ def run(
         OutOfMemoryError: a block does not fit the memory; what was written so far stays.
         DivergedError: a visit or a merge gave NaN or infinity, and `local.nonfinite` is "stop"; what was written so
             far stays, and the report is of it. Algorithms that come after it are not run.
+        OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
@@ -152,7 +163,8 @@ def _placed(
 @contextmanager
 def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
     """Within, the run's log is written, and this process computes as the experiment says."""
-    with run_log(folder / "run.log"), one_input_error(), settled(experiment.fleet.cpus_per_actor):
+    threads, log = settled(experiment.fleet.cpus_per_actor), folder / "run.log"
+    with run_log(log), one_input_error(), threads, _own_errors(experiment, log):
         yield
 
 
@@ -171,6 +183,19 @@ def _continuable(folder: Path, watcher: Watcher) -> Iterator[None]:
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:
         watcher.notice(f"what was done stays; {remedy}")
+        raise
+
+
+@contextmanager
+def _own_errors(experiment: Experiment, log: Path) -> Iterator[None]:
+    """Within, what a user's own part raises becomes one line that says where; the log has the traceback."""
+    try:
+        yield
+    except (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, RetriesSpentError, DiskFullError):
+        raise
+    except Exception as error:
+        if text := own.told(error, experiment.own_code):
+            raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise
 
 

@@ -16,7 +16,6 @@ from partitioning.schemes import parameters
 from raysim.config import Experiment
 from raysim.config.experiment import Data, Partition
 from raysim.data import Source, load
-from raysim.data.augment import chain
 from raysim.data.domains import by_domain, of_each
 from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
 from raysim.data.sources import check_classes
@@ -74,7 +73,7 @@ def _tables(
     train, test = _with_test(source, data, dividing, seed)
     train, tests = _by_domain(train, test, data, partition, seed)
     if data.appends:
-        train = with_copies(train, source.label, dividing, chain(data.changes, data.strengths), seed)
+        train = with_copies(train, source.label, dividing, data.changes, data.strengths, seed)
     return train, tests, source
 
 
@@ -93,6 +92,11 @@ def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -
         )
     if isinstance(data.test, str):
         test = load(data.test, root=data.root, label=source.label, dividing=dividing)
+        if test.test is not None:
+            raise InputError(
+                f"data.test = {data.test!r}: must have no test set of its own, or it is not clear which rows to test "
+                "on; name a table of them"
+            )
         chosen = test.train if data.classes is None else only(test.train, test.label, data.classes)
         check_classes(source.train, chosen, source.label, data.test)
         return source.train, chosen

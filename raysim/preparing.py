@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from algorithms import Augment
 from partitioning import Population
 from raysim.config.experiment import Data
 from raysim.data import decode_population, decoder_of
-from raysim.data.augment import augmentation
+from raysim.data.augment import augmentation, check_pixels
+from raysim.data.features import Arrays, features
 from raysim.data.images import Picture
 from raysim.data.standardise import Standardise, standardisation
 
@@ -53,4 +57,17 @@ def prepared(population: Population, data: Data) -> Prepared:
     online = () if data.appends else data.changes
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
+    _check_pixels(Population.open(path), online)
     return Prepared(path, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)
+
+
+def _check_pixels(population: Population, augmentations: Collection[str]) -> None:
+    """Refuse floats that are no pixels where colours are to be changed; of bytes there are no others."""
+    manifest = population.manifest
+    form = features(population.schema, manifest.label, manifest.dividing)
+    if "colour-jitter" not in augmentations or not isinstance(form, Arrays) or pa.types.is_uint8(form.values):
+        return
+    decode = decoder_of(population)
+    for client in population.train_clients.tolist():
+        x, _ = decode(population.batch(client))
+        check_pixels(x, augmentations, f"column {form.column!r} of client {client}")

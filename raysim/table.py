@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from rich.filesize import decimal
 from rich.table import Table
 
+from algorithms import Sample
 from algorithms.named import ALGORITHMS
-from raysim.config.own import FORM, MODEL_FORM
+from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
 from raysim.data import DATASETS, FORMS
+from raysim.errors import InputError, unknown
 from raysim.models import MODELS
+from raysim.models.build import GIVEN
+from raysim.models.common import RENORM, Common
+from raysim.models.norm import OPENING
+from raysim.models.renorm import Opening
 from raysim.result import Result
 
 HEADINGS = {
@@ -62,3 +72,46 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
     else:
         for name, path in recipes().items():
             yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+
+
+def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
+    """The keys of an algorithm's or a model's table with their defaults, and what the docstrings say of each.
+
+    Args:
+        kind: "algorithms" or "models".
+        name: of one of them.
+
+    Raises:
+        InputError: there is no such one, or the kind has no keys.
+    """
+    if kind == "algorithms":
+        if name not in ALGORITHMS:
+            raise unknown(f"algorithm {name!r}", name, list(ALGORITHMS))
+        yield from _keys(ALGORITHMS[name], PARTS)
+        yield from _keys(Sample, (), {"by": "sampling"})
+    elif kind == "models":
+        if name not in MODELS:
+            raise unknown(f"model {name!r}", name, list(MODELS))
+        yield from _keys(MODELS[name].build, GIVEN)
+        yield from _keys(Common, OPENING)
+        yield from _keys(Opening, (), {key.removeprefix(RENORM): key for key in OPENING})
+    else:
+        raise InputError(f"raysim list {kind} {name}: must be without a name, for only algorithms and models have keys")
+
+
+def _keys(
+    function: Callable[..., Any], skip: Sequence[str] = (), names: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """A line for each parameter: `key = default`, and its line of the docstring; `names` has those of other keys."""
+    said = _arguments(inspect.getdoc(function) or "")
+    for each in inspect.signature(function).parameters.values():
+        if each.name not in skip:
+            default = "" if each.default in (None, inspect.Parameter.empty) else f" = {json.dumps(each.default)}"
+            yield f"{names.get(each.name, each.name)}{default}", said[each.name]
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """What the part "Args:" of a docstring says of each parameter, in a line."""
+    part = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

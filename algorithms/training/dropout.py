@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from algorithms.errors import InputError
+from algorithms.training.forked import drawn, forked
 from algorithms.training.steps import Work
 
 WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -51,16 +52,26 @@ def keyed(module: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def draws(module: nn.Module, sample: torch.Tensor) -> bool:
-    """Whether a module with keyed dropout still draws from torch's own generator in training.
+    """Whether a module with keyed dropout still draws from a default generator in training.
 
     Args:
         module: it is left as it is.
         sample: one sample, [*shape]; its values do not matter.
     """
-    with torch.random.fork_rng(devices=[]):
-        before = torch.get_rng_state()
+    with forked(0):
+        before = drawn()
         deepcopy(module).cpu().train()(torch.stack([sample, sample]).cpu())
-        return not torch.equal(before, torch.get_rng_state())
+        return before != drawn()
+
+
+def has_dropout(module: nn.Module, sample: torch.Tensor) -> bool:
+    """Whether training needs masks, or a seed for a module that draws random numbers of its own.
+
+    Args:
+        module: it is left as it is.
+        sample: one sample, [*shape]; its values do not matter.
+    """
+    return any(isinstance(each, _DropoutNd) for each in module.modules()) or draws(module, sample)
 
 
 class Masks:

@@ -13,6 +13,7 @@ from algorithms.local import Local
 from algorithms.norms import train_mode
 from algorithms.resident import Resident
 from algorithms.training.dropout import Masks, draws
+from algorithms.training.forked import forked
 from algorithms.training.losses import mean_loss
 from algorithms.training.steps import Losses, Work, steps
 
@@ -47,10 +48,9 @@ class Sequential:
         """Make one visit; see `Trainer`."""
         if not (self._draws and works and works[0].masks):
             return self._train(local, works, lr)
-        # A user's layer draws where no generator can be given: then the visit's key seeds the default one.
+        # A user's layer draws where no generator can be given: then the visit's key seeds the default ones.
         devices = [] if self._resident.device.type == "cpu" else [self._resident.device]
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(works[0].masks.initial_seed())
+        with forked(works[0].masks.initial_seed(), devices):
             return self._train(local, works, lr)
 
     def _train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:

@@ -117,13 +117,20 @@ class AlgorithmTable(Table):
         Raises:
             InputError: a number is out of range, or the parts make no sense together.
         """
-        with one_input_error():
-            algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
-                Sample(self.fraction, self.cohort, self.sampling, self.active),
-                _local_of(self.local.beyond(Table)),
-                own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
-                **self.beyond(AlgorithmTable),
-            )
+        try:
+            with one_input_error():
+                algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
+                    Sample(self.fraction, self.cohort, self.sampling, self.active),
+                    _local_of(self.local.beyond(Table)),
+                    own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
+                    **self.beyond(AlgorithmTable),
+                )
+        except InputError:
+            raise
+        except Exception as error:  # whatever the user's code does
+            if text := own.told(error, self.own_code):
+                raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
+            raise
         if not isinstance(algorithm, Algorithm):
             raise InputError(
                 f"algorithm.name = {self.name!r}: must return an Algorithm, and returned a "
@@ -248,6 +255,8 @@ class Experiment(_Top):
             raise InputError(
                 f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
             )
+        if data.test == "":
+            raise InputError('data.test = "": must be a data set, or a share of the rows; set data.test = 0.2')
         data.check(made=data.population is not None)
         # Paths are absolute, so that the resolved file means the same from anywhere.
         data = data.located()
@@ -280,13 +289,14 @@ class Experiment(_Top):
     @property
     def own_code(self) -> list[ModuleType]:
         """The user's modules that anything of it comes from."""
-        return [*self.model.own_code, *(module for table in self.algorithm for module in table.own_code)]
+        modules = [*self.model.own_code, *(module for table in self.algorithm for module in table.own_code)]
+        return list(dict.fromkeys(modules))
 
     @property
     def own_code_told(self) -> list[str]:
         """What a person must know who runs it: whose code it names."""
         rules = [table.server.rule for table in self.algorithm]
-        return own.told([self.model.name, *(table.name for table in self.algorithm), *rules])
+        return own.whose([self.model.name, *(table.name for table in self.algorithm), *rules])
 
     @property
     def fold(self) -> int | None:

@@ -26,7 +26,7 @@ class Model(Table):
 
     name: str = "mlp"
     norm: Norm | None = None
-    groups: Annotated[int, Field(ge=1)] = Common.groups
+    groups: Annotated[int, Field(ge=1)] | None = None
     norm_momentum: Annotated[float, Field(gt=0, le=1)] | None = None
     norm_eps: Annotated[float, Field(gt=0)] | None = None
     renorm_r_max: Annotated[float, Field(ge=1)] | None = None

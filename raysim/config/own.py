@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -23,6 +24,9 @@ FORM = "def mine(sample, local, server=Assign(), *, own_key: float = 0.1) -> Alg
 
 MODEL_FORM = "class Mine(torch.nn.Module): def __init__(self, shape, classes, own_key: float = 0.1)"
 """The shape of a model's class, or of a function that returns one; its other parameters are keys of `[model]`."""
+
+FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+"""A line of a traceback that says where."""
 
 PARTS = ("sample", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
@@ -190,7 +194,7 @@ def names(raw: Mapping[str, Any]) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def told(names: Iterable[str]) -> list[str]:
+def whose(names: Iterable[str]) -> list[str]:
     """A line for each of these that is a user's own: who runs a file must know whose code it runs."""
     own = [name for name in dict.fromkeys(names) if ":" in name and re.split(r"[.:]", name)[0] not in OURS]
     return [
@@ -198,6 +202,33 @@ def told(names: Iterable[str]) -> list[str]:
         "runs here and in the actors, and may do whatever you may"
         for name in own
     ]
+
+
+def told(error: BaseException, modules: Iterable[ModuleType]) -> str:
+    """What a user's own code raised, and where, in a line; nothing where no line of theirs was under way.
+
+    Args:
+        error: as it came here; of an actor's the text has its traceback.
+        modules: the user's.
+    """
+    places = [place for module in modules if (place := _place(module))]
+    text = "".join(traceback.format_exception(error))
+    own = [
+        (file, line, function)
+        for file, line, function in FRAME.findall(text)
+        if any(file == place or file.startswith(f"{place}/") for place in places)
+    ]
+    if not own:
+        return ""
+    cause = getattr(error, "cause", None) or error  # what an actor raised, inside of what Ray made of it
+    file, line, function = own[-1]
+    said = " ".join(str(cause).split())
+    return f"{type(cause).__name__}: {said[:200]} ({file}, line {line}, in {function})"
+
+
+def _place(module: ModuleType) -> str | None:
+    """A module's file, or a package's folder."""
+    return next(iter(getattr(module, "__path__", ())), getattr(module, "__file__", None))
 
 
 def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Path]) -> dict[str, Any]:

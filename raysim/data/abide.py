@@ -1,16 +1,18 @@
 """ABIDE I: connectomes of windows of brain activity, at the four largest sites."""
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.csv as csv
 
 from raysim.data.arrays import nested
 from raysim.data.fetching import home
 from raysim.data.folders import Tables
+from raysim.data.reading import LARGEST, text_of, words_of
 from raysim.errors import InputError
 
 LOG = logging.getLogger("raysim")
@@ -23,6 +25,12 @@ FRAMES = 32
 
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 SUFFIX = "_rois_ho.1D"
+
+GROUPS = {"1": 1, "2": 0}
+"""The labels of the table's groups, which are autism and control."""
+
+LEAST = 2
+"""Regions that have a connection."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,7 +52,7 @@ def read_abide(root: Path) -> Tables:
         `connectome`, float32 [5995], `label` (1: autism, 0: control), `site`, `subject`. There is no test part.
 
     Raises:
-        InputError: files are missing or damaged, or too short for a window.
+        InputError: files are missing, double, damaged or too short for a window, or the table is wrong.
 
     Di Martino et al., Molecular Psychiatry 19, 2014; FedBN, section 5.2 and appendix D.4. The text does not name the
     measure of connection: it is Pearson's correlation here.
@@ -55,14 +63,8 @@ def read_abide(root: Path) -> Tables:
     )
     folder = home(root, "abide", (PHENOTYPES,), source)
     subjects = _subjects(folder / PHENOTYPES)
-    files = {path.name: path for path in sorted(folder.rglob(f"*{SUFFIX}"))}
-    absent = [name for name, _, _ in subjects if f"{name}{SUFFIX}" not in files]
-    if absent:
-        raise InputError(
-            f"{absent[0]}{SUFFIX} not found in {folder}, nor {len(absent) - 1} others that {PHENOTYPES} names: "
-            f"get them ({source})"
-        )
-    series = {name: _series(files[f"{name}{SUFFIX}"]) for name, _, _ in subjects}
+    files = _files(folder, [name for name, _, _ in subjects], source)
+    series = {name: _series(path) for name, path in files.items()}
     kept = _varying(series)
     idle = 0
     tables = []
@@ -92,9 +94,10 @@ def connectomes(series: Floats, frames: int = FRAMES) -> tuple[npt.NDArray[np.fl
     constant = 0
     for place, window in enumerate(windows):  # one by one: all of them together would take a gigabyte
         centred = window - window.mean(axis=1, keepdims=True)
-        flat = np.ptp(window, axis=1) == 0
-        lengths = np.where(flat, 1, np.linalg.norm(centred, axis=1))
-        unit = np.where(flat[:, None], 0, centred / lengths[:, None])
+        lengths = np.linalg.norm(centred, axis=1)
+        # Of a constant region rounding may leave a length, and of one that hardly varies it may leave none.
+        flat = (np.ptp(window, axis=1) == 0) | (lengths == 0)
+        unit = np.where(flat[:, None], 0, centred / np.where(flat, 1, lengths)[:, None])
         values[place] = np.clip(unit @ unit.T, -1, 1)[upper]
         constant += int(flat.sum())
     return values, constant
@@ -102,27 +105,44 @@ def connectomes(series: Floats, frames: int = FRAMES) -> tuple[npt.NDArray[np.fl
 
 def _subjects(path: Path) -> list[tuple[str, str, int]]:
     """File name, site and label of each subject of the four sites that has a file, in the table's order."""
-    try:
-        table = csv.read_csv(path).select(["FILE_ID", "SITE_ID", "DX_GROUP"])
-    except (pa.ArrowException, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{path} has no columns FILE_ID, SITE_ID and DX_GROUP ({reason}): copy it again") from error
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    found = [
-        (str(name), SITES[site], int(group == 1))
-        for name, site, group in rows
-        if site in SITES and name != "no_filename"
-    ]
+    rows = [[word.strip() for word in row] for row in words_of(path, "FILE_ID", "SITE_ID", "DX_GROUP")]
+    found = [(name, site, group) for name, site, group in rows if site in SITES and name != "no_filename"]
     if not found:
         raise InputError(f"{path} has no subject with a file at {', '.join(SITES)}: copy it again")
-    return found
+    twice = next((name for name, times in Counter(name for name, _, _ in found).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{path} names the subject {twice} twice: must be once; drop a row")
+    odd = next((row for row in found if row[2] not in GROUPS), None)
+    if odd is not None:
+        raise InputError(f"{path} says of {odd[0]} DX_GROUP = {odd[2]}: must be 1 (autism) or 2 (control); correct it")
+    return [(name, SITES[site], GROUPS[group]) for name, site, group in found]
+
+
+def _files(folder: Path, names: Sequence[str], source: str) -> dict[str, Path]:
+    """The file of each subject, in its folder or below; two pipelines' files have the same name."""
+    found: dict[str, list[Path]] = {name: [] for name in names}
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
+        found.get(path.name.removesuffix(SUFFIX), []).append(path)
+    absent = [name for name, paths in found.items() if not paths]
+    if absent:
+        raise InputError(
+            f"{absent[0]}{SUFFIX} not found in {folder}, nor {len(absent) - 1} others that {PHENOTYPES} names: "
+            f"get them ({source})"
+        )
+    several = next((paths for paths in found.values() if len(paths) > 1), None)
+    if several is not None:
+        raise InputError(f"{several[0]} and {several[1]} are files of one subject: keep those of one pipeline")
+    return {name: path for name, (path,) in found.items()}
 
 
 def _series(path: Path) -> Floats:
+    lines = [line for line in text_of(path).splitlines() if line.strip() and not line.startswith("#")]
     try:
-        series = np.loadtxt(path, ndmin=2)
+        series = np.loadtxt(lines, ndmin=2) if lines else np.empty((0, 0))
     except ValueError as error:
         raise InputError(f"{path} is no table of numbers ({str(error)[:80]}): copy the file again") from error
+    if not (np.abs(series) <= LARGEST).all():
+        raise InputError(f"{path} has a number that is not finite, or beyond {LARGEST:.1e}: copy the file again")
     if len(series) < FRAMES:
         raise InputError(
             f"{path} has {len(series)} frames: must be {FRAMES} or more; remove the subject from the table"
@@ -139,4 +159,6 @@ def _varying(series: dict[str, Floats]) -> npt.NDArray[np.bool_]:
             f"{other}{SUFFIX} has {widths[other]} regions where {first}{SUFFIX} has {widths[first]}: use one atlas"
         )
     varying: npt.NDArray[np.bool_] = np.any([np.ptp(values, axis=0) > 0 for values in series.values()], axis=0)
+    if varying.sum() < LEAST:
+        raise InputError(f"{varying.sum()} regions vary in the files, {first}{SUFFIX} and others: must be {LEAST}")
     return varying

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -31,6 +31,9 @@ class Crop:
     Args:
         padding: pixels on each side, >= 0.
         size: height and width of the part; None for the image's own.
+
+    Raises:
+        InputError: the images are no larger than the padding (from a call).
 
     Paper: FixBN, A.1 (2 pixels on CIFAR-10; 768x768 of Cityscapes).
     """
@@ -159,7 +162,8 @@ class ColourJitter:
         x <- f x;   x <- f x + (1 - f) mean(grey(x));   x <- f x + (1 - f) grey(x);   hue(x) <- hue(x) + t
 
     with f = 1 + s u, t = s u turns, u uniform in [-1, 1), s the strength; all but the hue's cut off to [0, 1]. Of a
-    grey image brightness and contrast change.
+    grey image brightness and contrast change. Other values than those of pixels in [0, 1] have no colours: they are
+    refused before (`check_pixels`).
 
     Args:
         brightness, contrast, saturation: in [0, 1]; 0 changes nothing.
@@ -318,6 +322,24 @@ def _picked(x: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tensor:
     """Rows (0) or columns (1) of images [n, c, h, w], at each one's own places [n, size]."""
     other = (-1, x.shape[1], -1, x.shape[3]) if axis == 0 else (-1, x.shape[1], x.shape[2], -1)
     return x.gather(2 + axis, _along(axis, places).expand(other))
+
+
+def check_pixels(x: torch.Tensor, names: Collection[str], where: str) -> None:
+    """Refuse values that are no pixels in [0, 1] where colours are to be changed.
+
+    Args:
+        x: before they are standardised.
+        names: the augmentations.
+        where: whose values they are, for the message.
+
+    Raises:
+        InputError: some are beyond.
+    """
+    if "colour-jitter" in names and x.numel() and not (x.min() >= 0 and x.max() <= 1):
+        raise InputError(
+            f'data.augment with "colour-jitter" on {where} with values of {x.min():g} to {x.max():g}: must be pixels '
+            "in [0, 1], or uint8; scale them, or leave it out"
+        )
 
 
 def _towards(far: torch.Tensor, x: torch.Tensor, change: torch.Tensor) -> torch.Tensor:

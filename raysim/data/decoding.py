@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from partitioning.population import MANIFEST
 from raysim.data.arrays import flat, nested
 from raysim.data.cache import cache as default_cache
 from raysim.data.features import Arrays, Features, Images, Numbers, features
-from raysim.data.images import FORMATS, Picture, encoded, is_image, paths, pixels
+from raysim.data.images import FORMATS, Picture, Pixels, encoded, is_image, paths, pixels
 from raysim.data.masks import LARGEST_CLASS, Masks, masks_of, resized
 from raysim.errors import InputError
 
@@ -115,15 +116,25 @@ class _Decoder:
             where = f"column {self.column!r} of {owner}, row {row}{f' ({path})' if path else ''},"
             image = pixels(data.as_py(), where, self.picture)
             if image.shape != self.shape:
-                alike = image.shape[0] == self.shape[0]
-                key = "data.image_size = [HEIGHT, WIDTH]" if alike else "data.channels = 3, or 1"
                 raise InputError(
                     f"{where} has the shape {image.shape} where the first image has {self.shape}: "
-                    f"all must be of one size, and either grey or colour; set {key}"
+                    f"all must be of one size, and either grey or colour; set {self._remedy(image, images, row)}"
                 )
             decoded[row] = image
         array = nested(decoded)
         return batch.set_column(place, pa.field(self.column, array.type), array)
+
+    def _remedy(self, image: Pixels, images: pa.Array, row: int) -> str:
+        """The keys that make an image, and those behind it in its batch that can be decoded, as the first one is."""
+        shapes = {image.shape}
+        for data in encoded(images)[row + 1 :]:
+            with suppress(InputError):
+                shapes.add(pixels(data.as_py(), "", self.picture).shape)
+        keys = {
+            "data.image_size = [HEIGHT, WIDTH]": any(shape[1:] != self.shape[1:] for shape in shapes),
+            "data.channels = 3, or 1": any(shape[0] != self.shape[0] for shape in shapes),
+        }
+        return " and ".join(key for key, is_needed in keys.items() if is_needed)
 
 
 @dataclass(frozen=True)
@@ -239,7 +250,8 @@ def _converter(population: Population, form: Features, picture: Picture) -> _Dec
         return _Decoder(form.column, shape, picture)
     if not picture:
         return None
-    key = "data.channels" if picture.size is None else "data.image_size"
+    asked = {"data.image_size": picture.size, "data.channels": picture.channels}
+    key = " and ".join(name for name, value in asked.items() if value is not None)
     if not isinstance(form, Arrays):
         raise InputError(f"{key} on columns of numbers: must be left out, for there are no images; remove it")
     if not (is_image(form.shape) and form.values in PLAIN):

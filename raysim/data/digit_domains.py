@@ -1,25 +1,23 @@
 """Other domains of the ten digits: SVHN, USPS, MNIST-M, SynthDigits and Morpho-MNIST."""
 
 import bz2
-import gzip
-import math
-import struct
-import zlib
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy.io import loadmat
 from torchvision import datasets
 
-from raysim.data.arrays import nested
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Picture, Tables, image_table, read_folder
+from raysim.data.idx import digits_table, read_idx
+from raysim.data.reading import check_columns, check_labels, named_in, table_of, text_of
 from raysim.errors import InputError
+
+TEN = 10
+"""The label that files have where Matlab counts from 1: of SVHN's digit 0, and of USPS's digit 9."""
+
+DIGITS = tuple("0123456789")
 
 
 def read_svhn(root: Path) -> Tables:
@@ -123,57 +121,64 @@ def read_morpho_mnist(root: Path) -> Tables:
     return train, test
 
 
-def digits_table(images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> pa.Table:
-    """A table of images [n, channels, height, width] and their labels [n]."""
-    return pa.table({"image": nested(images), "label": np.asarray(labels).astype(np.int64)})
-
-
 def _matlab(path: Path) -> pa.Table:
     if not path.is_file():
         raise missing(path.parent, path.name, "beside the other part's file")
     try:
         content = loadmat(str(path))
-        images, labels = content["X"].transpose(3, 2, 0, 1), content["y"].reshape(-1).astype(np.int64)
+        images, labels = content["X"].transpose(3, 2, 0, 1), content["y"].reshape(-1)
+        whole = labels.astype(np.int64)
     except Exception as error:
         # Of any class: SciPy raises what it trips over.
         raise damaged(path, str(error).partition("\n")[0] or type(error).__name__) from error
-    if images.dtype != np.uint8 or images.shape[1] != 3 or len(images) != len(labels):
+    if images.dtype != np.uint8 or images.shape[1:] != (3, 32, 32) or len(images) != len(labels):
         raise damaged(path, f"X is {images.dtype} {images.shape} and y has {len(labels)} labels")
-    return digits_table(images, labels % 10)
+    if not (np.array_equal(whole, labels) and whole.min(initial=0) >= 0 and whole.max(initial=0) <= TEN):
+        raise damaged(path, "y has other labels than 0 to 10")
+    return digits_table(images, whole % TEN, path)
 
 
 def _libsvm(path: Path) -> pa.Table:
     try:
-        with bz2.open(path, "rt") as file:
+        with bz2.open(path, "rt", encoding="utf-8") as file:
             lines = [line.split() for line in file if line.strip()]
-        pixels = np.array([[pair.partition(":")[2] for pair in line[1:]] for line in lines], dtype=np.float32)
-        labels = np.array([line[0] for line in lines]).astype(np.float64).astype(np.int64) - 1
-        images = ((pixels.reshape(-1, 1, 16, 16) + 1) / 2 * 255).astype(np.uint8)
+        labels = np.array([line[0] for line in lines]).astype(np.float64)
+        pairs = np.array([[pair.split(":") for pair in line[1:]] for line in lines]).astype(np.float64)
+        places, values = pairs.reshape(-1, 256, 2).transpose(2, 0, 1)
     except (EOFError, OSError, ValueError, IndexError) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
-    return digits_table(images, labels)
+    if not ((places == np.arange(1, 257)).all() and (np.abs(values) <= 1).all()):
+        raise damaged(path, "a line has other numbers than 256 in [-1, 1], numbered from 1")
+    if not np.isin(labels, np.arange(1, TEN + 1)).all():
+        raise damaged(path, "a line has another label than 1 to 10")
+    images = ((values.astype(np.float32).reshape(-1, 1, 16, 16) + 1) / 2 * 255).astype(np.uint8)
+    return digits_table(images, labels.astype(np.int64) - 1, path)
 
 
 def _listed(folder: Path, part: str) -> pa.Table:
     names = folder / f"mnist_m_{part}_labels.txt"
     if not names.is_file():
         raise missing(folder.parent, f"{folder.name}/{names.name}", "it is part of mnist_m.tar.gz")
-    pictures = []
-    for number, line in enumerate(names.read_text(encoding="utf-8").splitlines(), start=1):
+    pictures: dict[str, Picture] = {}
+    for number, line in enumerate(text_of(names).splitlines(), start=1):
         name, _, digit = line.strip().rpartition(" ")
-        if not name or not digit.isdecimal():
-            raise InputError(f"{names}, line {number}, is {line[:40]!r}: must be a file's name, a space and a digit")
-        pictures.append(Picture(folder / f"mnist_m_{part}" / name, (int(digit),)))
-    absent = next((picture.path for picture in pictures if not picture.path.is_file()), None)
-    if absent is not None:
-        raise InputError(f"{absent} is missing, and {names.name} names it: unpack mnist_m.tar.gz again")
-    return image_table(folder, pictures, {"label": pa.int64()})
+        if not line.strip():
+            continue
+        if not name or name in pictures or digit not in DIGITS:
+            raise InputError(
+                f"{names}, line {number}, is {line[:40]!r}: must be a file's name that no other line has, a space and "
+                "a digit; correct it"
+            )
+        pictures[name] = Picture(named_in(folder / f"mnist_m_{part}", name, names), (int(digit),))
+    if not pictures:
+        raise InputError(f"{names} has no lines: must name each file and its digit; unpack mnist_m.tar.gz again")
+    return image_table(folder, list(pictures.values()), {"label": pa.int64()})
 
 
 def _tables_or_folder(root: Path, name: str, files: str) -> Tables:
     tables = [root / f"{name}-{part}.parquet" for part in ("train", "test")]
     if all(path.is_file() for path in tables):
-        train, test = (_digits_of(pq.ParquetFile(path).read(), path) for path in tables)
+        train, test = (_digits_of(table_of(path), path) for path in tables)
         return train, test
     if (root / name / "train").is_dir():
         train, tested = read_folder(root / name)
@@ -182,35 +187,15 @@ def _tables_or_folder(root: Path, name: str, files: str) -> Tables:
 
 
 def _digits_of(table: pa.Table, path: Path) -> pa.Table:
+    check_columns(table, ["image", "label"], path)
     try:
-        return table.select(["image", "label"]).set_column(1, "label", table["label"].cast(pa.int64()))
-    except (pa.ArrowException, KeyError) as error:
-        raise InputError(f"{path} has no columns image and label with digits ({error}): write it anew") from error
+        labels = table["label"].cast(pa.int64())
+    except pa.ArrowException as error:
+        raise InputError(f"column 'label' of {path} has no digits ({error}): write it anew") from error
+    check_labels(labels, path, 0, 9)
+    return table.select(["image", "label"]).set_column(1, "label", labels)
 
 
 def _morpho(folder: Path, part: str) -> pa.Table:
-    images, labels = (_idx(folder / f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-    if len(images) != len(labels):
-        raise damaged(folder / f"{part}-labels-idx1-ubyte", f"{len(labels)} labels of {len(images)} images")
-    table = digits_table(images[:, np.newaxis], labels)
-    return table.append_column("domain", pa.array([folder.name] * len(labels), pa.string()))
-
-
-def _idx(path: Path) -> npt.NDArray[np.uint8]:
-    """MNIST's form: 0, 0, 8 for bytes, the number of dimensions, these as big-endian numbers, the values."""
-    packed = path.with_name(f"{path.name}.gz")
-    if not (path.is_file() or packed.is_file()):
-        raise missing(path.parent, packed.name, "github.com/dccastro/Morpho-MNIST, MIT")
-    path, read = (path, partial(Path.read_bytes, path)) if path.is_file() else (packed, partial(_unpacked, packed))
-    try:
-        data = read()
-        sizes = struct.unpack_from(f">{data[3]}I", data, 4)
-        values = np.frombuffer(data, np.uint8, math.prod(sizes), 4 + 4 * len(sizes))
-        return values.reshape(sizes)
-    except (EOFError, OSError, IndexError, ValueError, struct.error, zlib.error) as error:
-        raise damaged(path, str(error).partition("\n")[0]) from error
-
-
-def _unpacked(path: Path) -> bytes:
-    with gzip.open(path) as file:
-        return file.read()
+    table = read_idx(folder, part, "github.com/dccastro/Morpho-MNIST, MIT")
+    return table.append_column("domain", pa.array([folder.name] * table.num_rows, pa.string()))

@@ -40,8 +40,9 @@ def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, a
             for name in missing:
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(stage) / name).replace(root / name)
-    except (OSError, RuntimeError) as error:
-        reason = str(error).strip().rpartition("\n")[2]
+    except Exception as error:
+        # Of any class: a download, and what unpacks it, raise what they trip over.
+        reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
         packed = f", or {archives[0] if len(archives) == 1 else 'the same as .gz'}," if archives else ""
         raise InputError(
             f"{', '.join(missing)} not found in {root}, and not downloaded ({reason}): "

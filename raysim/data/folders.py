@@ -24,6 +24,8 @@ ENCODED = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 MAPPED = 2**30
 """Bytes from which on a table is not held in memory, but in a mapped file without a name."""
 
+SPLITS = ("train", "test")
+
 _BATCH = 64 * 2**20
 _CLUTTER = ("Thumbs.db", "desktop.ini")
 
@@ -54,11 +56,19 @@ def read_folder(path: Path) -> Tables:
     """
     if not path.is_dir():
         raise InputError(f"{path} is {'a file' if path.exists() else 'missing'}: give the path of a folder of images")
-    parts = {folder.name for folder in _folders(path)}
-    if "train" in parts and parts <= {"train", "test"}:
-        train = _part(path / "train")
-        return train, _part(path / "test") if "test" in parts else None
-    return _part(path), None
+    parts = {folder.name: folder for folder in _folders(path)}
+    splits = [name for name in SPLITS if name in parts and any(entry.is_dir() for entry in _entries(parts[name]))]
+    if not splits:
+        return _part(path), None
+    if "train" not in splits or len(parts) > len(splits):
+        raise InputError(
+            f"{path} has the folders {', '.join(parts)}: must be train alone, or train and test; rename or move the "
+            "others"
+        )
+    train, *tests = (_part(path / name) for name in splits)
+    if tests and tests[0].schema != train.schema:
+        raise InputError(f"{path} has domains in only one of train and test: give both folders of domains, or neither")
+    return train, *(tests or [None])
 
 
 def _part(folder: Path) -> pa.Table:
@@ -147,7 +157,7 @@ def image_table(
 
 def images_in(folder: Path) -> list[Path]:
     """The images of a folder in the order of their names; what is no image is passed over."""
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in _inside(folder) if path.suffix.lower() in SUFFIXES)
 
 
 def checked_image(path: Path) -> bytes:
@@ -214,10 +224,20 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    entries = sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name not in _CLUTTER)
+    entries = sorted(path for path in _inside(folder) if path.name[0] != "." and path.name not in _CLUTTER)
     if not entries:
         raise InputError(f"{folder} has no images: give a folder with a subfolder of images for each class")
     for path in entries:
         if not path.name.isprintable():  # also what is no UTF-8, which Arrow cannot hold
             raise InputError(f"{str(path)!r} has a name that is not printable text: rename it")
     return entries
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{folder} is no folder that can be read ({reason}): must be one of images; correct it"
+        ) from error

@@ -125,6 +125,13 @@ def pixels(data: bytes | None, where: str, picture: Picture = Picture()) -> Pixe
     return values
 
 
+def png(image: Pixels) -> bytes:
+    """Return an image [1 or 3, height, width] as PNG, which loses nothing."""
+    file = io.BytesIO()
+    Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
 def _channels_first(image: Image.Image) -> Pixels:
     values = np.asarray(image)
     return values[np.newaxis] if values.ndim == 2 else values.transpose(2, 0, 1)

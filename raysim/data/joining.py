@@ -1,17 +1,16 @@
 """Several tables as one, of which each is a domain."""
 
-import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from PIL import Image
 
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, Images, features
 from raysim.data.folders import ENCODED, Tables
+from raysim.data.images import is_image, png
 from raysim.errors import InputError
 
 DOMAIN = "domain"
@@ -36,8 +35,7 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = ()) 
         raise InputError(f"{lacking[0]} has no test part, and others have one: give all of them one, or none")
     trains = {name: train for name, (train, _) in parts.items()}
     tests = {name: test for name, (_, test) in parts.items() if test is not None}
-    kinds = {table.schema.field(label).type for table in trains.values()}
-    if len(kinds) > 1 and not all(pa.types.is_integer(kind) for kind in kinds):
+    if len({_plain(table.schema.field(label).type) for table in trains.values()}) > 1:
         listed = ", ".join(f"{name} ({table.schema.field(label).type})" for name, table in trains.items())
         raise InputError(f"the labels of {listed} are of several kinds: give all whole numbers, or all strings")
     encode = len({_form(table.schema, label, dividing) for table in trains.values()}) > 1
@@ -67,10 +65,21 @@ def _joined(tables: Mapping[str, pa.Table], label: str, dividing: Sequence[str],
 def _alike(table: pa.Table, name: str, label: str, dividing: Sequence[str], *, encode: bool) -> pa.Table:
     if DOMAIN in table.schema.names:
         raise InputError(f"{name} has a column {DOMAIN!r} of its own: give it alone, or rename the column")
-    whole = pa.types.is_integer(table.schema.field(label).type)
-    plain = _put(table, label, table[label].cast(pa.int64())) if whole else table
+    try:
+        plain = _put(table, label, table[label].cast(_plain(table.schema.field(label).type)))
+    except pa.ArrowException as error:
+        raise InputError(f"the labels of {name} do not fit int64 ({error}): give smaller ones") from error
     alike = _encoded(plain, label, dividing, name) if encode else plain
     return alike.append_column(DOMAIN, pa.array([name] * table.num_rows, pa.string()))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The one type that labels of this kind become: whole numbers of any width int64, words string."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def _encoded(table: pa.Table, label: str, dividing: Sequence[str], name: str) -> pa.Table:
@@ -83,11 +92,6 @@ def _encoded(table: pa.Table, label: str, dividing: Sequence[str], name: str) ->
     contents = pa.array([png(image) for image in images], pa.binary())
     paths = pa.nulls(len(contents), pa.string())
     return _put(table, form.column, pa.StructArray.from_arrays([contents, paths], fields=list(ENCODED)))
-
-
-def is_image(shape: Sequence[int]) -> bool:
-    """Say whether arrays of this shape are images: grey [1, height, width], or colour [3, height, width]."""
-    return len(shape) == 3 and shape[0] in (1, 3)
 
 
 def image_array(column: pa.ChunkedArray, shape: Sequence[int]) -> npt.NDArray[np.uint8]:
@@ -105,13 +109,6 @@ def image_array(column: pa.ChunkedArray, shape: Sequence[int]) -> npt.NDArray[np
             raise InputError("the images have values beyond black and white: scale floats to [0, 1], or give uint8")
         images = np.rint(images).astype(np.uint8)
     return images
-
-
-def png(image: npt.NDArray[np.uint8]) -> bytes:
-    """Return an image [1 or 3, height, width] as PNG, which loses nothing."""
-    file = io.BytesIO()
-    Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(file, "PNG", compress_level=1)
-    return file.getvalue()
 
 
 def _as_struct(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as csv
 from PIL import Image
 
 from algorithms.training.losses import IGNORED
 from raysim.data.fetching import home, missing
 from raysim.data.folders import Picture, Tables, beside_masks, by_class, checked_image, image_table, images_in
 from raysim.data.masks import counted
+from raysim.data.reading import named_in, text_of, words_of
 from raysim.errors import InputError
 
 LABEL = {"label": pa.string()}
@@ -45,8 +45,12 @@ def read_tiny_imagenet(root: Path) -> Tables:
     classes = sorted(path for path in (folder / "train").iterdir() if path.is_dir())
     train = [Picture(image, (path.name,)) for path in classes for image in images_in(path / "images")]
     listing = folder / "val" / "val_annotations.txt"
-    rows = [line.split("\t") for line in listing.read_text(encoding="utf-8").splitlines()]
-    test = [Picture(_there(folder / "val" / "images" / row[0], listing), (row[1],)) for row in rows]
+    rows = [line.split("\t") for line in text_of(listing).splitlines() if line.strip()]
+    if short := next((row for row in rows if len(row) < 2), None):
+        raise InputError(
+            f"{listing} has the line {short[0][:40]!r}: must be a file's name, a tab and a class; correct it"
+        )
+    test = [Picture(named_in(folder / "val" / "images", row[0], listing), (row[1],)) for row in rows]
     return _table(folder, train), _table(folder, test)
 
 
@@ -114,7 +118,7 @@ def read_domainnet(root: Path) -> Tables:
     sizes = Counter(path.parent.name for paths in parts.values() for path in paths)
     largest = {name for name, _ in sorted(sizes.items(), key=lambda size: (-size[1], size[0]))[:LARGEST]}
     train, test = (
-        [Picture(_there(path, folder), (path.parent.name, path.parent.parent.name)) for path in paths]
+        [Picture(named_in(folder, str(path), folder), (path.parent.name, path.parent.parent.name)) for path in paths]
         for paths in ([path for path in paths if path.parent.name in largest] for paths in parts.values())
     )
     return _table(folder, train, DOMAINS), _table(folder, test, DOMAINS)
@@ -137,7 +141,7 @@ def read_ham10000(root: Path) -> Tables:
     folder = home(root, "ham10000", ("HAM10000_metadata.csv", *parts), source)
     images = {path.stem: path for part in parts for path in images_in(folder / part)}
     pictures = []
-    for name, diagnosis in _columns(folder / "HAM10000_metadata.csv", "image_id", "dx"):
+    for name, diagnosis in words_of(folder / "HAM10000_metadata.csv", "image_id", "dx"):
         if name not in images:
             raise InputError(f"{name}.jpg is in neither {parts[0]} nor {parts[1]} of {folder}: unpack them again")
         pictures.append(Picture(images[name], (diagnosis,)))
@@ -192,17 +196,8 @@ def _trained_on(path: Path) -> bytes:
 
 
 def _listed(folder: Path, lists: Iterable[str]) -> list[Path]:
-    lines = [line for name in lists for line in (folder / name).read_text(encoding="utf-8").splitlines()]
-    return [folder / line.rpartition(" ")[0] for line in lines if line.strip()]
-
-
-def _columns(path: Path, *names: str) -> list[tuple[str, ...]]:
-    try:
-        table = csv.read_csv(path).select(list(names))
-    except (pa.ArrowException, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{path} has no columns {' and '.join(names)} ({reason}): copy the file again") from error
-    return list(zip(*(column.cast(pa.string()).to_pylist() for column in table.columns), strict=True))
+    lines = [line for name in lists for line in text_of(folder / name).splitlines()]
+    return [Path(line.rpartition(" ")[0]) for line in lines if line.strip()]
 
 
 def _there(path: Path, named: Path) -> Path:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
-from PIL import Image
 
 from algorithms import Augment, Purpose, torch_seed
 from partitioning.arranging import gathered
 from partitioning.columns import class_codes, distinct
 from raysim.data.arrays import flat, nested
+from raysim.data.augment import chain, check_pixels
 from raysim.data.features import Arrays, Features, Images, features
-from raysim.data.images import encoded, is_image, pixels
+from raysim.data.images import encoded, is_image, paths, pixels, png
 from raysim.data.masks import check_classes_of_samples
 from raysim.data.sources import Source
 from raysim.data.tensors import LARGEST
@@ -90,23 +89,32 @@ def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     return pa.Table.from_batches(gathered(table, rows, np.array([rows.size])), table.schema)
 
 
-def with_copies(table: pa.Table, label: str, dividing: Collection[str], change: Augment, seed: int) -> pa.Table:
+def with_copies(
+    table: pa.Table,
+    label: str,
+    dividing: Collection[str],
+    names: Sequence[str],
+    strengths: Mapping[str, Any],
+    seed: int,
+) -> pa.Table:
     """The table and after it one augmented copy of each row, in their order: twice as many rows.
 
     Args:
         table: a column of images; uint8 arrays, floats in [0, 1], or encoded ones, whose copies are PNG.
         label: its column of classes.
         dividing: the columns that are no features; copies have those of their rows.
-        change: the augmentation.
+        names: the augmentations, in their order.
+        strengths: what they take, by name.
         seed: the run's.
 
     Raises:
-        InputError: there are no images, or one cannot be decoded.
+        InputError: there are no images, or one cannot be decoded, is too small, or is no pixels in [0, 1] where
+            colours are changed.
 
     Paper: FedMMB, section 4 ("the train size is doubled after augmentation").
     """
     check_classes_of_samples(table.schema, label, 'data.augment with "append"')
-    form = features(table.schema, label, dividing)
+    form, change = features(table.schema, label, dividing), chain(names, strengths)
     draws = torch.rand(
         table.num_rows, change.numbers, generator=torch.Generator().manual_seed(torch_seed(seed, Purpose.AUGMENT))
     )
@@ -115,6 +123,9 @@ def with_copies(table: pa.Table, label: str, dividing: Collection[str], change: 
     parts: list[pa.Array] = []
     for start in range(0, table.num_rows, ROWS):
         rows = table[column].slice(start, ROWS).combine_chunks()
+        if isinstance(form, Arrays) and pa.types.is_floating(form.values):
+            values = torch.tensor(flat(rows).to_numpy(zero_copy_only=False))
+            check_pixels(values, names, f"rows {start} to {start + len(rows) - 1} of column {column!r}")
         parts.append(_changed(rows, form, change, draws[start : start + ROWS], start))
     copies = table.set_column(place, table.schema.field(place), pa.chunked_array(parts, table.schema.field(place).type))
     return pa.concat_tables([table, copies])
@@ -144,9 +155,9 @@ def _changed(rows: pa.Array, form: Features, change: Augment, draws: torch.Tenso
         values = flat(rows).to_numpy(zero_copy_only=False).reshape(len(rows), *form.shape)
         return nested(_of_arrays(values, change, draws)).cast(rows.type)
     files = []
-    for number, data in enumerate(encoded(rows)):
-        image = pixels(data.as_py(), f"the data set's row {first + number},")
-        files.append(_png(_of_arrays(image[None], change, draws[number : number + 1])[0]))
+    for number, (data, path) in enumerate(zip(encoded(rows), paths(rows), strict=True)):
+        image = pixels(data.as_py(), f"the data set's row {first + number}{f' ({path})' if path else ''},")
+        files.append(png(_of_arrays(image[None], change, draws[number : number + 1])[0]))
     if not pa.types.is_struct(rows.type):
         return pa.array(files, rows.type)
     names = [field.name for field in rows.type]
@@ -159,9 +170,3 @@ def _of_arrays(values: npt.NDArray[Any], change: Augment, draws: torch.Tensor) -
     x = torch.from_numpy(values.astype(np.float32) / (LARGEST if whole else 1))
     made = change(x, draws).numpy()
     return (np.rint(made * LARGEST) if whole else made).astype(values.dtype)
-
-
-def _png(image: npt.NDArray[np.uint8]) -> bytes:
-    sink = io.BytesIO()
-    Image.fromarray(image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))).save(sink, "PNG")
-    return sink.getvalue()

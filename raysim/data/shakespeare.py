@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as csv
-import pyarrow.parquet as pq
 
 from raysim.data.arrays import nested
 from raysim.data.fetching import missing
 from raysim.data.folders import Tables
+from raysim.data.reading import text_of, words_of
 from raysim.errors import InputError
 
 LOG = logging.getLogger("raysim")
@@ -48,12 +47,10 @@ def read_shakespeare(root: Path) -> Tables:
     RADFed, section IV-B; the vocabulary is that of LEAF (Caldas et al., arXiv:1812.01097).
     """
     path = _file(root)
-    speeches = _spoken(path) if path.suffix == ".txt" else _rows(path)
+    speeches = _spoken(path) if path.suffix.lower() == ".txt" else words_of(path, "speaker", "text")
     texts: dict[str, list[str]] = {}
     for speaker, text in speeches:
-        texts.setdefault(speaker, []).extend([text] if text else [])
-    if not texts:
-        raise InputError(f'{path} has no line that is "Name:" and begins a speech: mark who speaks')
+        texts.setdefault(speaker.strip(), []).extend([text] if text else [])
     numbers = {speaker: _numbers("\n".join(parts)) for speaker, parts in sorted(texts.items())}
     unknown = sum(len("\n".join(parts)) for parts in texts.values()) - sum(map(len, numbers.values()))
     kept = {speaker: text for speaker, text in numbers.items() if len(text) > WINDOW}
@@ -82,7 +79,7 @@ def _file(root: Path) -> Path:
 def _spoken(path: Path) -> Iterator[tuple[str, str]]:
     # Paragraphs: the first line of one names its speaker, or the one before goes on.
     speaker = None
-    for paragraph in re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()):
+    for paragraph in re.split(r"\n\s*\n", text_of(path).strip()):
         first, _, rest = paragraph.partition("\n")
         named = _ROLE.fullmatch(first.strip())
         if named:
@@ -90,19 +87,8 @@ def _spoken(path: Path) -> Iterator[tuple[str, str]]:
         text = rest if named else paragraph
         if speaker is not None:
             yield speaker, text
-
-
-def _rows(path: Path) -> Iterator[tuple[str, str]]:
-    try:
-        table = pq.ParquetFile(path).read() if path.suffix == ".parquet" else csv.read_csv(path)
-        columns = [table[name].cast(pa.string()).to_pylist() for name in ("speaker", "text")]
-    except (pa.ArrowException, KeyError, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{path} is no table with columns speaker and text ({reason}): write it anew") from error
-    for row, (speaker, text) in enumerate(zip(*columns, strict=True)):
-        if speaker is None or text is None:
-            raise InputError(f"{path}, row {row}, lacks its speaker or its text: fill it in, or drop the row")
-        yield speaker, text
+    if speaker is None:
+        raise InputError(f'{path} has no line that is "Name:" and begins a speech: mark who speaks')
 
 
 def _numbers(text: str) -> np.ndarray:

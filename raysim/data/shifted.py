@@ -13,8 +13,8 @@ from raysim.data import morphology
 from raysim.data.arrays import nested
 from raysim.data.features import Arrays, Images, features
 from raysim.data.folders import Tables
-from raysim.data.images import encoded, pixels
-from raysim.data.joining import DOMAIN, image_array, is_image
+from raysim.data.images import encoded, is_image, pixels
+from raysim.data.joining import DOMAIN, image_array
 from raysim.errors import InputError, unknown
 
 Pixels = npt.NDArray[np.uint8]

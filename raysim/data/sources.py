@@ -1,5 +1,6 @@
 """What `data.dataset` names, as tables."""
 
+import errno
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,12 @@ from raysim.data.features import check_label
 from raysim.data.folders import Tables, read_folder
 from raysim.data.joining import DOMAIN, join
 from raysim.data.masks import check_classes_of_samples
+from raysim.data.reading import check_values
 from raysim.data.table import read_table
 from raysim.errors import InputError, unknown
+
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+"""What the operating system says of paths that are the user's to mend."""
 
 FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
 
@@ -90,11 +95,28 @@ def read(
     seed: int = 0,
 ) -> Source:
     """Read a data set with all its columns; the arguments are those of `load`."""
+    try:
+        return _read(dataset, root, label, dividing, shifts, seed)
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        raise InputError(
+            f"{dataset[:80]!r} in data.root = {str(root)[:80]!r} cannot be read ({error.strerror}: "
+            f"{str(error.filename)[:80]!r}): must be a path that you may read; correct it"
+        ) from error
+
+
+def _read(
+    dataset: str, root: str | None, label: str | None, dividing: Collection[str], shifts: Sequence[str], seed: int
+) -> Source:
     if dataset.startswith(SHIFTED):
         # Imported late, as it brings SciPy's images.
         from raysim.data.shifted import shifted
 
-        base = read(dataset.removeprefix(SHIFTED), root=root, label=label, dividing=(DOMAIN,), seed=seed)
+        name = dataset.removeprefix(SHIFTED)
+        if name.startswith(SHIFTED):
+            raise InputError(f"{dataset!r} is shifted twice: must be once; put all of them into data.shifts")
+        base = read(name, root=root, label=label, dividing=(DOMAIN,), seed=seed)
         check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return Source(dataset, train, test, base.label, (DOMAIN,))
@@ -129,7 +151,10 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
 
 def _own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> Source:
     """A user's own files or folders, of which several are domains."""
-    paths = [root / Path(path.strip()).expanduser() for path in dataset.removeprefix(prefix).split(",")]
+    named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
+    if "" in named:
+        raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
+    paths = [root / Path(path).expanduser() for path in named]
     if prefix == FOLDER and label != "label":
         raise InputError(f"data.label = {label!r} with {dataset}: must be left out, for folders name the classes")
     parts: list[Tables] = [
@@ -160,8 +185,11 @@ def _named(dataset: str, root: Path, label: str | None, seed: int) -> Source:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
     parts = {name: DATASETS[name].read(root, seed) for name in names}
     label = DATASETS[names[0]].label if label is None else label
-    for name, (train, _) in parts.items():
+    for name, (train, test) in parts.items():
         check_label(train.schema, label, name)
+        check_values(train, f"data set {name}")
+        if test is not None:
+            check_values(test, f"the test part of data set {name}")
     if len(names) == 1:
         train, test = parts[dataset.strip()]
         return Source(dataset, train, test, label, DATASETS[names[0]].dividing)

@@ -5,11 +5,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from raysim.data.arrays import flat, has_nulls
-from raysim.data.features import Arrays, Features, check_label, features
+from raysim.data.features import check_label, features
+from raysim.data.reading import check_values
 from raysim.errors import InputError
 
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -27,13 +26,10 @@ def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Tab
         InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
     """
     table = _read(path)
-    if not table.num_rows:
-        raise InputError(f"{path} has no rows: give a table with at least one")
     _check_names(table.schema.names, path)
     check_label(table.schema, label, str(path))
-    form = features(table.schema, label, dividing)
-    for name in table.schema.names:
-        _check_values(table[name], name, form)
+    features(table.schema, label, dividing)
+    check_values(table, str(path))
     return table
 
 
@@ -57,17 +53,3 @@ def _check_names(names: list[str], path: Path) -> None:
             raise InputError(f"{path} has {names.count(name)} columns named {name!r}: give each its own name")
         if _INDEX.fullmatch(name):
             raise InputError(f"column {name!r} is a pandas index, not a feature: write the file with index=False")
-
-
-def _check_values(column: pa.ChunkedArray, name: str, form: Features) -> None:
-    if pa.types.is_struct(column.type):
-        column = pc.struct_field(column, "bytes")
-    nulls = next((i for i, chunk in enumerate(column.chunks) if has_nulls(chunk)), None)
-    if nulls is not None:
-        rows = f" ({column.null_count} rows)" if column.null_count else ""
-        raise InputError(f"column {name!r} has nulls{rows}: fill them in, or drop the rows")
-    values = form.values if isinstance(form, Arrays) and name == form.column else column.type
-    if pa.types.is_floating(values) and not all(pc.all(pc.is_finite(flat(chunk))).as_py() for chunk in column.chunks):
-        raise InputError(
-            f"column {name!r} has values that are infinite or not a number: fill them in, or drop the rows"
-        )

@@ -1,6 +1,7 @@
 """Tables of numbers: Covertype and eICU."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
+from partitioning.columns import is_label
 from raysim.data.features import is_number
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
+from raysim.data.reading import check_columns, check_labels, check_values, table_of
 from raysim.errors import InputError
 
 LOG = logging.getLogger("raysim")
@@ -53,13 +56,13 @@ def read_covertype(root: Path) -> Tables:
     original = next((root / name for name in ("covtype.data", "covtype.data.gz") if (root / name).is_file()), None)
     path = root / "covertype.parquet"
     if original is not None and not path.is_file():
-        return _uci(original), None
+        return _labelled(_uci(original), original, 1, 7), None
     fetch(_download_covertype, root, [path.name])
-    table = _table(path)
+    table = table_of(path)
     if "Cover_Type" in table.schema.names:
         table = table.rename_columns(["label" if name == "Cover_Type" else name for name in table.schema.names])
-    _require_columns(path, table, [*COVERTYPE, "label"])
-    return _labelled(table.select([*COVERTYPE, "label"]), path), None
+    check_columns(table, [*COVERTYPE, "label"], path)
+    return _labelled(table.select([*COVERTYPE, "label"]), path, 1, 7), None
 
 
 def read_eicu(root: Path) -> Tables:
@@ -85,15 +88,12 @@ def read_eicu(root: Path) -> Tables:
             "a table with hospital, label (1: died) and APACHE's numbers, made from the tables of "
             "physionet.org/content/eicu-crd, for which PhysioNet asks for a credentialed account",
         )
-    table = _table(path)
-    _require_columns(path, table, ["hospital", "label"])
-    words = [field.name for field in table.schema if not is_number(field.type) and field.name != "hospital"]
-    if words:
-        raise InputError(f"column {words[0]!r} of {path} is no number: encode it, or drop the column")
-    if any(column.null_count for column in table.columns):
-        name = next(name for name in table.schema.names if table[name].null_count)
-        raise InputError(f"column {name!r} of {path} has missing values: fill them in, or drop the rows")
-    table = _labelled(table, path)
+    table = table_of(path)
+    check_columns(table, ["hospital", "label"], path)
+    kind = table.schema.field("hospital").type
+    if not is_label(kind):
+        raise InputError(f"column 'hospital' of {path} is {kind}: must be whole numbers or strings; convert it")
+    table = _labelled(table, path, 0, 1, ["hospital"])
     hospitals, codes = np.unique(table["hospital"].to_numpy(zero_copy_only=False), return_inverse=True)
     admissions = np.bincount(codes)
     mortality = np.bincount(codes, weights=table["label"].to_numpy() != 0) / admissions
@@ -126,20 +126,14 @@ def _uci(path: Path) -> pa.Table:
         raise damaged(path, str(error).partition("\n")[0]) from error
 
 
-def _table(path: Path) -> pa.Table:
-    try:
-        return pq.ParquetFile(path).read() if path.suffix == ".parquet" else csv.read_csv(path)
-    except (pa.ArrowException, OSError) as error:
-        raise damaged(path, str(error).partition("\n")[0]) from error
-
-
-def _require_columns(path: Path, table: pa.Table, names: list[str]) -> None:
-    absent = next((name for name in names if name not in table.schema.names), None)
-    if absent is not None:
-        raise InputError(f"{path} has no column {absent!r}: give it, under this name")
-
-
-def _labelled(table: pa.Table, path: Path) -> pa.Table:
+def _labelled(table: pa.Table, path: Path, least: int, most: int, dividing: Sequence[str] = ()) -> pa.Table:
+    """The table with int64 labels, within a range; all its columns but the dividing ones are sound numbers."""
+    check_columns(table, table.schema.names, path)
+    words = [field.name for field in table.schema if not is_number(field.type) and field.name not in dividing]
+    if words:
+        raise InputError(f"column {words[0]!r} of {path} is no number: encode it, or drop the column")
     if not pa.types.is_integer(table.schema.field("label").type):
         raise InputError(f"column 'label' of {path} is {table.schema.field('label').type}: give whole numbers")
+    check_values(table, str(path))
+    check_labels(table["label"], path, least, most)
     return table.set_column(table.schema.get_field_index("label"), "label", pc.cast(table["label"], pa.int64()))

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from torchvision import datasets
-from torchvision.datasets.mnist import read_image_file, read_label_file
 from torchvision.datasets.utils import check_integrity
 
-from raysim.data.arrays import nested
 from raysim.data.fetching import damaged, fetch
+from raysim.data.idx import digits_table, read_idx
 
 Tables: TypeAlias = tuple[pa.Table, pa.Table]
 
@@ -73,7 +71,7 @@ def _cifar10_table(kind: type[datasets.CIFAR10], root: Path, *, train: bool) -> 
         warnings.simplefilter("ignore")
         part = kind(root, train=train)
     # torchvision shows the files' [n, 3, 32, 32] as a transposed view; transposed back it is contiguous.
-    return _table(part.data.transpose(0, 3, 1, 2), np.asarray(part.targets))
+    return digits_table(part.data.transpose(0, 3, 1, 2), np.asarray(part.targets), root / kind.base_folder)
 
 
 def _read_idx(kind: Any, root: Path) -> Tables:
@@ -81,25 +79,6 @@ def _read_idx(kind: Any, root: Path) -> Tables:
     archives = [f"{folder}/{name}" for name, _ in kind.resources]
     files = [name.removesuffix(".gz") for name in archives]
     fetch(partial(kind, train=False, download=True), root, files, archives=archives)
-    return _idx_table(root / folder, "train"), _idx_table(root / folder, "t10k")
-
-
-def _idx_table(folder: Path, part: str) -> pa.Table:
     # The files, not the class: given an old "processed" folder, the class would read its pickles instead.
-    images = _idx(folder / f"{part}-images-idx3-ubyte", read_image_file)
-    labels = _idx(folder / f"{part}-labels-idx1-ubyte", read_label_file)
-    if len(images) != len(labels):
-        raise damaged(folder / f"{part}-labels-idx1-ubyte", f"{len(labels)} labels of {len(images)} images")
-    return _table(images[:, np.newaxis], labels)
-
-
-def _idx(path: Path, read: Any) -> npt.NDArray[Any]:
-    try:
-        values: npt.NDArray[Any] = read(str(path)).numpy()
-    except (AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError, OSError) as error:
-        raise damaged(path, str(error).partition("\n")[0] or "its header is wrong") from error
-    return values
-
-
-def _table(images: npt.NDArray[Any], labels: npt.NDArray[Any]) -> pa.Table:
-    return pa.table({"image": nested(images), "label": labels.astype(np.int64, copy=False)})
+    train, test = (read_idx(root / folder, part, "downloaded by torchvision") for part in ("train", "t10k"))
+    return train, test

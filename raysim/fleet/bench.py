@@ -33,6 +33,7 @@ from raysim.data.standardise import Standardise
 from raysim.errors import InputError, unknown
 from raysim.fleet.memory import models_fit
 from raysim.models import build
+from raysim.models.own import check_own
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,9 @@ class BenchPlan:
         module = self.module()
         sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
         _check_logits(module, sample, self.model)
+        if self.model.own is not None:
+            check_own(module, sample, self.model.name)
+        self.algorithm.check_model(module, sample)
         block = self.block_size(self.cohort)
         ways = [choose(phase.local, module, sample, self.device, block) for phase in self.algorithm.phases]
         # One way for all phases: fused visits do less than others, so one that cannot be fused decides.

@@ -142,8 +142,11 @@ def _checked(model: Model, name: str) -> Callable[..., nn.Module]:
                 raise TypeError(f"it is a {type(module).__name__}, no torch.nn.Module")
             doing = f"one that takes samples of shape {shape} and returns {classes} logits each"
             with torch.no_grad():
-                outputs = tuple(module.eval()(torch.zeros(2, *shape)).shape)
+                logits = module.eval()(torch.zeros(2, *shape))
             module.train()
+            if not isinstance(logits, torch.Tensor):
+                raise TypeError(f"it returns a {type(logits).__name__}")
+            outputs = tuple(logits.shape)
             if outputs[:2] != (2, classes):
                 raise TypeError(f"of two samples it returns {outputs}")
         except InputError:

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from raysim.errors import InputError
 from raysim.models.checks import positive, positives
+from raysim.models.images import image_of
 from raysim.models.norm import normalise
 
 
@@ -29,7 +29,7 @@ def cnn(
         InputError: the data are not images or too small, or a width is not positive.
     """
     channels, hidden = positives("channels", channels), positive("hidden", hidden)
-    inputs, height, width = image("cnn", shape, least=2 ** len(channels))
+    inputs, height, width = image_of("cnn", shape, 2 ** len(channels), "use fewer model.channels")
     model = nn.Sequential()
     for i, outputs in enumerate(channels, start=1):
         model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
@@ -45,17 +45,3 @@ def cnn(
     model.add_module("relu", nn.ReLU())
     model.add_module("output", nn.Linear(hidden, classes))
     return model
-
-
-def image(model: str, shape: tuple[int, ...], *, least: int) -> tuple[int, int, int]:
-    """An image's channels, height and width, the last two at least so many.
-
-    Raises:
-        InputError: the samples are no images, or smaller.
-    """
-    if len(shape) != 3 or min(shape[1:]) < least:
-        raise InputError(
-            f"model {model} on samples of shape {shape}: must be (channels, height, width), the last two from "
-            f'{least} up; set model.name = "mlp", or fewer model.channels where the images are small'
-        )
-    return shape[0], shape[1], shape[2]

@@ -3,7 +3,7 @@
 from torch import nn
 
 from raysim.models.checks import positive
-from raysim.models.cnn import image
+from raysim.models.images import image_of
 
 
 def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: int = 128) -> nn.Module:
@@ -20,7 +20,7 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: int = 128) -> n
         InputError: the data are not images of at least 6x6, or the width is not positive.
     """
     hidden = positive("hidden", hidden)
-    inputs, height, width = image("cnn_dropout", shape, least=6)
+    inputs, height, width = image_of("cnn_dropout", shape, 6)
     pooled = 64 * ((height - 4) // 2) * ((width - 4) // 2)
     model = nn.Sequential()
     model.add_module("conv1", nn.Conv2d(inputs, 32, kernel_size=3))

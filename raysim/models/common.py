@@ -10,7 +10,7 @@ from torch import nn
 
 from raysim.errors import InputError
 from raysim.models.init import Init, initialise
-from raysim.models.norm import Norm, Normaliser, converted
+from raysim.models.norm import GROUPS, KEYS, NORMS, OPENING, Norm, Normaliser, check_keys, converted
 from raysim.models.part import ALL, train_from
 from raysim.models.renorm import Opening
 from raysim.models.weights import load_weights
@@ -24,7 +24,7 @@ class Common:
 
     Args:
         norm: what stands in the place of batch-norm layers, see `Normaliser`; None: what the model is made with.
-        groups: of the group normalisers.
+        groups: of the group normalisers; None for 8.
         norm_momentum: of running statistics.
         norm_eps: added to variances.
         renorm_r_max: see `Opening`, as the others of batch-renorm.
@@ -38,11 +38,11 @@ class Common:
         train: the part that trains, see `train_from`.
 
     Raises:
-        InputError: two exclude each other.
+        InputError: two exclude each other, or the norm has no such key.
     """
 
     norm: Norm | None = None
-    groups: int = 8
+    groups: int | None = None
     norm_momentum: float | None = None
     norm_eps: float | None = None
     renorm_r_max: float | None = None
@@ -56,11 +56,12 @@ class Common:
     train: str = ALL
 
     def __post_init__(self) -> None:
-        if self.norm != "batch-renorm" and (given := [RENORM + name for name in self._opening]):
-            raise InputError(f'{given[0]} with norm {self.norm!r}: must stand with norm "batch-renorm"; leave it out')
-        if self.norm is None and (self.norm_momentum, self.norm_eps) != (None, None):
-            name = "norm_eps" if self.norm_momentum is None else "norm_momentum"
-            raise InputError(f'{name} without norm: must stand with one; set norm = "batch"')
+        given = {key: getattr(self, key) for key in ("groups", "norm_momentum", "norm_eps", *OPENING)}
+        if self.norm in NORMS:
+            check_keys(self.norm, given)
+        elif lone := next((key for key, value in given.items() if value is not None), None):
+            norm = next(name for name in NORMS if lone in KEYS[name])
+            raise InputError(f'{lone} without norm: must stand with one; set norm = "{norm}"')
         if self.init not in get_args(Init):
             raise InputError(f"init {self.init!r} is not known: choose one of {', '.join(get_args(Init))}")
         if self.init != "default" and (self.norm == "fixup" or self.weights is not None):
@@ -79,8 +80,10 @@ class Common:
         return {name.removeprefix(RENORM): value for name, value in given.items() if value is not None}
 
     def resolved(self) -> dict[str, object]:
-        """The keys with their values, batch-renorm's defaults included; what is not given is left out."""
+        """The keys with their values, the norm's own defaults included; what is not given is left out."""
         own = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.norm is not None and "groups" in KEYS[self.norm]:
+            own.setdefault("groups", GROUPS)
         if self.norm == "batch-renorm":
             own |= {RENORM + name: value for name, value in asdict(Opening(**self._opening)).items()}  # type: ignore[arg-type]
         return own

@@ -23,8 +23,41 @@ Norm: TypeAlias = Literal["none", "batch", "group", "layer", "instance", "group+
 
 NORMS: tuple[str, ...] = get_args(Norm)
 
-TRACKING = ("batch", "batch-renorm")
-"""Those that track running statistics, and so have a momentum."""
+OPENING = ("renorm_r_max", "renorm_d_max", "renorm_start", "renorm_r_end", "renorm_d_end")
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "batch": ("norm_momentum", "norm_eps"),
+    "group": ("groups", "norm_eps"),
+    "layer": ("norm_eps",),
+    "instance": ("norm_eps",),
+    "group+ws": ("groups", "norm_eps"),
+    "batch-renorm": ("norm_momentum", "norm_eps", *OPENING),
+    "fixup": (),
+}
+"""The keys of `[model]` that each normaliser has."""
+
+GROUPS = 8
+"""How many groups there are where nobody says."""
+
+
+def check_keys(norm: str, given: Mapping[str, object]) -> None:
+    """Refuse a key that a normaliser does not have.
+
+    Args:
+        norm: a known one.
+        given: the keys with their values; None is not given.
+
+    Raises:
+        InputError: the first such key, and those that it has.
+    """
+    for key, value in given.items():
+        if value is not None and key not in KEYS[norm]:
+            takers = " or ".join(f'"{each}"' for each in NORMS if key in KEYS[each])
+            raise InputError(
+                f"{key} = {value} with norm {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: must stand "
+                f"with norm {takers}; leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -41,17 +74,17 @@ class Normaliser:
 
     Args:
         norm: one of these.
-        groups: of GroupNorm; not used by the others.
+        groups: of GroupNorm.
         momentum: of running statistics; None for the model's own, torch's default being 0.1.
         eps: added to variances; None for the model's own, torch's default being 1e-5.
         opening: how batch renormalisation opens.
 
     Raises:
-        InputError: the norm is not known, or a number is out of its range, or means nothing to it.
+        InputError: the norm is not known, or a number is out of its range, or the norm has no such number.
     """
 
     norm: str
-    groups: int = 8
+    groups: int | None = None
     momentum: float | None = None
     eps: float | None = None
     opening: Opening = Opening()
@@ -59,15 +92,8 @@ class Normaliser:
     def __post_init__(self) -> None:
         if self.norm not in NORMS:
             raise InputError(f"norm {self.norm!r} is not known: choose one of {', '.join(NORMS)}")
-        for name, value, most, takers in (
-            ("norm_momentum", self.momentum, 1.0, TRACKING),
-            ("norm_eps", self.eps, inf, tuple(norm for norm in NORMS if norm not in ("none", "fixup"))),
-        ):
-            if value is not None and self.norm not in takers:
-                raise InputError(
-                    f"{name} is {value}, but norm {self.norm!r} has none: must stand with {', '.join(takers)}; "
-                    "leave it out"
-                )
+        check_keys(self.norm, {"groups": self.groups, "norm_momentum": self.momentum, "norm_eps": self.eps})
+        for name, value, most in (("norm_momentum", self.momentum, 1.0), ("norm_eps", self.eps, inf)):
             if value is not None and not 0 < value <= most:
                 raise InputError(f"{name} is {value}, but must be above 0 and at most {most}: leave it out")
 
@@ -177,7 +203,7 @@ def _none(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
 
 
 def _group(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
-    groups = positive("groups", normaliser.groups)
+    groups = positive("groups", GROUPS if normaliser.groups is None else normaliser.groups)
     _check_groups(groups, layer.num_features, spatial=seen.places > 1)
     return _grouped(normaliser, layer, groups)
 

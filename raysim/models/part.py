@@ -9,6 +9,12 @@ from raysim.errors import InputError, unknown
 
 ALL = "all"
 
+DEPTH = 2
+"""Of the layers in layers whose names an error lists."""
+
+SHOWN = 60
+"""So many of them."""
+
 
 def train_from(module: nn.Module, part: str) -> None:
     """Freeze all entries before the first one of a part.
@@ -26,8 +32,10 @@ def train_from(module: nn.Module, part: str) -> None:
     entries = Layout.of(module).entries
     first = next((i for i, e in enumerate(entries) if f"{e.name}.".startswith(f"{part}.")), None)
     if first is None:
-        parts = {name[:at] for name in (e.name for e in entries) for at in _dots(name)}
-        raise unknown(f"model.train = {part!r}", part, [ALL, *sorted(parts, key=lambda p: (p.count("."), p))])
+        parts = {name[:at]: None for name in (e.name for e in entries) for at in _dots(name)}
+        # In the model's order, for what follows a part trains, too; those inside of blocks would be hundreds.
+        listed = [name for name in parts if name.count(".") < DEPTH]
+        raise unknown(f"model.train = {part!r}", part, [ALL, *listed], most=SHOWN)
     if not any(entry.is_parameter for entry in entries[first:]):
         raise InputError(f'model.train = {part!r}: must have parameters in it or behind it; set model.train = "all"')
     freeze(module, {entry.name for entry in entries[:first]})

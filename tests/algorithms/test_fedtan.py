@@ -202,6 +202,9 @@ def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Feder
     with pytest.raises(InputError, match="the model has no batch-norm layer"):
         algorithm.divide(Layout.of(perceptron()))
     dropping = nn.Sequential(perceptron(True), nn.Dropout(0.5))
+    with pytest.raises(InputError, match="'fedtan' on a model with dropout"):
+        algorithm.check_model(dropping, torch.zeros(4))
+    algorithm.check_model(perceptron(True), torch.zeros(4))
     fleet = federation(clients((9, 5)), dropping, algorithm.place)
     with pytest.raises(InputError, match="'fedtan' on a model with dropout"):
         step(begin(dropping, fleet, 0), algorithm, fleet)

@@ -13,6 +13,7 @@ from raysim.cli import cli
 from raysim.config.read import recipes
 from raysim.data import DATASETS
 from raysim.models import MODELS
+from raysim.table import keys_of
 
 SMALL = [
     *("--set", "rounds=2", "--set", "partition.clients=5", "--set", "algorithm.fraction=0.5"),
@@ -92,6 +93,20 @@ def test_export_feeds_the_partitioner(raysim: Cli, tmp_path: Path) -> None:
     assert raysim("run", tmp_path / "x.toml", "--inline", "--out", tmp_path / "run", *raw)[0] == 0
 
 
+@pytest.mark.parametrize(("kind", "names"), [("algorithms", list(ALGORITHMS)), ("models", list(MODELS))])
+def test_list_keys(kind: str, names: list[str]) -> None:
+    for name in names:
+        # With docstrings that lack a parameter this fails.
+        keys = dict(keys_of(kind, name))
+        assert ('sampling = "uniform"' if kind == "algorithms" else "renorm_r_max = 3.0") in keys
+        assert all(said and "\n" not in said for said in keys.values())
+
+
+def test_list_keys_of_one(raysim: Cli) -> None:
+    status, out, _ = raysim("list", "algorithms", "fedprox")
+    assert status == 0 and out.splitlines()[0].startswith("proximal = 0.01")
+
+
 WRONG: list[tuple[list[str], str]] = [
     (["run", "quikstart"], "did you mean 'quickstart'"),
     (["run", "nosuch.toml"], "nosuch.toml"),
@@ -129,6 +144,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["run"], "FILE_OR_RECIPE"),
     (["rum"], "rum"),
     (["list", "things"], "things"),
+    (["list", "algorithms", "fedpox"], "did you mean 'fedprox'"),
+    (["list", "recipes", "quickstart"], "only algorithms and models have keys"),
     (["report", "nosuch"], "nosuch"),
     (["export", "nosuch", "x.parquet"], "nosuch"),
 ]

@@ -35,7 +35,7 @@ def test_defaults_are_written_out_and_read_back() -> None:
         "label_alpha": 0.1,
         "min_size": 1,
     }
-    common = {"norm": "none", "groups": 8, "init": "default", "train": "all"}
+    common = {"norm": "none", "init": "default", "train": "all"}
     assert resolved["model"] == {"name": "mlp", "hidden": [200, 200], **common}
     assert resolved["algorithm"][0]["local"]["epochs"] == 1
     assert Experiment.of(resolved) == experiment

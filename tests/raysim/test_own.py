@@ -12,7 +12,7 @@ from ray import cloudpickle
 
 import raysim
 from raysim.config import Experiment, changed
-from raysim.errors import InputError
+from raysim.errors import InputError, OwnCodeError
 from raysim.progress import Watcher
 
 MODULE = """
@@ -59,6 +59,38 @@ def taken(sample, local, server=Assign(), *, cohort: int = 1): ...
 class Odd: ...
 def odd(sample, local, server=Assign(), *, key: Odd = Odd()): ...
 def torn(sample, local, server=Assign(), *, key: "Nowhere" = 1): ...
+
+
+def composing(sample, local, server=Assign()):
+    return {{}}["gone"]
+
+
+@dataclass(frozen=True)
+class Dividing:
+    def __call__(self, report):
+        return 1 / (report["samples"] == 1)
+
+
+def dividing(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+    return Algorithm(Rounds(sample), local, Place(), Dividing(), server)
+
+
+def stepping(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+    return replace(dividing(sample, local, server), own_step=steps, weigh=Power(1.0))
+
+
+def far(sample: Sample, local: Local, server: Server = Assign(), *, merge_every: int = 1) -> Algorithm:
+    return Algorithm(Rounds(sample, merge_every), local, Place(), Dividing(), server)
+
+
+def steps(state, algorithm, fleet, *, last, meanwhile):
+    raise OSError("torn")
+
+
+@dataclass(frozen=True)
+class Halves:
+    def __call__(self, model, mean, total, memory, layout):
+        return mean / 2, memory
 
 
 number = 3
@@ -163,6 +195,10 @@ def test_its_keys_are_checked_and_changed_by_the_function_s_name(folder: Path) -
         ("own_algorithm:first", "its first parameters are others"),
         ("own_algorithm:taken", "cohort is a key of every algorithm"),
         ("own_algorithm:torn", r"its parameters cannot be read \(name 'Nowhere' is not defined"),
+        (
+            "own_algorithm:composing",
+            r"must be composed, and raised KeyError: 'gone' \(.*own_algorithm.py, line \d+, in c",
+        ),
         ("own_algorithm:odd", "its parameters cannot be read .*Odd"),
         ("own_algorithm:Rounds", "its first parameters are others"),
         ("own algorithm:mine", "must be module:function"),
@@ -180,3 +216,31 @@ def test_wrong_names_are_refused_in_one_line(folder: Path, name: Any, message: s
     with pytest.raises(InputError, match=message) as error:
         Experiment.of({**BASE, "algorithm": {"name": name}}, [folder])
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"algorithm": {"name": "own_algorithm:dividing"}}, "ZeroDivisionError: .*, in __call__"),
+        ({"algorithm": {"name": "own_algorithm:stepping"}}, "OSError: torn .*, in steps"),
+        ({"server": {"rule": "own_algorithm:Halves"}}, "TypeError: .*, in __call__"),
+    ],
+)
+def test_what_its_parts_raise_is_one_line_that_says_where(folder: Path, tables: Any, message: str) -> None:
+    file = folder / "experiment.toml"
+    file.write_text(tomli_w.dumps({**BASE, **tables}))
+    with pytest.raises(OwnCodeError, match=message) as error:
+        raysim.run(file, folder / "run", inline=True)
+    assert f"({folder / 'own_algorithm.py'}, line " in str(error.value) and "\n" not in str(error.value)
+    assert "Traceback" in (folder / "run" / "run.log").read_text()
+
+
+@pytest.mark.slow
+def test_what_a_part_raises_on_an_actor_says_where(folder: Path) -> None:
+    file = folder / "experiment.toml"
+    # Models that are redistributed are made by actors alone, never by the driver while they start.
+    own = {"name": "own_algorithm:far", "merge_every": 2}
+    file.write_text(tomli_w.dumps({**BASE, "algorithm": own}))
+    with pytest.raises(OwnCodeError, match=r"ZeroDivisionError: .*own_algorithm.py, line \d+, in __call__"):
+        raysim.run(file, folder / "run", actors=2)
+    assert "Traceback" in (folder / "run" / "run.log").read_text()

@@ -1,5 +1,6 @@
 """A user's own module as the model, and models of which a part trains, in whole runs."""
 
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ from safetensors.numpy import load_file, save_file
 
 import raysim
 from raysim.config import Experiment
-from raysim.errors import InputError
+from raysim.errors import InputError, OwnCodeError
 
 MODULE = """
 import math
+import random
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -53,6 +56,49 @@ def bare(shape, classes, key=1): ...
 def taken(shape, classes, *, groups: int = 1): ...
 def seeded(shape, classes, *, seed: int = 1): ...
 def positional(key: int, /): ...
+
+
+class Plain(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+        self.random = np.random.default_rng(0)
+
+
+class Noisy(Plain):
+    def forward(self, x):
+        return super().forward(x) + (np.random.rand() + random.random() if self.training else 0)
+
+
+class Lasting(Plain):
+    def forward(self, x):
+        return super().forward(x) + (self.random.random() if self.training else 0)
+
+
+class Restless(Plain):
+    def forward(self, x):
+        return super().forward(x) + torch.rand(1)
+
+
+class Detached(Plain):
+    def forward(self, x):
+        return super().forward(x).detach()
+
+
+class Paired(Plain):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+class PairedInTraining(Plain):
+    def forward(self, x):
+        return (super().forward(x), x) if self.training else super().forward(x)
+
+
+class Raising(Plain):
+    def forward(self, x):
+        if len(x) > 30:
+            raise KeyError("many")
+        return super().forward(x)
 
 
 number = 3
@@ -142,12 +188,18 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
         ({"name": "own_model:narrow"}, "returns 10 logits each .*of two samples it returns \\(2, 3\\)"),
         ({"name": "own_model:broken"}, "must be one that takes samples of shape \\(1, 8, 8\\)"),
         ({"name": "own_model:raising"}, "must be made \\(KeyError: 'gone'\\)"),
+        ({"name": "own_model:Lasting"}, "must return the same logits for the same samples, entries and seed"),
+        ({"name": "own_model:Restless"}, "must return the same logits in evaluation, and draws random numbers there"),
+        ({"name": "own_model:Detached"}, "that depend on its parameters, and these are detached from them"),
+        ({"name": "own_model:Paired"}, "returns 10 logits each .TypeError: it returns a tuple"),
+        ({"name": "own_model:PairedInTraining"}, "return logits alone in training, and returns a tuple"),
         ({"name": "own_model:made", "norm": "batch"}, "no batch-norm layer that it could replace"),
         ({"name": "mlp", "norm": "bach"}, "model.norm = 'bach'"),
         ({"name": "mlp", "norm_momentum": 0.0}, "model.norm_momentum = 0.0"),
         ({"name": "cnn_dropout", "norm": "batch"}, "has no layer to put it behind"),
         ({"name": "mlp", "weights": "nowhere.safetensors"}, "readable .safetensors file"),
         ({"name": "mlp", "train": "conv"}, "unknown model.train = 'conv'"),
+        ({"name": "resnet20", "train": "x"}, "must be one of all, stem, .*, stage3block3.bn2, output; use one"),
         ({"name": "mlp", "norm": "batch", "train": "output"}, "no batch-norm layer that trains"),
     ],
 )
@@ -157,6 +209,30 @@ def test_what_does_not_fit_is_one_line(folder: Path, model: dict[str, Any], mess
     with pytest.raises(InputError, match=message) as error:
         raysim.run(file, folder / "run", inline=True)
     assert "\n" not in str(error.value) and not (folder / "run").exists()
+
+
+def test_draws_from_numpy_and_python_have_the_visit_s_key(folder: Path) -> None:
+    file = folder / "experiment.toml"
+    file.write_text(tomli_w.dumps({**BASE, "model": {"name": "own_model:Noisy"}}))
+    first = raysim.run(file, folder / "first", inline=True)
+    state, drawn = np.random.get_state()[1], random.random()  # type: ignore[index]  # noqa: NPY002
+    second = raysim.run(file, folder / "second", inline=True)
+    models = [(run.folder / "fedavg" / "model.safetensors").read_bytes() for run in (first, second)]
+    losses = [pq.read_table(run.folder / "fedavg" / "visits.parquet")["loss"].to_pylist() for run in (first, second)]
+    assert models[0] == models[1] and losses[0] == losses[1]
+    assert np.array_equal(state, np.random.get_state()[1]) and drawn != random.random()  # type: ignore[index]  # noqa: NPY002
+
+
+def test_what_it_raises_in_training_is_one_line_that_says_where(folder: Path) -> None:
+    file = folder / "experiment.toml"
+    file.write_text(tomli_w.dumps({**BASE, "model": {"name": "own_model:Raising"}, "local": {"batch_size": 40}}))
+    with pytest.raises(OwnCodeError) as error:
+        raysim.run(file, folder / "run", inline=True)
+    line = next(i for i, text in enumerate(MODULE.splitlines(), 1) if 'raise KeyError("many")' in text)
+    where = f"({folder / 'own_model.py'}, line {line}, in forward)"
+    assert str(error.value) == f"your own code raised KeyError: 'many' {where}; see {folder / 'run' / 'run.log'}"
+    log = (folder / "run" / "run.log").read_text()
+    assert "Traceback" in log and f"line {line}, in forward" in log and (folder / "run" / "config.toml").exists()
 
 
 def test_the_resolved_keys_are_those_that_mean_something() -> None:

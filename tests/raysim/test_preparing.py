@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
 import raysim
 from partitioning import Population
 from raysim.config import Experiment
+from raysim.data.arrays import nested
 from raysim.data.augment import Chain, Crop, Flip
 from raysim.data.standardise import Global
 from raysim.errors import InputError
@@ -112,6 +115,7 @@ def test_copies_are_made_before_and_nothing_is_changed_in_training(tmp_path: Pat
         ({"dataset": "digits", "image_size": [8]}, "data.image_size"),
         ({"dataset": "digits", "image_size": 0}, "data.image_size = 0"),
         ({"dataset": "digits", "classes": []}, "data.classes"),
+        ({"dataset": "digits", "test": ""}, 'data.test = "": must be a data set, or a share'),
         ({"dataset": "digits", "standardise": "local"}, "data.standardise = 'local'"),
         (
             {"dataset": "digits", "standardise": "client", "augment": "colour-jitter"},
@@ -129,12 +133,24 @@ def test_keys_that_make_no_sense_are_refused_in_one_line(keys: dict[str, Any], m
 
 
 def test_image_keys_on_columns_of_numbers_leave_nothing_behind(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"a": np.arange(40.0), "label": np.arange(40) % 2}), tmp_path / "t.parquet")
     for key, value in {"image_size": 8, "channels": 3, "augment": ["flip"]}.items():
         file = experiment({"dataset": f"file:{tmp_path / 't.parquet'}", key: value}, partition={"clients": 2})
         with pytest.raises(InputError, match=f"^data.{key}"):
+            raysim.run(file, tmp_path / "run", inline=True)
+        assert not (tmp_path / "run").exists()
+
+
+def test_augmentations_that_do_not_fit_the_samples_leave_nothing_behind(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 1, 4, 4))
+    pq.write_table(pa.table({"image": nested(x), "label": np.arange(40) % 2}), tmp_path / "t.parquet")
+    for keys, message in (
+        ({"augment": ["crop"], "crop_padding": 4}, "data.crop_padding = 4 on images of 4x4"),
+        ({"augment": ["colour-jitter"]}, '"colour-jitter" on column .image. of client . with values of -'),
+        ({"augment": "append"}, '"colour-jitter" on rows 0 to 39 of column .image. with values of -'),
+        ({"test": "gaussians"}, "data.test = 'gaussians': must have no test set of its own"),
+    ):
+        file = experiment({"dataset": f"file:{tmp_path / 't.parquet'}", **keys}, partition={"clients": 2})
+        with pytest.raises(InputError, match=message):
             raysim.run(file, tmp_path / "run", inline=True)
         assert not (tmp_path / "run").exists()

@@ -189,6 +189,18 @@ def test_a_grey_image_in_a_colour_set_is_refused(tmp_path: Path) -> None:
         decode_population(population, tmp_path / "cache", picture=Picture((4, 4)))
 
 
+def test_size_and_colour_are_refused_together(tmp_path: Path) -> None:
+    grey, large = _file(np.zeros((4, 6), np.uint8)), _file(np.zeros((5, 6, 3), np.uint8))
+    population = partitioning.make(_table([_png(0), grey, large]), tmp_path / "population", scheme="iid", clients=1)
+    with pytest.raises(InputError, match=r"set data.image_size = \[HEIGHT, WIDTH\] and data.channels = 3, or 1$"):
+        decode_population(population, tmp_path / "cache")
+    numbers = partitioning.make(
+        pa.table({"a": [1.0] * 4, "label": [0] * 4}), tmp_path / "n", scheme="iid", clients=2, seed=0
+    )
+    with pytest.raises(InputError, match=r"^data\.image_size and data\.channels on columns of numbers"):
+        decode_population(numbers, tmp_path / "cache", picture=Picture((2, 2), 1))
+
+
 def test_each_picture_has_a_folder_of_its_own(tmp_path: Path) -> None:
     population = _population(tmp_path / "population", [_png(i) for i in range(8)])
     pictures = [Picture(), Picture((3, 3)), Picture((3, 4)), Picture((3, 3), 1), Picture(None, 1), Picture(None, 3)]
@@ -231,7 +243,7 @@ def test_only_images_are_resized(tmp_path: Path) -> None:
     wide = pa.table({"a": nested(np.zeros((2, 7), np.uint8)), "label": [0, 1]})
     for name, table in {"columns of numbers": numbers, r"column 'a' of uint8 arrays of shape \(7,\)": wide}.items():
         population = partitioning.make(table, tmp_path / f"p{len(name)}", scheme="iid", clients=1)
-        for key, picture in {"image_size": Picture((2, 2), 3), "channels": Picture(None, 3)}.items():
+        for key, picture in {"image_size and data.channels": Picture((2, 2), 3), "channels": Picture(None, 3)}.items():
             with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
                 decode_population(population, tmp_path / "cache", picture=picture)
 

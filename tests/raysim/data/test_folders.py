@@ -186,7 +186,7 @@ def test_layout_of_ham10000(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ISIC_0000003.jpg is in neither"):
         load("ham10000", root=str(tmp_path))
     table.write_text("image_id,diagnosis\nISIC_0000002,mel\n")
-    with pytest.raises(InputError, match=r"has no columns image_id and dx") as error:
+    with pytest.raises(InputError, match=r"has no column 'image_id'|has no column 'dx'") as error:
         load("ham10000", root=str(tmp_path))
     assert "\n" not in str(error.value)
 

@@ -22,6 +22,8 @@ from raysim.data.prepare import of_classes, of_split, taken, with_copies
 from raysim.errors import InputError
 from raysim.population import population_of
 
+NAMES = ("crop", "flip", "colour-jitter")
+STRENGTHS = {"padding": 1, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
 CHANGE = Chain((Crop(1), Flip(), ColourJitter()))
 
 
@@ -79,12 +81,12 @@ def test_rows_of_sliced_nested_lists_are_the_right_ones() -> None:
 @pytest.mark.parametrize(("shape", "kind"), [((3, 4, 4), np.uint8), ((1, 4, 4), np.float32), ((3, 2, 5), np.float64)])
 def test_copies_double_the_rows(shape: tuple[int, ...], kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     own = table(list(range(7)), shape, kind)
-    doubled = with_copies(own, "label", (), CHANGE, seed=3)
+    doubled = with_copies(own, "label", (), NAMES, STRENGTHS, seed=3)
     assert doubled.schema == own.schema and doubled.slice(0, 7).to_pylist() == own.to_pylist()
     assert doubled["label"].to_pylist() == [*range(7)] * 2
     monkeypatch.setattr("raysim.data.prepare.ROWS", 3)
-    assert with_copies(own, "label", (), CHANGE, seed=3).to_pylist() == doubled.to_pylist()
-    assert with_copies(own, "label", (), CHANGE, seed=4).to_pylist() != doubled.to_pylist()
+    assert with_copies(own, "label", (), NAMES, STRENGTHS, seed=3).to_pylist() == doubled.to_pylist()
+    assert with_copies(own, "label", (), NAMES, STRENGTHS, seed=4).to_pylist() != doubled.to_pylist()
     x = torch.tensor(np.array(own["image"].to_pylist())).float() / (255 if kind is np.uint8 else 1)
     numbers = torch.Generator().manual_seed(torch_seed(3, Purpose.AUGMENT))
     expected = CHANGE(x, torch.rand(7, CHANGE.numbers, generator=numbers))
@@ -105,18 +107,34 @@ def test_copies_of_encoded_images_are_as_those_of_arrays(plain: bool) -> None:
     hub = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     column = pa.array(files, pa.binary()) if plain else pa.array([{"bytes": f, "path": "p"} for f in files], hub)
     images = arrays.set_column(0, "image", column)
-    doubled = with_copies(images, "label", (), CHANGE, seed=3)
+    doubled = with_copies(images, "label", (), NAMES, STRENGTHS, seed=3)
     assert doubled.schema == images.schema and doubled.slice(0, 3).equals(images)
     copies = doubled.slice(3)["image"].to_pylist()
     made = [pixels(each if plain else each["bytes"], "here").tolist() for each in copies]
-    assert made == with_copies(arrays, "label", (), CHANGE, seed=3).slice(3)["image"].to_pylist()
+    assert made == with_copies(arrays, "label", (), NAMES, STRENGTHS, seed=3).slice(3)["image"].to_pylist()
 
 
 def test_copies_are_of_images() -> None:
     numbers = pa.table({"a": [1.0, 2.0], "b": [1, 2], "label": [0, 1]})
     for wrong in (numbers, table([0, 1], (4,)), table([0, 1], (2, 4, 4))):
         with pytest.raises(InputError, match=r'data\.augment with "append" on .* must be on images'):
-            with_copies(wrong, "label", (), CHANGE, seed=0)
+            with_copies(wrong, "label", (), NAMES, STRENGTHS, seed=0)
+
+
+def test_copies_of_what_is_no_pixel_or_too_small_are_refused(tmp_path: Path) -> None:
+    standardised = table([0, 1], (1, 4, 4), np.float32)
+    values = np.array(standardised["image"].to_pylist(), np.float32) * 3 - 1
+    standardised = standardised.set_column(0, "image", nested(values))
+    with pytest.raises(
+        InputError, match=r"colour-jitter\" on rows 0 to 1 of column 'image' with values of -.* \[0, 1\]"
+    ):
+        with_copies(standardised, "label", (), NAMES, STRENGTHS, seed=0)
+    assert with_copies(standardised, "label", (), ("crop", "flip"), STRENGTHS, seed=0).num_rows == 4
+    with pytest.raises(InputError, match=r"data\.crop_padding = 4 on images of 4x4: must be below the smaller side"):
+        with_copies(standardised, "label", (), ("crop",), {**STRENGTHS, "padding": 4}, seed=0)
+    broken = pa.table({"image": pa.array([{"bytes": b"x", "path": "cat/1.png"}]), "label": [0]})
+    with pytest.raises(InputError, match=r"the data set's row 0 \(cat/1.png\), cannot be decoded"):
+        with_copies(broken, "label", (), NAMES, STRENGTHS, seed=0)
 
 
 def made(folder: Path, data: dict[str, Any], seed: int = 0) -> Any:

@@ -44,11 +44,12 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     "null numbers": (pa.table({"x": [1.0, None], "label": [0, 1]}), "'x' has nulls"),
     "nan": (
         pa.table({"x": [1.0, float("nan")], "label": [0, 1]}),
-        "'x' has values that are infinite or not a number",
+        "'x' has values in",
     ),
+    "beyond float32": (pa.table({"x": [1.0, -1e39], "label": [0, 1]}), "beyond 3.4e+38"),
     "nan in arrays": (
         pa.table({"x": pa.array([[1.0, float("inf")]], pa.list_(pa.float32(), 2)), "label": [0]}),
-        "'x' has values that are infinite",
+        "infinite, not a number, or beyond",
     ),
     "null arrays": (
         pa.table({"x": pa.array([[1.0], None], pa.list_(pa.float32(), 1)), "label": [0, 1]}),

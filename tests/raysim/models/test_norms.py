@@ -12,11 +12,13 @@ from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
 
 from algorithms import Compute, Layout, Local, Place, Resident, Sample, Work, fedbn, trainer
+from algorithms.merge import Sum
 from algorithms.norms import is_batch_norm, train_mode
+from algorithms.statistics import CHUNK, add_statistics, statistics_of
 from raysim.errors import InputError
 from raysim.models import build
 from raysim.models.fixup import ScaleAndShift, Shift, ShiftedConv2d
-from raysim.models.norm import NORMS, Normaliser, converted
+from raysim.models.norm import KEYS, NORMS, Normaliser, converted
 from raysim.models.renorm import BatchRenorm, Opening
 from raysim.models.standardise import StandardisedConv2d, standardised
 
@@ -59,6 +61,11 @@ def one(norm: str, shape: tuple[int, ...] = (2, 4, 4), **numbers: Any) -> nn.Mod
     return converted(nn.Sequential(layer), Normaliser(norm, **numbers), shape)[0]
 
 
+def two(norm: str, groups: int = 2) -> dict[str, int]:
+    """So many groups where the norm has groups."""
+    return {"groups": groups} if "groups" in KEYS[norm] else {}
+
+
 def of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
     return [name for name, layer in module.named_modules() if isinstance(layer, types)]
 
@@ -68,7 +75,7 @@ def test_all_batch_norm_of_torchvisions_resnet_is_replaced(norm: str) -> None:
     module = torchvision.models.resnet18(num_classes=5)
     before, places = list(module.state_dict()), of_type(module, nn.BatchNorm2d)
     assert len(places) == 20 and "layer2.0.downsample.1" in places
-    made = converted(module, Normaliser(norm, groups=2), (3, 64, 64))
+    made = converted(module, Normaliser(norm, **two(norm)), (3, 64, 64))
     kind = {"none": nn.Identity, "batch": nn.BatchNorm2d, "batch-renorm": BatchRenorm}.get(norm, nn.GroupNorm)
     if norm != "fixup":
         assert of_type(made, kind) == places
@@ -108,7 +115,7 @@ def test_group_layer_and_instance_by_their_formulas() -> None:
         "group": normalised(x, (1, 2, 3)) * scale + shift,
     }
     for norm, values in expected.items():
-        made = one(norm, groups=1).double()
+        made = one(norm, **two(norm, 1)).double()
         np.testing.assert_allclose(made(torch.from_numpy(x)).detach().numpy(), values, rtol=1e-9, atol=1e-12)
 
 
@@ -232,13 +239,13 @@ def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Modu
     ]
 
     def trained(execution: str, each: list[Work]) -> list[dict[str, torch.Tensor]]:
-        module = converted(make(), Normaliser(norm, groups=2, opening=opening), (2, 4, 4)).double()
+        module = converted(make(), Normaliser(norm, **two(norm), opening=opening), (2, 4, 4)).double()
         resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(2, 4, 4), lanes=len(each))
         trainer(resident, Compute(execution, "fp64")).train(Local(lr=0.1, batch_size=4), each, 0.1)  # type: ignore[arg-type]
         return [{e.name: stack[lane].clone() for e, stack in resident.stacks.items()} for lane in range(len(each))]
 
     stacked = trained("vectorised", works)
-    start = converted(make(), Normaliser(norm, groups=2), (2, 4, 4)).double().state_dict()
+    start = converted(make(), Normaliser(norm, **two(norm)), (2, 4, 4)).double().state_dict()
     for lane, work in enumerate(works):
         (alone,) = trained("sequential", [work])
         torch.testing.assert_close(stacked[lane], alone, rtol=1e-9, atol=1e-11)
@@ -331,8 +338,14 @@ PLAIN = {
         (lambda: named(**PLAIN), (2, 4, 4), {"norm": "fixup"}, "without a shortcut"),
         (lambda: nn.BatchNorm1d(4), (4,), {"norm": "fixup"}, "has none"),
         (tiny, (2, 4, 4), {"norm": "bach"}, "'bach' is not known"),
-        (tiny, (2, 4, 4), {"norm": "group", "momentum": 0.1}, "must stand with batch, batch-renorm"),
-        (tiny, (2, 4, 4), {"norm": "none", "eps": 0.1}, "norm_eps is 0.1"),
+        (
+            tiny,
+            (2, 4, 4),
+            {"norm": "group", "momentum": 0.1},
+            'has groups and norm_eps: must stand with norm "batch" or',
+        ),
+        (tiny, (2, 4, 4), {"norm": "none", "eps": 0.1}, "norm_eps = 0.1 with norm 'none', which has no keys"),
+        (tiny, (2, 4, 4), {"norm": "batch", "groups": 2}, 'must stand with norm "group" or "group.ws"; leave it out'),
         (tiny, (2, 4, 4), {"norm": "batch", "momentum": 1.5}, "at most 1"),
     ],
 )
@@ -340,6 +353,43 @@ def test_refusals(make: Callable[[], nn.Module], shape: Any, numbers: dict[str, 
     with pytest.raises(InputError, match=message) as error:
         converted(make(), Normaliser(**numbers), shape)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"norm": "group", "norm_momentum": 0.1},
+            "norm_momentum = 0.1 with norm 'group', which has groups and norm_eps",
+        ),
+        ({"norm": "batch", "renorm_start": 3}, 'renorm_start = 3 with .* must stand with norm "batch-renorm"'),
+        ({"norm": "fixup", "groups": 2}, "groups = 2 with norm 'fixup', which has no keys"),
+        ({"groups": 2}, 'groups without norm: must stand with one; set norm = "group"'),
+    ],
+)
+def test_keys_that_a_norm_does_not_have(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        build("cnn", shape=(1, 8, 8), classes=2, seed=0, **keys)
+    assert "\n" not in str(error.value)
+
+
+def test_a_pass_over_statistics_corrects_no_batch_by_another() -> None:
+    opening = Opening(start=0, r_end=1, d_end=1)  # open from a layer's second batch on
+    x = torch.randn(2 * CHUNK + 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[CHUNK:] = 3 * x[CHUNK:] + 2
+    found = []
+    for normaliser in (Normaliser("batch"), Normaliser("batch-renorm", opening=opening)):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            layers = (nn.BatchNorm1d(4), nn.Linear(4, 3), nn.ReLU(), nn.BatchNorm1d(3), nn.Linear(3, 2))
+        module = converted(nn.Sequential(*layers), normaliser, (4,)).double()
+        resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4))
+        total = Sum.zero(statistics_of(resident.placement.whole))
+        add_statistics(total, resident, x)
+        mean = total.mean()
+        assert mean is not None
+        found.append(mean.floats)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
