@@ -23,7 +23,7 @@ from raysim.errors import InputError
 from raysim.population import population_of
 
 NAMES = ("crop", "flip", "colour-jitter")
-STRENGTHS = {"padding": 1, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
+STRENGTHS = {"padding": 1, "size": None, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
 CHANGE = Chain((Crop(1), Flip(), ColourJitter()))
 
 
