@@ -266,6 +266,50 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "run" / "fedbn" / "checkpoint").exists()
 
 
+STEP = """
+from dataclasses import dataclass, replace
+
+from algorithms import Algorithm, Assign, Local, Sample, Server, fedavg
+from algorithms.step import do_round
+
+
+@dataclass(frozen=True)
+class Memory:
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Remembers:
+    held: bool
+
+    def __call__(self, state, algorithm, fleet, *, last, meanwhile):
+        before = state.own.rounds if isinstance(state.own, Memory) else ()
+        assert not self.held or before == tuple(range(state.round)), before
+        state = do_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
+        return replace(state, own=Memory((*before, len(before))) if self.held else {"rounds": {1}})
+
+
+def mine(sample: Sample, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
+    return replace(fedavg(sample, local, server), own_step=Remembers(held))
+"""
+
+
+def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "own_step.py").write_text(STEP)
+    config, watcher = {**BASE, "algorithm": {"name": "own_step:mine", "cohort": 3}}, Breaks(2, lambda name: True)
+    (tmp_path / "code" / "x.toml").write_text(tomli_w.dumps(config))
+    with pytest.raises(StoppedError):
+        raysim.run(tmp_path / "code" / "x.toml", tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
+    sys.modules.pop("own_step")
+    monkeypatch.chdir(tmp_path)
+    assert raysim.resume("run", inline=True).results[0].rounds == 5
+    changes = ["algorithm.mine.held=false"]
+    with pytest.raises(InputError, match=r"state.own\['rounds'\] = builtins.set: must be a plain value"):
+        raysim.run(tmp_path / "code" / "x.toml", "refused", inline=True, changes=changes)
+    sys.modules.pop("own_step")
+
+
 class Wrong(Watcher):
     def round(self, number: int, metrics: dict[str, float]) -> None:
         if number == 2:
