@@ -36,16 +36,18 @@ class KeptStore:
     Args:
         folder: shared by all writers of a run; made when the first record is written.
         layout: of the kept entries; gives a record's length.
+        full: bytes after which another file is begun.
     """
 
-    def __init__(self, folder: Path, layout: Layout) -> None:
+    def __init__(self, folder: Path, layout: Layout, full: int = FULL) -> None:
         self.folder = folder
         self._layout = layout
+        self._full = full
         self._file: BinaryIO | None = None
 
     def append(self, kept: Packed) -> Location:
         """Write one record; OSError where it is not written whole."""
-        if self._file is not None and self._file.tell() >= FULL:
+        if self._file is not None and self._file.tell() >= self._full:
             self.close()
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -172,10 +172,11 @@ class Sweeper:
 
     Args:
         folder: of the store.
+        full: bytes after which its writers begin other files.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, full: int = FULL) -> None:
+        self._folder, self._full = folder, full
         self._synced: set[str] = set()
         self._ended: set[str] = set()
         self._needed: set[str] = set()
@@ -216,7 +217,7 @@ class Sweeper:
         self._needed = needed
 
     def _is_full(self, name: str) -> bool:
-        return name in self._ended or (self._folder / name).stat().st_size >= FULL
+        return name in self._ended or (self._folder / name).stat().st_size >= self._full
 
 
 def _sha256(path: Path) -> str:

@@ -89,6 +89,8 @@ class _Encoder:
         self._seen: dict[int, tuple[Json, object]] = {}
 
     def of(self, value: Any, path: str) -> Json:
+        if id(value) in self._given:
+            return {"given": self._given[id(value)]}
         if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
             return value
         if type(value) is list:
@@ -100,8 +102,6 @@ class _Encoder:
         if type(value) is dict:
             pairs = [(key, each, f"{path}[{key!r}]") for key, each in value.items()]
             return {"dict": [[self.of(key, at), self.of(each, at)] for key, each, at in pairs]}
-        if id(value) in self._given:
-            return {"given": self._given[id(value)]}
         if id(value) not in self._seen:
             # The value is held so that no other one gets its id.
             self._seen[id(value)] = self._held(value, path), value

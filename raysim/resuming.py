@@ -71,8 +71,10 @@ def settings(experiment: Experiment, name: str) -> str:
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
     table = config["algorithm"][experiment.names.index(name)]
     kept = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
-    content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table}, sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table})
+    # A default may be 0 where the file, read again, says 0.0.
+    alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
+    return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()
 
 
 def summary_of(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:
