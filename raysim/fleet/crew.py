@@ -77,9 +77,7 @@ class Crew:
             return
         room = self._place.room()
         if not self.there and room < 1:
-            raise RetriesSpentError(
-                f"no client actor is left, and {self._place.wanting()}: start a node that has, then run again"
-            )
+            raise RetriesSpentError(f"no client actor is left, and {self._place.wanting()}; start a node that has")
         if self.there and room < len(self.there) + len(self._starts):
             self._go_on_with_fewer()
             return

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import (
-    GetTimeoutError,
-    NodeDiedError,
-    ObjectLostError,
-    RayActorError,
-    RayError,
-    RayTaskError,
-    WorkerCrashedError,
-)
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
 from algorithms import DivergedError
 from algorithms import InputError as AlgorithmInputError
@@ -58,10 +50,10 @@ def take(references: Any, timeout: float | None = None) -> Any:
         if isinstance(error.cause, ObjectLostError):
             raise ModelsLostError("models were lost with the node that they were on") from error
         raise
-    except (RayActorError, WorkerCrashedError, NodeDiedError, ObjectLostError) as error:
-        raise ActorLostError(_cause(error) + _written(error)) from error
     except GetTimeoutError:
         raise RuntimeError(late(len(references), START_SECONDS)) from None
+    except RayError as error:
+        raise ActorLostError(_cause(error) + _written(error)) from error
 
 
 def hung(reference: Any, seconds: float) -> ActorLostError:
@@ -88,7 +80,9 @@ def _cause(error: RayError) -> str:
     if isinstance(error, ObjectLostError):
         return "what it returned was lost with its node"
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
-    if isinstance(error, RayActorError) and error.actor_init_failed:
+    if not isinstance(error, RayActorError):
+        return _short(lines[0] if lines else type(error).__name__)
+    if error.actor_init_failed:
         return _short(lines[-1])
     facts = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
     told = " ".join(line for line in lines[1:] or lines if not facts.match(line))
@@ -98,6 +92,8 @@ def _cause(error: RayError) -> str:
 
 def _written(error: RayError) -> str:
     """The last lines that an actor wrote to its standard error stream, if any, where that is a file of this machine."""
+    if isinstance(error, RayActorError) and error.actor_init_failed:
+        return ""  # the cause is what it wrote
     process, address = re.search(r"\bpid[:=] ?(\d+)", str(error)), re.search(r"\bip[:=] ?([\w.:]+\w)", str(error))
     # There is no public way to the folder of a session's logs.
     node: Any = ray._private.worker.global_worker.node
@@ -107,7 +103,10 @@ def _written(error: RayError) -> str:
         lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
         # Ray itself begins the file with notes that begin with a colon.
         own = [line for line in lines if line and not line.startswith(":")]
-        return f"; it wrote last: {_short(' | '.join(own[-3:]), last=True)}" if own else ""
+        fatal = [place for place, line in enumerate(own) if line.startswith("Fatal Python error")]
+        # Python ends such a dump with a list of modules, which says nothing.
+        told = own[fatal[-1] : fatal[-1] + 3] if fatal else own[-3:]
+        return f"; it wrote last: {_short(' | '.join(told), last=not fatal)}" if told else ""
     return ""
 
 

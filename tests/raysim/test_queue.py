@@ -43,3 +43,14 @@ def test_the_longest_block_goes_first() -> None:
 def test_the_last_block_is_a_single_one() -> None:
     queue = Queue([3, 3, 3, 3], actors=1)
     assert queue.last() == Node(3, 4)
+
+
+def test_what_is_put_back_goes_out_again() -> None:
+    queue = Queue([100] * 8, actors=2)
+    lost = [queue.next(0), queue.next(1)]
+    for node in lost:
+        assert node is not None
+        for number in node.blocks:
+            queue.put_back(Node(number, number + 1))
+    nodes = list(iter(lambda: queue.next(0), None))
+    assert sorted(number for node in nodes for number in node.blocks) == list(range(8))

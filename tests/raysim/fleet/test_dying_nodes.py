@@ -106,7 +106,7 @@ def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], n
 
 def test_no_node_is_left(nodes: Nodes, tmp_path: Path) -> None:
     watcher = Removing(nodes, 2, 2)
-    message = r"fedbn: no client actor is left, and none of Ray's 1 living nodes has the 1 CPU of one: start a node"
+    message = r"fedbn: no client actor is left, and none of Ray's 1 living nodes has the 1 CPU of one; start a node"
     with pytest.raises(RetriesSpentError, match=message):
         raysim.run(FEDBN, tmp_path / "run", actors=2, address=nodes.cluster.address, watcher=watcher)
     assert time.monotonic() - watcher.removed < 60

@@ -1,0 +1,41 @@
+"""How long work may take, as told by how long it took so far; and what is left of an actor's last words."""
+
+import pytest
+from ray.exceptions import ActorDiedError, OutOfMemoryError
+
+from raysim.fleet.lost import WORDS, ActorLostError, _cause
+from raysim.fleet.patience import Pace, Patience
+
+PATIENCE = Patience(factor=10, floor=1, unseen=500)
+
+
+def test_a_limit_follows_from_what_was_slowest_of_its_kind() -> None:
+    pace = Pace()
+    assert pace.limit("a kind", 100, 1, PATIENCE) == 500
+    pace.took("a kind", [2.0, 4.0], 300)
+    pace.took("a kind", [1.0], 100)
+    assert pace.limit("a kind", 1000, 1, PATIENCE) == pytest.approx(1 + 10 * 1000 * 6 / 300)
+    # However few samples there are, a block may take as long as the slowest one did.
+    assert pace.limit("a kind", 1, 2, PATIENCE) == 1 + 10 * 2 * 4.0
+    assert pace.limit(b"another kind", 1, 1, PATIENCE) == 500
+
+
+def test_how_much_work_a_call_takes_follows_the_latest_pace() -> None:
+    pace = Pace()
+    assert pace.samples("a kind", 0.05) == 0
+    pace.took("a kind", [1.0], 10)
+    pace.took("a kind", [1.0], 100)
+    assert pace.samples("a kind", 0.05) == 5
+    pace.took("a kind", [1.0], 0)
+    assert pace.samples("a kind", 0.05) == 5
+
+
+def test_ray_says_in_one_line_that_it_ended_an_actor_for_memory() -> None:
+    error = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.\nTop 10 memory users: ...")
+    assert _cause(error) == "1 worker(s) were killed due to the node running low on memory."
+
+
+def test_words_are_short() -> None:
+    assert len(_cause(OutOfMemoryError("x" * 10_000))) == WORDS + 3
+    assert _cause(ActorDiedError()) == "The actor died unexpectedly before finishing this task"
+    assert str(ActorLostError("it said so")) == "a client actor died: it said so"

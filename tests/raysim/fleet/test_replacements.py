@@ -1,0 +1,145 @@
+"""Actors in another one's place: refused where they compute otherwise, and not tried for ever."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from algorithms import Block, Local, Sample, fedavg, radfed
+from partitioning import Population
+from partitioning.command import run_command
+from raysim.cli import cli
+from raysim.errors import RetriesSpentError
+from raysim.fleet import BenchPlan, ClientActors
+from raysim.fleet.client_actors import ClientActor
+from raysim.fleet.patience import Patience
+from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
+
+pytestmark = pytest.mark.slow
+
+LOCAL = Local(lr=0.1, batch_size=32)
+
+
+class Other(ClientActor):
+    """An actor that says that it computes with something else."""
+
+    def fingerprint(self) -> dict[str, str]:
+        return {**super().fingerprint(), "torch": "another"}
+
+
+class Broken(ClientActor):
+    """An actor that does not start."""
+
+    def __init__(self, *given: Any) -> None:
+        raise OSError("no such library")
+
+
+class Hanging(ClientActor):
+    """An actor that takes no end of time to be ready."""
+
+    def prepare(self, plan: BenchPlan) -> dict[str, str]:
+        while True:
+            pass
+
+
+class Replaced(ClientActors):
+    """Actors of which the first ones are as they should be, and all others are not."""
+
+    def __init__(self, actors: int, good: int, other: type[ClientActor], patience: Patience) -> None:
+        super().__init__(actors, patience=patience)
+        self._good, self._other = good, other
+
+    def _actor(self, number: int, gpus: float) -> Any:
+        self._good -= 1
+        kind = ClientActor if self._good >= 0 else self._other
+        return ray.remote(num_cpus=1, max_restarts=0)(kind).remote(number, 1, "cpu", 1.0)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[None]:
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    return population_at(tmp_path_factory.mktemp("replaced") / "population")
+
+
+@pytest.fixture
+def plan(population: Population, tmp_path: Path) -> BenchPlan:
+    return plan_of(population, fedavg(Sample(cohort=4), LOCAL), tmp_path / "kept")
+
+
+def test_one_that_computes_otherwise_is_refused(
+    running: None, plan: BenchPlan, population: Population, tmp_path: Path
+) -> None:
+    struck = tmp_path / "struck"
+    struck.mkdir()
+    with Replaced(1, 1, Other, Patience()) as actors:
+        awake(actors, plan)
+        with closing(actors.fleet(plan)) as fleet, pytest.raises(RuntimeError, match="client actors differ"):
+            trained(Faulty(fleet, "Visits", struck), plan, population)
+
+
+def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: BenchPlan) -> None:
+    told: list[str] = []
+    with Replaced(2, 1, Broken, Patience(starts=2, look=0.2)) as actors:
+        awake(actors, plan)
+        with closing(actors.fleet(plan, tell=told.append)) as fleet:
+            while not any("goes on without it" in text for text in told):
+                (*outcomes,) = fleet.map(Poison(-1), [Block(number, (number,), 1) for number in range(4)])
+                assert [client for outcome in outcomes for client in outcome.value] == [0, 1, 2, 3]
+    assert "client actor 1 did not start 2 times (OSError: no such library)" in told[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "patience", "message"),
+    [
+        (Broken, Patience(starts=2), r"no client actor starts; one did not 2 times, the last: OSError: no such lib"),
+        (Hanging, Patience(start=3, place=1), r"1 client actors did not start within 3 s; the cluster offers"),
+    ],
+)
+def test_actors_that_never_start(
+    running: None, plan: BenchPlan, population: Population, kind: type[ClientActor], patience: Patience, message: str
+) -> None:
+    radfed_plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, merge_every=3), plan.kept)
+    with (
+        Replaced(1, 0, kind, patience) as actors,
+        closing(actors.fleet(radfed_plan)) as fleet,
+        pytest.raises((RetriesSpentError, RuntimeError), match=message),
+    ):
+        trained(fleet, radfed_plan, population)
+
+
+def test_a_model_that_ends_its_process_ends_the_run_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deadly.py").write_text(
+        "import os, sys, torch\n"
+        "DRIVER = os.getpid()\n"
+        "class Net(torch.nn.Sequential):\n"
+        "    def __init__(self, classes: int) -> None:\n"
+        "        super().__init__(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+        "    def forward(self, x):\n"
+        "        if x.any() and os.getpid() != DRIVER:\n"
+        "            sys.stderr.write('deadly samples\\n')\n"
+        "            os.kill(os.getpid(), 11)\n"
+        "        return super().forward(x)\n"
+    )
+    (tmp_path / "x.toml").write_text(
+        'rounds = 3\n[data]\ndataset = "digits"\n[partition]\nclients = 2\n[model]\nname = "deadly:Net"\n'
+        '[algorithm]\nname = "radfed"\nmerge_every = 3\n[local]\nexecution = "sequential"\n[fleet]\nactors = 1\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as done:
+        run_command(cli, "raysim", ["run", "x.toml", "--out", "run"])
+    assert done.value.code == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("raysim: radfed: round 1: the actor with client ")
+    assert "died 4 times, the last time so: " in last and "Segmentation fault" in last
+    assert "Traceback" in (tmp_path / "run" / "run.log").read_text()
