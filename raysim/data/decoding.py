@@ -82,9 +82,7 @@ def decode_population(
     try:
         Population.open(folder)
     except InputError as error:
-        raise InputError(
-            f"{error}; these are decoded images in a cache: remove {folder}, and they are made again"
-        ) from None
+        raise InputError(f"{error}; or remove {folder}, and its images are decoded again") from None
     return folder
 
 

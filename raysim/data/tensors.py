@@ -41,7 +41,7 @@ class Decoder:
         check_label(schema, label, "the population")
         if pa.types.is_integer(schema.field(label).type) and any(not isinstance(each, int) for each in classes):
             raise InputError(
-                f"label column {label!r} holds whole numbers, unlike the classes {_few(classes)}: mend them"
+                f"label column {label!r} holds whole numbers, and the classes are {_few(classes)}: mend them"
             )
         form = features(schema, label, dividing)
         if isinstance(form, Images):

@@ -145,6 +145,27 @@ def test_a_wrong_manifest_is_refused(folder, change, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.update(dividing=["kind"]),
+        lambda m: m.update(label="row"),
+        lambda m: m["tests"][0].update(name="photo"),
+        lambda m: m.update(tests=[]),
+        lambda m: m.update(classes=m["classes"][::-1]),
+    ],
+)
+def test_a_change_that_makes_another_population_is_refused(folder, change):
+    path = folder / "manifest.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record))
+    Population.open(folder)  # its layout is of no importance
+    change(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"manifest\.json: its content was changed"):
+        Population.open(folder)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"null"])
 def test_a_manifest_that_is_no_json_is_refused(folder, content):
     (folder / "manifest.json").write_bytes(content)

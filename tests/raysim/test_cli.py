@@ -183,13 +183,15 @@ def test_no_command_shows_the_help(raysim: Cli) -> None:
     assert status == 0 and "Commands:" in out and err == ""
 
 
-def test_a_run_that_diverges_says_so_and_ends(raysim: Cli, tmp_path: Path) -> None:
-    status, _, err = raysim(
-        "run", "quickstart", "--inline", "--out", tmp_path / "run", *SMALL, "--set", "local.lr=1e30"
-    )
-    assert status == 0
-    assert "notice: fedavg: the training loss is nan in round" in err and "notice: radfed" in err
+def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_path: Path) -> None:
+    run = ("run", "quickstart", "--inline", *SMALL, "--set", "local.lr=1e30")
+    status, _, err = raysim(*run, "--out", tmp_path / "run")
+    assert status == 1 and "Traceback" not in err
+    assert err.splitlines()[-1].startswith("raysim: fedavg: client ") and "is not finite" in err
     assert (tmp_path / "run" / "report.html").exists()
+    status, _, err = raysim(*run, "--out", tmp_path / "left", "--set", "local.nonfinite=leave-out")
+    assert status == 0
+    assert "notice: fedavg: client " in err and "notice: radfed: client " in err
 
 
 def test_a_module_run_is_the_command() -> None:

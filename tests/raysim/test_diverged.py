@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import tomli_w
 
 import raysim
-from partitioning.command import run_command
-from raysim.cli import cli
 from raysim.errors import DivergedError, InputError
 from raysim.progress import Watcher
 
@@ -80,17 +77,6 @@ def test_a_run_goes_on_and_tells_of_every_visit(policy: str, tmp_path: Path) -> 
     page = done.report.read_text(encoding="utf-8")
     assert f"fedavg: {len(wrong)} visits were not finite, and were left out or replaced." in page
     assert "Visits not finite" in page
-
-
-def test_the_command_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "e.toml"
-    file.write_text(tomli_w.dumps({**EXPERIMENT, "algorithm": [EXPLODES]}), encoding="utf-8")
-    with pytest.raises(SystemExit) as ended:
-        run_command(cli, "raysim", ["run", str(file), "--inline", "--out", str(tmp_path / "run")])
-    assert ended.value.code == 1
-    errors = capsys.readouterr().err
-    assert errors.splitlines()[-1].startswith("raysim: fedavg: client ") and "Traceback" not in errors
-    assert (tmp_path / "run" / "report.html").is_file()
 
 
 def test_a_policy_of_another_name_is_refused(tmp_path: Path) -> None:
