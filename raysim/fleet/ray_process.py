@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
-from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
 from partitioning import InputError
 from raysim.fleet import leftovers
@@ -100,13 +100,14 @@ def _token(folder: Path) -> Iterator[None]:
     path.write_text(secrets.token_hex(32), encoding="ascii")
     path.chmod(0o600)
     # No mode of ours: where none is set, Ray turns tokens on, in this process as well as in those that it starts.
-    with _environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
-        loader = AuthenticationTokenLoader.instance()
-        loader.reset_cache()
-        try:
+    try:
+        with _environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
+            AuthenticationTokenLoader.instance().reset_cache()
             yield
-        finally:
-            loader.reset_cache()
+    finally:
+        # As the environment has it again, which Ray reads once.
+        AuthenticationTokenLoader.instance().reset_cache()
+        Config.initialize("")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import platform
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import raysim  # before ray: it switches off Ray's hook for `uv run`
 
@@ -36,7 +37,7 @@ MIB = 2**20
 WARM = 0.25
 """The share of a run whose samples the slopes leave out."""
 
-EXPERIMENT = {
+EXPERIMENT: dict[str, dict[str, Any]] = {
     "data": {"dataset": "digits"},
     "partition": {"scheme": "iid", "clients": 20, "test_clients": 2},
     "model": {"hidden": [512], "norm": "batch"},
@@ -55,12 +56,16 @@ class Sampler(Watcher):
         self._driver = psutil.Process()
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
-        if number % self._every == 0:
-            self.samples.append({"round": number, **self._memory()})
+        actors = self._actors() if number % self._every == 0 else []
+        # Until they have arrived the driver runs blocks itself.
+        if len(actors) == EXPERIMENT["fleet"]["actors"]:
+            self.samples.append({"round": number, **self._memory(actors)})
 
-    def _memory(self) -> dict[str, float]:
+    def _actors(self) -> list[psutil.Process]:
+        return [each for each in self._driver.children(recursive=True) if each.name().startswith("ray::Client")]
+
+    def _memory(self, actors: list[psutil.Process]) -> dict[str, float]:
         found = {"driver, MiB": self._driver.memory_info().rss / MIB}
-        actors = [each for each in self._driver.children(recursive=True) if each.name().startswith("ray::Client")]
         for number, actor in enumerate(sorted(actors, key=lambda each: each.pid)):
             found[f"actor {number}, MiB"] = private(actor)
         (raylet,) = [each for each in self._driver.children() if each.name() == "raylet"]
@@ -82,8 +87,7 @@ def soak(name: str, rounds: int, every: int) -> list[dict[str, float]]:
     table = {"name": name, "cohort": 8} | ({"merge_every": 10} if name == "radfed" else {})
     with tempfile.TemporaryDirectory() as folder:
         raysim.run({**EXPERIMENT, "rounds": rounds, "algorithm": table}, Path(folder) / "run", watcher=sampler)
-    # Until the actors have arrived the driver runs blocks itself: what it has then is another process's later.
-    return [sample for sample in sampler.samples if "actor 1, MiB" in sample]
+    return sampler.samples
 
 
 def slopes(samples: list[dict[str, float]]) -> dict[str, float]:
