@@ -1,0 +1,45 @@
+"""How runs end that do not reach their end: in one line, with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from algorithms import InputError as AlgorithmInputError
+from partitioning.disk import DiskFullError
+from raysim import report
+from raysim.config import Experiment, own
+from raysim.errors import DivergedError, InputError, OutOfMemoryError, OwnCodeError, RetriesSpentError, StoppedError
+from raysim.progress import Watcher
+
+
+@contextmanager
+def continuable(folder: Path, watcher: Watcher) -> Iterator[None]:
+    """Within, whatever ends the run says how to go on."""
+    remedy = f"continue with: raysim resume {folder}"
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise StoppedError(f"{str(error) or 'interrupted'}; {remedy}") from None
+    except InputError:
+        raise
+    except DivergedError as error:
+        page = report.write([folder], folder / "report.html")
+        raise DivergedError(f"{error}; {page} shows the rounds before") from None
+    except Exception:
+        watcher.notice(f"what was done stays; {remedy}")
+        raise
+
+
+@contextmanager
+def own_errors(experiment: Experiment, log: Path) -> Iterator[None]:
+    """Within, what a user's own part raises becomes one line that says where; the log has the traceback."""
+    try:
+        yield
+    except (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, RetriesSpentError, DiskFullError):
+        raise
+    except Exception as error:
+        if text := own.told(error, experiment.own_code):
+            raise OwnCodeError(f"your own code raised {text}; see {log}") from error
+        raise

@@ -1,0 +1,79 @@
+"""Planning a run: what each of its algorithms needs where blocks run, and what "auto" comes to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from algorithms import InputError as AlgorithmInputError
+from algorithms import Purpose, torch_seed
+from raysim.config import Experiment
+from raysim.errors import InputError
+from raysim.fleet import BenchPlan, ModelPlan
+from raysim.measures import Targets, check_measures
+from raysim.preparing import Prepared
+
+LOG = logging.getLogger("raysim")
+
+
+def planned(
+    experiment: Experiment, folder: Path, samples: Prepared, targets: Targets, device: str, names: Sequence[str]
+) -> tuple[Experiment, dict[str, BenchPlan]]:
+    """A plan for each of these algorithms, and the experiment with what "auto" has come to.
+
+    Args:
+        experiment: as it was asked for.
+        folder: of the run.
+        samples: what is trained on.
+        targets: what is evaluated on.
+        device: "cpu" or "cuda".
+        names: of the algorithms' folders.
+
+    Raises:
+        InputError: what would fail on the way: an algorithm does not fit the model, the population or a measure.
+    """
+    plans: dict[str, BenchPlan] = {}
+    model, evaluate = _model_plan(experiment, samples), experiment.evaluate
+    tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
+    for name in names:
+        table = tables[name]
+        kept = (folder / name / "kept").absolute()
+        plan = BenchPlan(
+            samples.path,
+            model,
+            table.compose(),
+            kept,
+            experiment.fleet.block,
+            device,
+            fold=experiment.fold,
+            joins=table.joins,
+            standardise=samples.standardise,
+            augment=samples.augment,
+        )
+        try:
+            plan = plan.resolved()
+            check_measures(evaluate.measures, targets, evaluate.every, plan.algorithm, plan.placement)
+        except (AlgorithmInputError, InputError) as error:
+            raise InputError(f"{name}: {error}") from None
+        plans[name] = plan
+        tables[name] = table.computed(plan.algorithm.local.compute.execution)
+    return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
+
+
+def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
+    table, seed = experiment.model, torch_seed(experiment.seed, Purpose.INITIALISE)
+    plan = ModelPlan(
+        table.name,
+        table.keys,
+        samples.shape,
+        samples.classes,
+        seed,
+        table.own,
+        whole=samples.whole,
+        per_pixel=samples.per_pixel,
+    )
+    LOG.info("%s", plan)
+    if table.weights is not None:
+        plan.build(LOG.info)
+    return plan
