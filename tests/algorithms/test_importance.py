@@ -128,10 +128,13 @@ def test_chances_begin_as_they_are_told(federation: Federation) -> None:
 
 
 def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> None:
-    algorithm = radfedi(HALF, replace(LOCAL, lr=1e30), merge_every=2)
+    local = replace(LOCAL, lr=1e30, nonfinite="leave-out")
+    algorithm = radfedi(HALF, local, merge_every=2, start="equal")
     fleet = federation(DATA, perceptron())
     state = step(begin(perceptron(), fleet, 0), algorithm, fleet)
     assert state.importance is not None and np.isfinite(state.importance).all()
+    left_out = [row.client for _, row, _ in state.report.visits if row.nonfinite]
+    assert left_out and set(state.importance[left_out]) == {1.0}
 
 
 def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federation) -> None:
