@@ -70,7 +70,6 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
     from rich.console import Console
 
-    from raysim.errors import StoppedError
     from raysim.stopping import stopped_by_signals
 
     with stopped_by_signals() as stop:
@@ -80,8 +79,8 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
                 from raysim.progress import display
             with display() as watcher:
                 yield experiment, {"watcher": watcher, "stop": stop}
-        except StoppedError as stopped:
-            click.echo(stopped, err=True)
+        except KeyboardInterrupt as stopped:
+            click.echo(str(stopped) or "interrupted", err=True)
             # As a shell has it, of whom a signal ends.
             raise click.exceptions.Exit(128 + stop.signal) from None
 

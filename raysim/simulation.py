@@ -41,7 +41,7 @@ class Simulation:
         files: where its rows and models go.
         watcher: is told what happens.
         twins: that train beside it.
-        every: merges from one checkpoint to the next, at least.
+        checkpoint_every: merges from one checkpoint to the next, at least.
         stop: tells when somebody asks it to stop.
     """
 
@@ -53,7 +53,7 @@ class Simulation:
     files: AlgorithmFolder
     watcher: Watcher
     twins: tuple[Twin, ...] = ()
-    every: int = 1
+    checkpoint_every: int = 1
     stop: Stop = field(default_factory=Stop)
 
     def run(self, state: State, rounds: int, every: int, snapshot: Snapshot | None = None) -> tuple[State, Result]:
@@ -267,7 +267,7 @@ class Records:
     def _keep(self, snapshot: Snapshot) -> None:
         """Take note of a merge, and have a checkpoint written where it is time for one."""
         files, self.snapshot, self._merges = self._simulation.files, snapshot, self._merges + 1
-        if self._merges >= self._simulation.every and files.due:
+        if self._merges >= self._simulation.checkpoint_every and files.due:
             files.save(snapshot)
             self._merges = 0
         saving = files.saving

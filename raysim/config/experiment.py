@@ -41,10 +41,7 @@ OWN_FILES = re.compile("(shifted:)?(file|folder):")
 
 
 def _absolute(*parts: str) -> str:
-    path = Path()
-    for part in parts:
-        path /= Path(part).expanduser()
-    return str(path.resolve())
+    return str(Path(*(Path(part).expanduser() for part in parts)).resolve())
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -67,14 +64,12 @@ class Data(Preparation):
 
     def located(self) -> Data:
         """The same with absolute paths: that of a user's own files starts where `root` says, or here."""
-        located: dict[str, str] = {}
-        if self.population is not None:
-            located["population"] = _absolute(self.population)
+        located = {} if self.population is None else {"population": _absolute(self.population)}
         if self.root is not None or OWN_FILES.match(self.dataset or ""):
             located["root"] = _absolute(self.root or "")
         if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):
-            paths = (path.strip() for path in self.test[form.end() :].split(","))
-            located["test"] = form[0] + ",".join(_absolute(self.root or "", path) for path in paths)
+            paths = [_absolute(self.root or "", path.strip()) for path in self.test[form.end() :].split(",")]
+            located["test"] = form[0] + ",".join(paths)
         return self.model_copy(update=located)
 
 
