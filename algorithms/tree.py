@@ -43,17 +43,18 @@ def join_all(root: Node, parts: Iterator[tuple[Node, T]], join: Callable[[T, T],
         parts: nodes that cover it, each with its value, from left to right; asked for one at a time.
         join: two neighbours' values; may change the left one.
     """
-    ready: list[tuple[Node, T]] = []
+    return _value(root, [], parts, join)
 
-    def value(node: Node) -> T:
-        if not ready:
-            ready.append(next(parts))
-        if ready[0][0] == node:
-            return ready.pop()[1]
-        left, right = node.halves()
-        return join(value(left), value(right))
 
-    return value(root)
+def _value(node: Node, ready: list[tuple[Node, T]], parts: Iterator[tuple[Node, T]], join: Callable[[T, T], T]) -> T:
+    """The value of a node; `ready` holds the part that was asked for and not taken yet, if there is one."""
+    # No function in `join_all`: one that calls itself is a cycle, and would hold the round's models until collected.
+    if not ready:
+        ready.append(next(parts))
+    if ready[0][0] == node:
+        return ready.pop()[1]
+    left, right = node.halves()
+    return join(_value(left, ready, parts, join), _value(right, ready, parts, join))
 
 
 def run_node(node: Node, run: Callable[[int], Any], join: Callable[[Any, Any], Any]) -> Any:

@@ -1,5 +1,8 @@
 """The tree of sums: whoever joins what, the bytes are the same."""
 
+import gc
+import weakref
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,3 +37,15 @@ def test_a_node_elsewhere_joins_as_it_does_in_the_tree() -> None:
 
 def test_neighbours_are_joined_from_left_to_right() -> None:
     assert run_node(Node(0, 5), str, lambda a, b: f"({a}{b})") == "((01)(2(34)))"
+
+
+def test_what_was_joined_is_let_go_at_once() -> None:
+    parts = ((Node(i, i + 1), i) for i in range(3))
+    seen = weakref.ref(parts)
+    gc.disable()
+    try:
+        assert join_all(Node(0, 3), parts, lambda left, right: left + right) == 3
+        del parts
+        assert seen() is None
+    finally:
+        gc.enable()

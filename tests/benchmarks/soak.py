@@ -15,6 +15,7 @@ import os
 import platform
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ray._private.worker import global_worker
 
 import psutil  # isort: skip  it comes with Ray
 
+from raysim.fleet.ray_fleet import START_SECONDS
 from raysim.progress import Watcher
 
 RECORD, PLOT = Path(__file__).with_suffix(".json"), Path(__file__).with_suffix(".png")
@@ -55,9 +57,14 @@ class Sampler(Watcher):
         self._every = every
         self._driver = psutil.Process()
 
+    def begin(self, name: str, rounds: int, cohort: int) -> None:
+        """Wait for the actors: until they arrive the driver runs blocks itself, if need be all of them."""
+        deadline = time.monotonic() + START_SECONDS
+        while len(self._actors()) < EXPERIMENT["fleet"]["actors"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+
     def round(self, number: int, metrics: dict[str, float]) -> None:
         actors = self._actors() if number % self._every == 0 else []
-        # Until they have arrived the driver runs blocks itself.
         if len(actors) == EXPERIMENT["fleet"]["actors"]:
             self.samples.append({"round": number, **self._memory(actors)})
 

@@ -39,7 +39,7 @@ name = "radfed"
 fraction = 0.5
 merge_every = 4
 """
-WAIT_SECONDS = 120
+WAIT_SECONDS = 180
 
 
 @pytest.fixture(autouse=True)
