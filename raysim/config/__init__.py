@@ -1,6 +1,7 @@
 """The experiment file: read, changed by `--set`, checked, resolved, and composed into an algorithm."""
 
-from raysim.config.experiment import AlgorithmTable, Experiment
+from raysim.config.algorithm import AlgorithmTable
+from raysim.config.experiment import Experiment
 from raysim.config.read import changed, read
 
 __all__ = ["AlgorithmTable", "Experiment", "changed", "read"]

@@ -118,3 +118,11 @@ def _explained(error: ValidationError, where: str, model: type[Table]) -> InputE
 
 def _path(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
+
+
+def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One of a file's tables, empty where it does not have it; InputError where it is none."""
+    table = raw.get(name, {})
+    if not isinstance(table, dict):
+        raise InputError(f"{name} = {table!r}: must be a table; write [{name}] and its keys below")
+    return table

@@ -18,9 +18,10 @@ from algorithms import Compute, Local
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes import parameters
+from raysim.config.algorithm import AlgorithmTable, Server
 from raysim.config.check import Table as TableType
 from raysim.config.check import table_of
-from raysim.config.experiment import AlgorithmTable, Data, DevicesTable, Evaluate, FleetTable, Partition, Server
+from raysim.config.experiment import Data, DevicesTable, Evaluate, FleetTable, Partition
 from raysim.config.model import Model
 from raysim.models import MODELS as MODEL_TABLE
 
