@@ -17,6 +17,7 @@ from algorithms.arrivals import Flight, Timeline
 from algorithms.asynchronous import Trained, UnderWay
 from algorithms.kept import FULL
 from algorithms.visit import VisitRow
+from partitioning.disk import written
 from raysim.codec import Codec
 from raysim.errors import InputError
 from raysim.files import sync
@@ -99,11 +100,14 @@ class Checkpoints:
             self._folder.mkdir()
             sync(self._run)
         aside = self._folder / ".partial"
-        save_file({**arrays, "kept": table}, aside, {"checkpoint": json.dumps(about, allow_nan=False)})
-        sync(aside)
-        path = self._folder / f"round-{snapshot.state.round:09}-{_sha256(aside)}.safetensors"
-        aside.chmod(0o644)
-        aside.replace(path)
+        try:
+            with written(self._folder):
+                save_file({**arrays, "kept": table}, aside, {"checkpoint": json.dumps(about, allow_nan=False)})
+                sync(aside)
+                aside.chmod(0o644)
+                aside.replace(self._folder / f"round-{snapshot.state.round:09}-{_sha256(aside)}.safetensors")
+        finally:
+            aside.unlink(missing_ok=True)
         sync(self._folder)
         for old in sorted(self._files())[:-NEWEST]:
             old.unlink()

@@ -1,3 +1,8 @@
 """Settings of all tests."""
 
+import os
+
+# As many as raysim itself computes with; and of several test processes on as many cores none waits for another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import raysim  # noqa: F401  before any test imports ray: it switches off Ray's hook for `uv run`

@@ -33,7 +33,7 @@ class Crop:
         size: height and width of the part; None for the image's own.
 
     Raises:
-        InputError: the images are no larger than the padding (from a call).
+        InputError: the images are no larger than the padding, or smaller than the part (from a call).
 
     Paper: FixBN, A.1 (2 pixels on CIFAR-10; 768x768 of Cityscapes).
     """
@@ -43,8 +43,13 @@ class Crop:
     numbers = 2
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape that images [c, h, w] come to; InputError where the part is larger than they are."""
+        """The shape that images [c, h, w] come to; InputError where they are too small."""
         height, width = self.size or shape[1:]
+        if self.padding >= min(shape[1:]):
+            raise InputError(
+                f"data.crop_padding = {self.padding} on images of {shape[1]}x{shape[2]}: must be below the smaller "
+                "side, or a crop may have nothing of its image; lower it"
+            )
         if height > shape[1] + 2 * self.padding or width > shape[2] + 2 * self.padding:
             raise InputError(
                 f"data.crop_size = [{height}, {width}] on images of height and width {shape[1:]}: must be at most "

@@ -190,7 +190,7 @@ class Divergence:
         twin = outcome.value.models.mean() or self.state.model
         kept = outcome.value.kept.mean() or self.state.kept
         self.state = replace(self.state, model=twin, kept=kept, rounds=self.state.rounds + 1)
-        if outcome.value.rows[0].nonfinite:
+        if any(row.nonfinite for row in outcome.value.rows):
             return {"dc": nan}
         ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
         return {"dc": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))}

@@ -102,14 +102,14 @@ def fill_disk(run: Run, grid: Grid | None, draw: random.Random) -> bool:
 
 
 class SmallDisk:
-    """A file system of its own, of a few megabytes; a context."""
+    """A file system of its own, which is soon full; a context."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __enter__(self) -> Path:
         self._folder.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", self._folder], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "none", self._folder], check=True)
         return self._folder
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,7 @@ import pytest
 from .cases import INJURIES, Case, survive
 from .grid import Grid
 
-HANDFUL = [2, 4, 11, 21, 39]
+HANDFUL = [3, 13, 8]
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import tomli_w
 from safetensors.numpy import load_file
 
 import raysim
@@ -167,14 +168,18 @@ def test_the_run_folder(runs: dict[str, Path]) -> None:
 
 
 def test_a_resolved_config_repeats_the_run(runs: dict[str, Path], tmp_path: Path) -> None:
-    raysim.run(runs["inline"] / "config.toml", tmp_path / "again", inline=True)
+    resolved = tomllib.loads((runs["inline"] / "config.toml").read_text())
+    resolved["algorithm"] = [table for table in resolved["algorithm"] if table["name"] == "radfed"]
+    (tmp_path / "resolved.toml").write_text(tomli_w.dumps(resolved))
+    raysim.run(tmp_path / "resolved.toml", tmp_path / "again", inline=True)
     again = tmp_path / "again" / "radfed" / "model.safetensors"
     assert again.read_bytes() == (runs["inline"] / "radfed" / "model.safetensors").read_bytes()
 
 
 def test_a_population_that_was_made_before(runs: dict[str, Path], tmp_path: Path) -> None:
     raw = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
-    raw["data"] = {"population": str(runs["inline"] / "population")}
+    raw |= {"data": {"population": str(runs["inline"] / "population")}}
+    raw["algorithm"] = [table for table in EXPERIMENT["algorithm"] if table["name"] == "fedbn"]
     raysim.run(raw, tmp_path / "again", inline=True)
     again = tmp_path / "again" / "fedbn" / "kept.safetensors"
     assert again.read_bytes() == (runs["inline"] / "fedbn" / "kept.safetensors").read_bytes()
@@ -277,6 +282,8 @@ def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: P
     shard.write_bytes(content)
     raw = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
     raw["data"] = {"population": str(tmp_path / "population")}
+    # All clients are visited at once, so that no round is done before.
+    raw["algorithm"] = [{"name": "fedavg"}]
     for actors in (None, 1):
         with pytest.raises(InputError, match=r"shard-00000.arrow"):
             raysim.run(raw, tmp_path / "run", inline=actors is None, actors=actors)

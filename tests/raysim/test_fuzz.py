@@ -67,7 +67,7 @@ def check(number: int, table: Path, folder: Path, capsys: pytest.CaptureFixture[
     return status
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, 40, 20))
 def test_wrong_configurations(
     first: int, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +75,7 @@ def test_wrong_configurations(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(60, 1260, 100))
+@pytest.mark.parametrize("first", range(40, 1240, 100))
 def test_many_wrong_configurations(
     first: int, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

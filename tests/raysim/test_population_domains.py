@@ -75,7 +75,7 @@ def test_a_second_table_without_a_class(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 2]}), tmp_path / "t.parquet")
     data = {"dataset": "file:a.parquet", "root": str(tmp_path), "test": "file:t.parquet"}
-    with pytest.raises(InputError, match=r"class 2 of column 'label' is in the test set of file:t\.parquet"):
+    with pytest.raises(InputError, match=r"class 2 of column 'label' is in the test set of file:.*t\.parquet"):
         made(data, {"clients": 1}, tmp_path)
 
 

@@ -337,7 +337,7 @@ class LosingFleet(InlineFleet):
 
 
 class Losing(Inline):
-    def fleet(self, plan: Any, done: Callable[[Block], None] = lambda block: None) -> InlineFleet:
+    def fleet(self, plan: Any, done: Callable[[Block], None] = lambda block: None, *_: Any) -> InlineFleet:
         return LosingFleet(plan.build(), plan.census, plan.block_size, done)
 
 

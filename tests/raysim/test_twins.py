@@ -185,7 +185,7 @@ def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
     assert squares > 1e-4
 
 
-@pytest.mark.parametrize("actors", [1, 2])
+@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_twins_are_the_same_on_every_fleet(actors: int, tmp_path: Path) -> None:
     names = [{"name": "radfed", "merge_every": 3, "fraction": 0.5}, {"name": "static-bn"}, {"name": "centralized"}]
     raw = {**EXPERIMENT, "algorithm": names, "local": {"batch_size": 32}}

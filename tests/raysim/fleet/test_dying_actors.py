@@ -82,6 +82,7 @@ def test_an_actor_dies(
     assert len(deaths) == 1 and "another one takes its place" in deaths[0]
 
 
+@pytest.mark.slow
 def test_all_actors_die_at_once(
     actors: ClientActors,
     population: Population,

@@ -65,7 +65,7 @@ def test_a_layer_that_init_does_not_know_is_refused() -> None:
         ({"init_std": 1.0}, "must stand with init"),
         ({"init": "glorot", "weights": "a.safetensors"}, "remove one of the two"),
         ({"init": "glorot", "norm": "fixup"}, "remove one of the two"),
-        ({"renorm_start": 3}, "renorm_start with norm None"),
+        ({"renorm_start": 3}, "renorm_start without norm: must stand with one"),
         ({"norm_momentum": 0.1}, "norm_momentum without norm"),
         ({"weights": "IMAGENET1K_V1"}, "not torchvision's: must be the path"),
         ({"weights": "nowhere.safetensors"}, "readable .safetensors file"),
