@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
 
 from algorithms import Compute, Layout, Local, Place, Resident, Sample, Work, fedbn, trainer
+from algorithms.chunks import CHUNK
 from algorithms.merge import Sum
 from algorithms.norms import is_batch_norm, train_mode
-from algorithms.chunks import CHUNK
 from algorithms.statistics import add_statistics, statistics_of
 from raysim.errors import InputError
 from raysim.models import build
