@@ -47,27 +47,27 @@ def kill_node(run: Run, grid: Grid | None, draw: random.Random) -> bool:
 
 def kill_driver(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """The driver dies without a chance to do anything."""
-    return send(run.process.pid, signal.SIGKILL)
+    return send(run.pid, signal.SIGKILL)
 
 
 def interrupt(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """A person presses Ctrl-C, once or twice."""
-    sent = send(run.process.pid, signal.SIGINT)
+    sent = send(run.pid, signal.SIGINT)
     if draw.random() < 0.5:
         time.sleep(0.2 * draw.random())
-        send(run.process.pid, signal.SIGINT)
+        send(run.pid, signal.SIGINT)
     return sent
 
 
 def preempt(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """A scheduler ends the job."""
-    return send(run.process.pid, signal.SIGTERM)
+    return send(run.pid, signal.SIGTERM)
 
 
 def tear_checkpoint(run: Run, grid: Grid | None, draw: random.Random) -> bool:
     """The driver dies, and the newest checkpoint is cut off, or one of its bits flips."""
-    send(run.process.pid, signal.SIGKILL)
-    run.process.wait()
+    send(run.pid, signal.SIGKILL)
+    run.ends()
     checkpoints = sorted(run.folder.glob("*/checkpoint/*.safetensors"), key=lambda path: path.name)
     if not checkpoints:
         return False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from algorithms.named import ALGORITHMS
+from partitioning.command import run_command
+from raysim.cli import cli
 
 ROUNDS = 40
 LONG = 300
@@ -68,6 +70,21 @@ def experiment(algorithm: str, own_model: bool = False) -> dict[str, Any]:
     }
 
 
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(["raysim.experiment", "raysim.cli"])
+
+
+def command(arguments: list[str], output: Path, environment: dict[str, str]) -> None:
+    """The command line in a process that was forked from one which has imported all: that takes seconds each time."""
+    os.setsid()  # Ctrl-C is for it alone
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.environ.update(environment)
+    os.chdir(output.parent)
+    run_command(cli, "raysim", arguments)
+
+
 @dataclass
 class Run:
     """A run in a process of its own.
@@ -76,13 +93,12 @@ class Run:
         folder: of the run, new.
         config: the experiment.
         options: of the command, such as --inline.
-        limits: what stands before the command, such as a limit of file sizes.
     """
 
     folder: Path
     config: dict[str, Any]
     options: tuple[str, ...]
-    process: subprocess.Popen[str] = field(init=False)
+    process: ForkServerProcess = field(init=False)
 
     def __post_init__(self) -> None:
         self.home = self.folder.parent
@@ -97,19 +113,15 @@ class Run:
         self._start("resume", str(self.folder))
 
     def _start(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "raysim", *arguments, *self.options]
-        environment = {**os.environ, "BRITTLE": str(self.broken)}
         self._output = self.home / f"{self.folder.name}.{arguments[0]}.txt"
-        with self._output.open("w") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=environment,
-                cwd=self.home,
-                start_new_session=True,
-            )
+        given = [*arguments, *self.options], self._output, {"BRITTLE": str(self.broken)}
+        self.process = FORKS.Process(target=command, args=given)
+        self.process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
 
     def reaches(self, number: int) -> bool:
         """Wait for the row of a round; False where the run ends without it."""
@@ -117,14 +129,18 @@ class Run:
         while time.monotonic() < end:
             if f": round {number} in " in self.log:
                 return True
-            if self.process.poll() is not None:
+            if not self.process.is_alive():
                 return False
             time.sleep(0.002)
         raise TimeoutError(f"round {number} did not come in {LONG} s: {self.said}")
 
     def ends(self) -> int:
-        """Wait for its end: the exit status."""
-        return self.process.wait(LONG)
+        """Wait for its end: the exit status, negative where a signal ended it."""
+        self.process.join(LONG)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise TimeoutError(f"no end in {LONG} s: {self.said}")
+        return self.process.exitcode
 
     @property
     def log(self) -> str:
