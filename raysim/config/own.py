@@ -169,7 +169,7 @@ def modules_of(names: Iterable[str]) -> list[ModuleType]:
         return []
     return [
         module
-        for name, module in sorted(sys.modules.items())
+        for name, module in sorted(sys.modules.copy().items())
         if "." not in name and name not in (*OURS, "__main__") and isinstance(module, ModuleType)
         if str(_home(module)) in found
     ]

@@ -45,15 +45,15 @@ class Crop:
     def shape(self, shape: Shape) -> Shape:
         """The shape that images [c, h, w] come to; InputError where they are too small."""
         height, width = self.size or shape[1:]
-        if self.padding >= min(shape[1:]):
-            raise InputError(
-                f"data.crop_padding = {self.padding} on images of {shape[1]}x{shape[2]}: must be below the smaller "
-                "side, or a crop may have nothing of its image; lower it"
-            )
         if height > shape[1] + 2 * self.padding or width > shape[2] + 2 * self.padding:
             raise InputError(
                 f"data.crop_size = [{height}, {width}] on images of height and width {shape[1:]}: must be at most "
                 "these and twice data.crop_padding; lower it, or enlarge images by data.image_size"
+            )
+        if self.padding >= min(shape[1:]):
+            raise InputError(
+                f"data.crop_padding = {self.padding} on images of {shape[1]}x{shape[2]}: must be below the smaller "
+                "side, or a crop may have nothing of its image; lower it"
             )
         return (shape[0], height, width)
 

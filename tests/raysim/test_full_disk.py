@@ -68,11 +68,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def experiment(folder: Path, table: Path, algorithm: str = "fedavg", hidden: int = 4, rounds: int = 1) -> Path:
+def experiment(
+    folder: Path, table: Path, algorithm: str = "fedavg", hidden: int = 4, rounds: int = 1, every: int = 10**6
+) -> Path:
     path = folder / "experiment.toml"
     path.write_text(
         f'rounds = {rounds}\n[data]\ndataset = "file:{table}"\n[partition]\nclients = 4\n'
-        f'[model]\nhidden = [{hidden}]\nnorm = "batch"\n[local]\nsteps = 1\n[algorithm]\nname = "{algorithm}"\n'
+        f'[checkpoint]\nevery = {every}\n[model]\nhidden = [{hidden}]\nnorm = "batch"\n[local]\nsteps = 1\n'
+        f'[algorithm]\nname = "{algorithm}"\n'
     )
     return path
 
@@ -89,10 +92,14 @@ def test_a_population_that_does_not_fit(disk: Disk, fails: Command, table: Path,
     assert sorted(path.name for path in (small / "run").iterdir()) == ["config.toml", "run.log"] and begun(small) == []
 
 
-def test_rounds_that_do_not_fit_leave_those_before(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("every", "first"), [(10**6, ".journal"), (1, "")])
+def test_rounds_that_do_not_fit_leave_those_before(
+    every: int, first: str, disk: Disk, fails: Command, table: Path, tmp_path: Path
+) -> None:
     small = disk(700)
-    told = fails("raysim", "run", experiment(tmp_path, table, rounds=3000), "--inline", "--out", small / "run")
-    assert ".journal cannot be written" in told and begun(small) == []
+    file = experiment(tmp_path, table, rounds=3000, every=every)
+    told = fails("raysim", "run", file, "--inline", "--out", small / "run")
+    assert f"{first} cannot be written" in told and begun(small) == []
     for name in ("metrics", "visits"):
         with pa.OSFile(str(small / "run" / "fedavg" / f"{name}.journal")) as file, pa.ipc.open_stream(file) as stream:
             rounds = stream.read_all()["round"].to_pylist()
