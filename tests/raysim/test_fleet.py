@@ -125,6 +125,14 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)
 
 
+def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, 8)
+    state = start(fleet, 8)
+    after = step(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
+    assert after.round == 1 and after.report is not None and after.report.visits == ()
+    assert after.model is state.model
+
+
 def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     state = step(start(fleet, 16), fedavg(Sample(), LOCAL), fleet)
