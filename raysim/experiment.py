@@ -124,10 +124,9 @@ def resume(
             with continuable(folder, watcher), _working(folder, experiment):
                 there |= _run(experiment, folder, workplace(), watcher, stop or Stop(), left)
         else:
-            watcher.notice(f"{folder} has ended: nothing is left to do")
-    if left or not page.exists():
-        report.write([folder], page)
-    return Run(folder, page, tuple(there[name] for name in names))
+            watcher.notice(f"{folder / (only or '')} has ended: nothing is left to do")
+    # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
+    return Run(folder, report.write([folder], page), tuple(there[name] for name in names))
 
 
 def _placed(

@@ -13,7 +13,7 @@ from raysim.checkpoint import check_same
 from raysim.config import Experiment, read
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError
-from raysim.folder import SUMMARY, tidy
+from raysim.folder import SUMMARY, has_begun, tidy
 from raysim.measures.selection import Best, Standing
 from raysim.result import Result
 
@@ -24,19 +24,15 @@ def run_of(folder: Path) -> tuple[Path, str | None]:
     Raises:
         InputError: it is neither.
     """
-    if _is_run(folder):
+    if has_begun(folder):
         return folder, None
     above, name = folder.resolve().parent, folder.resolve().name
-    if _is_run(above) and name in stored(above).names:
+    if has_begun(above) and name in stored(above).names:
         return above, name
     raise InputError(
         f"{folder}: must be the folder of a run, or of an algorithm in it, with a config.toml in the run's; give one "
         "that `raysim run` wrote"
     )
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.toml").is_file() and (folder / "run.log").is_file()
 
 
 def stored(folder: Path) -> Experiment:

@@ -25,7 +25,7 @@ from algorithms.fleet import Block
 from algorithms.named import ALGORITHMS
 from partitioning.command import run_command
 from raysim.cli import cli
-from raysim.errors import InputError, ModelsLostError, StoppedError
+from raysim.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
 from raysim.experiment import Run
 from raysim.fleet import Inline, InlineFleet
 from raysim.folder import old_folder
@@ -353,7 +353,7 @@ def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch
         assert_same(tmp_path / "whole", tmp_path / str(first), "radfed")
     assert "are done again" in (tmp_path / "13" / "run.log").read_text()
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
-    with pytest.raises(ModelsLostError):
+    with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times one after"):
         raysim.run(config, tmp_path / "never", inline=True)
 
 
