@@ -192,7 +192,7 @@ def _run(
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
-        check_place([folder / name for name in experiment.names if name not in names], place.fingerprint)
+        check_place([folder / name for name in experiment.names if name not in names], here)
         job = Job(experiment, folder, place, targets, here, watcher, stop)
         results = {name: job.run(name, plan) for name, plan in plans.items()}
     watcher.stage("writing the report")

@@ -266,6 +266,25 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "run" / "fedbn" / "checkpoint").exists()
 
 
+class Second(Watcher):
+    """Ends a run when its second algorithm begins."""
+
+    def begin(self, name: str, rounds: int, cohort: int) -> None:
+        if name == "fedavg":
+            raise ZeroDivisionError
+
+
+def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
+    config = {**BASE, "rounds": 1, "algorithm": [{"name": "fedsmb"}, {"name": "fedavg"}]}
+    with pytest.raises(ZeroDivisionError):
+        raysim.run(config, tmp_path / "run", inline=True, watcher=Second())
+    raysim.run({**config, "seed": 4, "rounds": 0}, tmp_path / "other", inline=True)
+    shutil.rmtree(tmp_path / "run" / "population")
+    shutil.copytree(tmp_path / "other" / "population", tmp_path / "run" / "population")
+    with pytest.raises(InputError, match="run/fedsmb was begun with population = .*: must be the same"):
+        raysim.resume(tmp_path / "run", inline=True)
+
+
 STEP = """
 from dataclasses import dataclass, replace
 
