@@ -26,7 +26,6 @@ from raysim.fleet.ray_process import ANSWER_SECONDS, running
 from raysim.fleet.sharing import capacity
 from raysim.fleet.traffic import array_bytes
 
-
 ENDING: list[threading.Thread] = []
 """Those whose Ray was still starting when nobody wanted it any more: it has to end before another one starts."""
 

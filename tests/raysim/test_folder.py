@@ -51,9 +51,9 @@ def end_in(out: Path, begun: bool) -> None:
 
 
 def test_a_run_that_ends_before_it_can_go_on_leaves_nothing_and_says_nothing_of_going_on(tmp_path: Path) -> None:
-    with pytest.raises(StoppedError, match="^interrupted$"):
+    with pytest.raises(StoppedError, match=r"^interrupted$"):
         end_in(tmp_path / "one", begun=False)
-    with pytest.raises(StoppedError, match="^interrupted; continue with: raysim resume .*two$"):
+    with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim resume .*two$"):
         end_in(tmp_path / "two", begun=True)
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
 

@@ -281,7 +281,7 @@ def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
     raysim.run({**config, "seed": 4, "rounds": 0}, tmp_path / "other", inline=True)
     shutil.rmtree(tmp_path / "run" / "population")
     shutil.copytree(tmp_path / "other" / "population", tmp_path / "run" / "population")
-    with pytest.raises(InputError, match="run/fedsmb was begun with population = .*: must be the same"):
+    with pytest.raises(InputError, match=r"run/fedsmb was begun with population = .*: must be the same"):
         raysim.resume(tmp_path / "run", inline=True)
 
 
