@@ -40,7 +40,8 @@ class CommonFirstStep:
         state = do_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
         if state.report is None:
             raise RuntimeError("a step left no report")
-        took_part = sum(row.report["steps"] > 0 for _, row, _ in state.report.visits)
+        # Also with a visit that is left out afterwards, for its result is not finite.
+        took_part = sum(row.report["used"] > 0 for _, row, _ in state.report.visits)
         sent = took_part * sum(layer.nbytes for layer in common)
         seconds = {**state.report.seconds, "train": state.report.seconds["train"] + taken}
         measures = dict(state.report.measures)

@@ -11,24 +11,27 @@ from partitioning.disk import DiskFullError
 from raysim import report
 from raysim.config import Experiment, own
 from raysim.errors import DivergedError, InputError, OutOfMemoryError, OwnCodeError, RetriesSpentError, StoppedError
+from raysim.folder import has_begun
 from raysim.progress import Watcher
 
 
 @contextmanager
 def continuable(folder: Path, watcher: Watcher) -> Iterator[None]:
-    """Within, whatever ends the run says how to go on."""
+    """Within, whatever ends the run says how to go on, where it can."""
     remedy = f"continue with: raysim resume {folder}"
     try:
         yield
     except KeyboardInterrupt as error:
-        raise StoppedError(f"{str(error) or 'interrupted'}; {remedy}") from None
+        what = str(error) or "interrupted"
+        raise StoppedError(f"{what}; {remedy}" if has_begun(folder) else what) from None
     except InputError:
         raise
     except DivergedError as error:
         page = report.write([folder], folder / "report.html")
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:
-        watcher.notice(f"what was done stays; {remedy}")
+        if has_begun(folder):
+            watcher.notice(f"what was done stays; {remedy}")
         raise
 
 

@@ -39,7 +39,7 @@ class ModelsLostError(RuntimeError):
 
 
 class RetriesSpentError(RuntimeError):
-    """Client actors died, or did not start, too often."""
+    """Client actors died, or did not start, too often, or nodes with models on them."""
 
 
 class StoppedError(KeyboardInterrupt):

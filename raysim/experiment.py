@@ -124,10 +124,9 @@ def resume(
             with continuable(folder, watcher), _working(folder, experiment):
                 there |= _run(experiment, folder, workplace(), watcher, stop or Stop(), left)
         else:
-            watcher.notice(f"{folder} has ended: nothing is left to do")
-    if left or not page.exists():
-        report.write([folder], page)
-    return Run(folder, page, tuple(there[name] for name in names))
+            watcher.notice(f"{folder / (only or '')} has ended: nothing is left to do")
+    # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
+    return Run(folder, report.write([folder], page), tuple(there[name] for name in names))
 
 
 def _placed(
@@ -193,7 +192,7 @@ def _run(
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
-        check_place([folder / name for name in experiment.names if name not in names], place.fingerprint)
+        check_place([folder / name for name in experiment.names if name not in names], here)
         job = Job(experiment, folder, place, targets, here, watcher, stop)
         results = {name: job.run(name, plan) for name, plan in plans.items()}
     watcher.stage("writing the report")

@@ -245,7 +245,7 @@ def run_log(path: Path) -> Iterator[logging.Logger]:
 
 @contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """A new folder for a run; if the user's input turns out to be wrong before a round is written, nothing of it stays.
+    """A new folder for a run, which stays if it ends early and can go on; not if the input turns out to be wrong.
 
     Raises:
         InputError: the folder exists and is not empty, or cannot be made.
@@ -269,13 +269,27 @@ def run_folder(out: Path) -> Iterator[Path]:
         except InputError as error:
             if _has_rounds(out):
                 raise InputError(f"{error}; what was done stays, and raysim resume {out} goes on from there") from None
-            for path in out.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            for folder in made:
-                # Another run may have made a folder beside this one in the meantime: then the parents stay.
-                with suppress(OSError):
-                    folder.rmdir()
+            _remove(out, made)
             raise
+        except BaseException:
+            if not has_begun(out):
+                _remove(out, made)
+            raise
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether there is what a run needs to go on, once nobody runs it."""
+    return (folder / "config.toml").is_file() and (folder / "run.log").is_file()
+
+
+def _remove(out: Path, made: Sequence[Path]) -> None:
+    """Empty a run's folder, and remove it and those above it where they were made for it."""
+    for path in out.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for folder in made:
+        # Another run may have made a folder beside this one in the meantime: then the parents stay.
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @contextmanager

@@ -88,11 +88,9 @@ class Job:
             try:
                 state, result = simulation.run(state, rounds, experiment.evaluate.every, snapshot)
             except AlgorithmDivergedError as error:
-                files.stop(
-                    {"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": self.place.fingerprint}
-                )
+                files.stop({"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": self.here})
                 raise
-            summary = summary_of(result, experiment.evaluate.target, self.place.fingerprint)
+            summary = summary_of(result, experiment.evaluate.target, self.here)
             files.finish(state, fleet.placement, summary, module.state_dict())
         return result
 

@@ -13,7 +13,7 @@ from raysim.checkpoint import check_same
 from raysim.config import Experiment, read
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError
-from raysim.folder import SUMMARY, tidy
+from raysim.folder import SUMMARY, has_begun, tidy
 from raysim.measures.selection import Best, Standing
 from raysim.result import Result
 
@@ -24,19 +24,15 @@ def run_of(folder: Path) -> tuple[Path, str | None]:
     Raises:
         InputError: it is neither.
     """
-    if _is_run(folder):
+    if has_begun(folder):
         return folder, None
     above, name = folder.resolve().parent, folder.resolve().name
-    if _is_run(above) and name in stored(above).names:
+    if has_begun(above) and name in stored(above).names:
         return above, name
     raise InputError(
         f"{folder}: must be the folder of a run, or of an algorithm in it, with a config.toml in the run's; give one "
         "that `raysim run` wrote"
     )
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.toml").is_file() and (folder / "run.log").is_file()
 
 
 def stored(folder: Path) -> Experiment:
@@ -77,19 +73,19 @@ def settings(experiment: Experiment, name: str) -> str:
     return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()
 
 
-def summary_of(result: Result, targets: Mapping[str, float], machine: Mapping[str, str]) -> dict[str, Any]:
+def summary_of(result: Result, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:
     """What `summary.json` says of an algorithm that has ended.
 
     Args:
         result: what it came to.
         targets: values of columns that were to be reached.
-        machine: the fingerprint.
+        here: what its bytes depend on beside the experiment.
     """
     summary: dict[str, Any] = asdict(result)
     standing = summary.pop("standing")
     reached = standing.pop("reached")
     rounds = {column: {"target": value, "round": reached.get(column)} for column, value in targets.items()}
-    own = {"algorithm": repr(result.algorithm), "fingerprint": dict(machine)}
+    own = {"algorithm": repr(result.algorithm), "fingerprint": dict(here)}
     return {**summary, **standing, "reached": rounds, **own}
 
 
@@ -109,19 +105,19 @@ def read_result(folder: Path, experiment: Experiment) -> Result | None:
     return Result(**{each.name: summary[each.name] for each in fields(Result) if each.name not in own}, **own)
 
 
-def check_place(folders: Iterable[Path], fingerprint: Mapping[str, str]) -> None:
-    """Check that what has ended was computed by such processes as go on.
+def check_place(folders: Iterable[Path], here: Mapping[str, str]) -> None:
+    """Check that what has ended was computed by such processes, and on such a population, as go on.
 
     Args:
         folders: of algorithms; those that have not ended are passed over.
-        fingerprint: of the processes.
+        here: what the bytes depend on beside the experiment.
 
     Raises:
         InputError: it was not; the first difference is named.
     """
     for folder in folders:
         if (folder / SUMMARY).is_file():
-            check_same(folder, _summary(folder)["fingerprint"], fingerprint)
+            check_same(folder, _summary(folder)["fingerprint"], here)
 
 
 def _summary(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from algorithms import Algorithm, RoundReport, State, step
-from raysim.errors import ModelsLostError, StoppedError
+from raysim.errors import ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
@@ -70,6 +70,7 @@ class Simulation:
 
         Raises:
             StoppedError: somebody asked it to stop.
+            RetriesSpentError: models were lost again and again.
         """
         self.watcher.begin(self.name, rounds, self.algorithm.schedule.size(len(self.fleet.census.clients)))
         records = Records(self, snapshot or self._beginning(state, rounds))
@@ -99,7 +100,8 @@ class Simulation:
             except ModelsLostError as error:
                 lost += 1
                 if lost > REPLAYS:
-                    raise
+                    what = f"round {state.round + 1}: {error}, {lost} times one after the other"
+                    raise RetriesSpentError(f"{what}; see to the nodes, and resume the run") from error
                 state = records.recovered()
                 LOG.warning("%s: %s; the rounds since round %d are done again", self.name, error, state.round)
             else:

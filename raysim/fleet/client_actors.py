@@ -26,6 +26,9 @@ from raysim.fleet.ray_process import ANSWER_SECONDS, running
 from raysim.fleet.sharing import capacity
 from raysim.fleet.traffic import array_bytes
 
+ENDING: list[threading.Thread] = []
+"""Those whose Ray was still starting when nobody wanted it any more: it has to end before another one starts."""
+
 
 class ClientActor:
     """One process that plays many clients: resident models, pinned threads, memory-mapped shards.
@@ -136,6 +139,7 @@ class ClientActors:
         self._over.set()
         # Not for ever: where Ray still waits for an address, the thread ends with the process, and Ray with it.
         self._thread.join(START_SECONDS if self._up.is_set() else ANSWER_SECONDS)
+        ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     @property
     def driver_may_help(self) -> bool:
@@ -220,15 +224,22 @@ class ClientActors:
     def _live(self) -> None:
         # One thread from start to end: the kernel ends Ray's processes with the thread that started them.
         try:
-            with running(self.workers * self._cpus, self._address):
-                self._begin()
-                self._up.set()
-                self._over.wait()
-                for handle in self._handles:
-                    ray.kill(handle)
+            for thread in list(ENDING):  # a process has one Ray
+                thread.join()
+            if not self._over.is_set():
+                self._serve()
         except BaseException as error:  # raised again in the thread that asks for the handles
             self._error = error
         self._up.set()
+
+    def _serve(self) -> None:
+        """Have Ray run until nobody wants it any more."""
+        with running(self.workers * self._cpus, self._address):
+            self._begin()
+            self._up.set()
+            self._over.wait()
+            for handle in self._handles:
+                ray.kill(handle)
 
     def _begin(self) -> None:
         """Do what must not wait, as soon as Ray runs."""

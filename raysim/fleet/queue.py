@@ -31,7 +31,7 @@ class Queue:
         self._left = self._before[-1]
         # However short the work, everyone has a share.
         self._least = min(least, self._left / actors)
-        self._waiting = [Node(0, len(sizes))]
+        self._waiting = [Node(0, len(sizes))] if sizes else []
 
     def next(self, actor: int) -> Node | None:
         """The next node for an idle actor."""

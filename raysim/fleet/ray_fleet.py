@@ -97,7 +97,8 @@ class RayFleet:
         # Samples that take so long, as far as it is known: a shorter call is not worth its cost.
         least = self._pace.samples(function, SHORT_SECONDS)
         added = _Map(function, blocks, references, Queue([block.size for block in blocks], self._place.workers, least))
-        self._maps.append(added)
+        if blocks:  # a round may have no client
+            self._maps.append(added)
         self._crew.gather()
         self._hand_out()
         return self._outcomes(added)

@@ -172,6 +172,17 @@ def test_the_exchanges_and_their_bytes(federation: Federation) -> None:
     assert report.bytes_up == report.bytes_down == 3 * model + 2 * statistics
 
 
+def test_who_is_left_out_afterwards_has_exchanged_all_the_same(federation: Federation) -> None:
+    reports = []
+    for factor in (1.0, torch.nan):
+        algorithm = fedtan(Sample(), replace(LOCAL, nonfinite="leave-out"))
+        fleet = federation([(x * factor, y) for x, y in clients((9, 5))], deep(), algorithm.place, compute=FP64)
+        reports.append(step(begin(deep(), fleet, 0), algorithm, fleet).report)
+    whole, broken = reports
+    assert whole is not None and broken is not None and all(row.nonfinite for _, row, _ in broken.visits)
+    assert broken.bytes_up == whole.bytes_up and broken.exchanges == whole.exchanges
+
+
 def test_the_loss_is_that_of_all_batches(federation: Federation) -> None:
     data = clients((10,))
     algorithm = fedtan(Sample(), LOCAL)

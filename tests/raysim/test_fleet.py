@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from algorithms.step import cohort_of
 from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, FittedActors, ModelPlan, RayFleet
-from raysim.fleet.client_actors import agreed
+from raysim.fleet.client_actors import ENDING, agreed
 from raysim.fleet.ray_fleet import take
 from raysim.fleet.ray_process import check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
@@ -125,6 +126,14 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)
 
 
+def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, 8)
+    state = start(fleet, 8)
+    after = step(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
+    assert after.round == 1 and after.report is not None and after.report.visits == ()
+    assert after.model is state.model
+
+
 def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     state = step(start(fleet, 16), fedavg(Sample(), LOCAL), fleet)
@@ -199,3 +208,26 @@ def test_array_bytes_looks_inside() -> None:
 def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
     with pytest.raises(InputError, match=r"--address = .*: must be HOST:PORT of a running Ray cluster"):
         check_answers(address)
+
+
+def test_a_ray_starts_when_the_one_before_has_ended() -> None:
+    ended = threading.Event()
+    before = threading.Thread(target=ended.wait)
+    before.start()
+    ENDING.append(before)
+    with ClientActors(1, gpus_per_actor=99, address="127.0.0.1:9") as actors:
+        time.sleep(0.2)
+        assert actors.handles(wait=False) == []
+        ended.set()
+        with pytest.raises(InputError):
+            actors.handles()
+    assert before not in ENDING
+
+
+@pytest.mark.slow
+def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started(population: Path) -> None:
+    for _ in range(2):
+        with ClientActors(1):
+            pass
+    with ClientActors(1) as last:
+        assert take([handle.fingerprint.remote() for handle in last.handles()], 180) == [last.fingerprint]

@@ -13,8 +13,10 @@ import torch
 from algorithms import Layout, Place, State
 from algorithms.state import RoundReport
 from algorithms.visit import VisitRow
-from raysim.errors import InputError
+from raysim.ending import continuable
+from raysim.errors import InputError, StoppedError
 from raysim.folder import VISITS, AlgorithmFolder, algorithm_names, metrics_schema, run_folder
+from raysim.progress import Watcher
 
 
 def fail_in(out: Path, made: Path) -> None:
@@ -38,6 +40,22 @@ def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> Non
         with pytest.raises(InputError, match="wrong"):
             fail_in(out, out / "population")
         assert list((tmp_path / "real").iterdir()) == []
+
+
+def end_in(out: Path, begun: bool) -> None:
+    """A run that is interrupted, or for which there is no room, before its configuration is written or after it."""
+    with continuable(out, Watcher()), run_folder(out):
+        if begun:
+            (out / "config.toml").touch()
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_ends_before_it_can_go_on_leaves_nothing_and_says_nothing_of_going_on(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError, match=r"^interrupted$"):
+        end_in(tmp_path / "one", begun=False)
+    with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim resume .*two$"):
+        end_in(tmp_path / "two", begun=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
 
 
 def test_parents_that_another_run_uses_stay(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from algorithms.fleet import Block
 from algorithms.named import ALGORITHMS
 from partitioning.command import run_command
 from raysim.cli import cli
-from raysim.errors import InputError, ModelsLostError, StoppedError
+from raysim.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
 from raysim.experiment import Run
 from raysim.fleet import Inline, InlineFleet
 from raysim.folder import old_folder
@@ -266,6 +266,25 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "run" / "fedbn" / "checkpoint").exists()
 
 
+class Second(Watcher):
+    """Ends a run when its second algorithm begins."""
+
+    def begin(self, name: str, rounds: int, cohort: int) -> None:
+        if name == "fedavg":
+            raise ZeroDivisionError
+
+
+def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
+    config = {**BASE, "rounds": 1, "algorithm": [{"name": "fedsmb"}, {"name": "fedavg"}]}
+    with pytest.raises(ZeroDivisionError):
+        raysim.run(config, tmp_path / "run", inline=True, watcher=Second())
+    raysim.run({**config, "seed": 4, "rounds": 0}, tmp_path / "other", inline=True)
+    shutil.rmtree(tmp_path / "run" / "population")
+    shutil.copytree(tmp_path / "other" / "population", tmp_path / "run" / "population")
+    with pytest.raises(InputError, match=r"run/fedsmb was begun with population = .*: must be the same"):
+        raysim.resume(tmp_path / "run", inline=True)
+
+
 STEP = """
 from dataclasses import dataclass, replace
 
@@ -353,7 +372,7 @@ def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch
         assert_same(tmp_path / "whole", tmp_path / str(first), "radfed")
     assert "are done again" in (tmp_path / "13" / "run.log").read_text()
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
-    with pytest.raises(ModelsLostError):
+    with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times one after"):
         raysim.run(config, tmp_path / "never", inline=True)
 
 
