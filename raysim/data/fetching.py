@@ -84,5 +84,7 @@ def home(root: Path, name: str, marks: Sequence[str], source: str) -> Path:
     for folder in (root / name, root):
         if all((folder / mark).exists() for mark in marks):
             return folder
-    absent = next(mark for mark in marks if not (root / name / mark).exists())
-    raise missing(root, f"{name}/{absent}", source)
+    # Where some of it lies in the root itself, the rest belongs there, too.
+    prefix = "" if any((root / mark).exists() for mark in marks) and not (root / name).exists() else f"{name}/"
+    absent = next(mark for mark in marks if not (root / prefix / mark).exists())
+    raise missing(root, f"{prefix}{absent}", source)

@@ -37,7 +37,9 @@ def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = ()) 
     tests = {name: test for name, (_, test) in parts.items() if test is not None}
     if len({_plain(table.schema.field(label).type) for table in trains.values()}) > 1:
         listed = ", ".join(f"{name} ({table.schema.field(label).type})" for name, table in trains.items())
-        raise InputError(f"the labels of {listed} are of several kinds: give all whole numbers, or all strings")
+        raise InputError(
+            f"the labels of {listed} are of several kinds: give all whole numbers, all strings, or masks of one type"
+        )
     encode = len({_form(table.schema, label, dividing) for table in trains.values()}) > 1
     train = _joined(trains, label, dividing, encode=encode)
     return train, _joined(tests, label, dividing, encode=encode) if tests else None

@@ -27,6 +27,10 @@ LARGEST_CLASS = IGNORED - 1
 """A pixel has a byte, whose largest value is no class."""
 
 
+STEPS = {"L;2": 85, "L;4": 17}
+"""What Pillow multiplies the values of grey files of 2 and 4 bits by, which are classes here, to make them shades."""
+
+
 @dataclass(frozen=True)
 class Masks:
     """A label column of images.
@@ -57,12 +61,22 @@ class Masks:
         if self.shape is None:
             for row, (data, path) in enumerate(zip(encoded(column), paths(column), strict=True)):
                 where = f"column {self.column!r} of {owner}, row {row}{f' ({path})' if path else ''},"
-                yield where, _decoded(data.as_py(), where)
+                yield where, self._known(mask_of(data.as_py(), where), where)
             return
         values = flat(column).to_numpy(zero_copy_only=False).reshape(-1, *self.shape)
         for row, mask in enumerate(values):
             where = f"column {self.column!r} of {owner}, row {row},"
-            yield where, _bytes(mask, where)
+            yield where, self._known(_bytes(mask, where), where)
+
+    def _known(self, mask: Mask, where: str) -> Mask:
+        """The mask where all its classes are among those that the column says that there are."""
+        beyond = mask[(mask >= self.classes) & (mask <= LARGEST_CLASS)] if self.classes is not None else mask[:0]
+        if beyond.size:
+            raise InputError(
+                f"{where} has pixels of the class {beyond[0]}: must be from 0 to {(self.classes or 0) - 1}, or 255 for "
+                "none, as the column's metadata (classes) say; correct these"
+            )
+        return mask
 
     def field(self, shape: tuple[int, int], classes: int) -> pa.Field:
         """The column as it is read: arrays of uint8 with the number of their classes."""
@@ -71,15 +85,31 @@ class Masks:
 
 
 def masks_of(schema: pa.Schema, label: str) -> Masks | None:
-    """The labels where they are images; None where each sample has a class."""
+    """The labels where they are images; None where each sample has a class.
+
+    Raises:
+        InputError: the column's metadata name no number of classes.
+    """
     field = schema.field(label)
     if not is_image(field.type):
         return None
-    form, metadata = form_of(field), field.metadata or {}
-    classes = int(metadata[CLASSES]) if CLASSES in metadata else None
+    form, classes = form_of(field), _classes(field)
     if isinstance(form, Arrays):
         return Masks(label, form.shape, pa.types.is_uint8(form.values), classes)
     return Masks(label, None, False, classes)
+
+
+def _classes(field: pa.Field) -> int | None:
+    """How many classes a label column's metadata say that there are; None where they say nothing."""
+    told = (field.metadata or {}).get(CLASSES)
+    if told is None:
+        return None
+    if not told.isdigit() or not 2 <= int(told) <= IGNORED:
+        raise InputError(
+            f"label column {field.name!r} has the metadata classes = {told.decode(errors='replace')[:40]!r}: must be a "
+            f"number of classes, from 2 to {IGNORED}; correct or remove it"
+        )
+    return int(told)
 
 
 def counted(classes: int) -> dict[bytes, bytes]:
@@ -98,12 +128,24 @@ def resized(mask: Mask, size: tuple[int, int]) -> Mask:
     return np.asarray(Image.fromarray(mask).resize(size[::-1], Image.Resampling.NEAREST))
 
 
-def _decoded(data: bytes | None, where: str) -> Mask:
+def mask_of(data: bytes | None, where: str) -> Mask:
+    """Return one mask, [height, width].
+
+    Args:
+        data: the file's content, a PNG; None where the table has only the file's path.
+        where: the mask, for the message.
+
+    Raises:
+        InputError: the file is damaged or of another format, or its values are no classes.
+    """
     if data is None:
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")
     try:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            packed = image.tile[0].args if image.tile else None
             values = np.asarray(image)
+            if image.mode == "L" and (step := STEPS.get(str(packed))):
+                values = values // step
     except Exception as error:
         # Of any class: a decoder raises what it trips over.
         reason = str(error).partition("\n")[0].partition(" <_io")[0] or type(error).__name__

@@ -12,7 +12,7 @@ from PIL import Image
 from algorithms.training.losses import IGNORED
 from raysim.data.fetching import home, missing
 from raysim.data.folders import Picture, Tables, beside_masks, by_class, checked_image, image_table, images_in
-from raysim.data.masks import counted
+from raysim.data.masks import counted, mask_of
 from raysim.data.reading import named_in, text_of, words_of
 from raysim.errors import InputError
 
@@ -184,10 +184,7 @@ def _cities(folder: Path, part: str) -> pa.Table:
 
 def _trained_on(path: Path) -> bytes:
     """A file of label ids as one of classes to train on."""
-    with Image.open(io.BytesIO(checked_image(path)), formats=("PNG",)) as image:
-        ids = np.asarray(image)
-    if ids.ndim != 2 or ids.dtype != np.uint8:
-        raise InputError(f"{path} has no label ids, one byte a pixel: unpack the archive again")
+    ids = mask_of(checked_image(path), str(path))
     classes = np.full(256, IGNORED, np.uint8)
     classes[list(TRAIN_IDS)] = np.arange(len(TRAIN_IDS))
     sink = io.BytesIO()

@@ -50,6 +50,13 @@ def _eicu(**changed: Any) -> Write:
     return _parquet("eicu.parquet", **({"hospital": [7] * 101, "age": [1.0] * 101, "label": [0] * 101} | changed))
 
 
+def _cityscapes(mask: bytes) -> Write:
+    parts = {f"leftImg8bit/{part}/ulm/a_leftImg8bit.png": _png() for part in ("train", "val")}
+    return _files(
+        parts | dict.fromkeys([f"gtFine/{part}/ulm/a_gtFine_labelIds.png" for part in ("train", "val")], mask)
+    )
+
+
 PHENOTYPES = "abide/Phenotypic_V1_0b_preprocessed1.csv"
 FRAMES = "\n".join(f"{i % 7} {i % 5} {i % 3}" for i in range(33))
 SUBJECTS = "FILE_ID,SITE_ID,DX_GROUP\n0013,NYU,1\nb,UM_1,2\n"
@@ -163,6 +170,17 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     "a label 200": ("morpho-mnist", _morpho(label=200), "row 0, has the label 200: must be 0 to 9"),
     "a folder of no name": ("folder:own,", _folder("c/a.png"), "'folder:own,' has an empty path: must be folder:PATH"),
     "a file of no name": ("file:", _folder("c/a.png"), "'file:' has an empty path: must be file:PATH"),
+    "a street whose mask is cut off": (
+        "cityscapes",
+        _cityscapes(_png()[:-30]),
+        "a_gtFine_labelIds.png cannot be decoded .image file is trunc",
+    ),
+    "a street whose mask has colours": ("cityscapes", _cityscapes(_png()), "a_gtFine_labelIds.png has 3 channels"),
+    "streets without masks": (
+        "cityscapes",
+        _files({f"leftImg8bit/{part}/ulm/a_leftImg8bit.png": _png() for part in ("train", "val")}),
+        "^gtFine/train not found in ",
+    ),
     "a third split": (
         "folder:own",
         _folder("train/c/a.png", "val/c/a.png"),

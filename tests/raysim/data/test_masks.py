@@ -1,6 +1,8 @@
 """Labels that are images: decoded, resized, counted, and read from tables and folders."""
 
 import io
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from raysim.data import decode_population, decoder_of, load
 from raysim.data.arrays import nested
 from raysim.data.folders import ENCODED
 from raysim.data.images import Picture
+from raysim.data.masks import mask_of
 from raysim.data.prepare import of_classes
 from raysim.population import population_of
 
@@ -89,12 +92,36 @@ def test_what_is_no_label_is_named(masks: pa.Array, message: str, tmp_path: Path
     assert "mask" in str(error.value) and not list(tmp_path.glob("cache/*"))
 
 
-def test_a_class_beyond_those_that_the_column_names_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ("2", "row 0 (0.png), has pixels of the class 2: must be from 0 to 1, or 255 for none"),
+        (
+            "road, car",
+            "column 'mask' has the metadata classes = 'road, car': must be a number of classes, from 2 to 255",
+        ),
+        ("256", "has the metadata classes = '256'"),
+    ],
+)
+def test_what_the_column_says_of_its_classes_is_held_to(classes: str, message: str, tmp_path: Path) -> None:
     rows = table(column([file(MASK)] * 2))
-    rows = rows.set_column(1, rows.schema.field(1).with_metadata({"classes": "2"}), rows["mask"])
-    population = decoded(rows, tmp_path)
-    with pytest.raises(InputError, match="has pixels of the class 2: must be from 0 to 1"):
-        decoder_of(population)(population.batch(0))
+    rows = rows.set_column(1, rows.schema.field(1).with_metadata({"classes": classes}), rows["mask"])
+    with pytest.raises(InputError) as error:
+        decoded(rows, tmp_path)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_masks_of_few_bits_have_their_values_and_not_their_shades(bits: int) -> None:
+    values = np.arange(8).reshape(2, 4) % 2**bits
+    rows = [np.unpackbits(row.astype(np.uint8)[:, None], axis=1)[:, -bits:].ravel() for row in values]
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", 4, 2, bits, 0, 0, 0, 0),
+        b"IDAT": zlib.compress(b"".join(b"\0" + np.packbits(row).tobytes() for row in rows)),
+        b"IEND": b"",
+    }
+    packed = [struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c)) for k, c in chunks.items()]
+    assert np.array_equal(mask_of(b"\x89PNG\r\n\x1a\n" + b"".join(packed), "it"), values)
 
 
 def test_a_table_with_two_columns_of_images(tmp_path: Path) -> None:
