@@ -48,7 +48,7 @@ def run(
         done = engine.run(experiment, out, changes=changes, actors=actors, inline=inline, address=address, **tell)
     _show(
         done,
-        f"next    open the report; try another seed: raysim run {experiment} --set seed=7; "
+        "next    open the report; try another seed: the same command with --set seed=7 and without --out; "
         f"compare the two: raysim report {done.folder} OTHER",
     )
 

@@ -56,7 +56,7 @@ class Job:
         if text := _idle(name, plan, self.place.workers):
             watcher.notice(text)
         measures = experiment.evaluate.measures
-        identity = {**self.here, "settings": settings(experiment, name)}
+        identity = {**self.here, **settings(experiment, name)}
         checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
         snapshot = checkpoints.newest(watcher.notice)
         done = snapshot.state.round if snapshot else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,16 @@ def own_modules(experiment: Experiment) -> set[str]:
     return tops | {module.__name__ for module in experiment.own_code}
 
 
-def settings(experiment: Experiment, name: str) -> str:
-    """A hash of all of the experiment that an algorithm's result depends on, but for its data and the machine."""
+def settings(experiment: Experiment, name: str) -> dict[str, str]:
+    """All of the experiment that an algorithm's result depends on, but for its data and the machine, in words.
+
+    Args:
+        experiment: resolved.
+        name: the algorithm's folder.
+
+    Returns:
+        a value by its key, and the sha256 of the user's own code by its file.
+    """
     config = experiment.to_toml()
     of_data = {key: value for key, value in config["data"].items() if key in Preparation.model_fields}
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
@@ -70,7 +78,28 @@ def settings(experiment: Experiment, name: str) -> str:
     content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 where the file, read again, says 0.0.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
-    return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()
+    return {**dict(_flat(alike)), **{str(path): _sha256(path) for path in _own_files(experiment)}}
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """The keys of a table and of those in it, and their values as JSON."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", json.dumps(value)
+
+
+def _own_files(experiment: Experiment) -> list[Path]:
+    """The files of the user's own code: modules, and all of a package's."""
+    files = {Path(module.__file__).resolve() for module in experiment.own_code if module.__file__}
+    return sorted(
+        {each for path in files for each in (path.parent.rglob("*.py") if path.stem == "__init__" else [path])}
+    )
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def summary_of(result: Result, targets: Mapping[str, float], here: Mapping[str, str]) -> dict[str, Any]:

@@ -33,15 +33,18 @@ HEADINGS = {
     "domains_accuracy": "test accuracy, mean of domains",
 }
 
+MOST = 4
+"""Columns of other metrics, where there is no accuracy."""
+
 
 def results_table(results: Sequence[Result]) -> Table:
-    """One row an algorithm: its accuracy on what was evaluated, rounds, seconds, protocol bytes."""
+    """One row an algorithm: its accuracy, or what else was evaluated, rounds, seconds, protocol bytes."""
     metrics = results[0].metrics if results else {}
-    names = [name for name in HEADINGS if name in metrics]
+    names = [name for name in HEADINGS if name in metrics] or list(metrics)[:MOST]
     table = Table()
     table.add_column("algorithm")
     for name in names:
-        table.add_column(HEADINGS[name], justify="right")
+        table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
     for name in ("rounds", "seconds", "bytes up", "bytes down"):
         table.add_column(name, justify="right")
     for result in results:

@@ -112,8 +112,9 @@ def _explained(error: ValidationError, where: str, model: type[Table]) -> InputE
         )
     )
     default = model.model_fields[key].get_default()
-    example = "VALUE" if default is None or default is PydanticUndefined else json.dumps(default)
-    return InputError(f"{path} = {found[0]['input']!r}: {allowed}; e.g. --set {path}={example}")
+    has_example = default is not None and default is not PydanticUndefined
+    remedy = f"e.g. --set {path}={json.dumps(default)}" if has_example else "correct it, or leave it out"
+    return InputError(f"{path} = {found[0]['input']!r}: {allowed}; {remedy}")
 
 
 def _path(where: str, key: str) -> str:

@@ -260,7 +260,7 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
         assert "a process is running it" in refused(tmp_path / "run")
     config = (tmp_path / "run" / "config.toml").read_text()
     (tmp_path / "run" / "config.toml").write_text(config.replace("rounds = 5", "rounds = 6"))
-    assert "was begun with settings = " in refused(tmp_path / "run")
+    assert "was begun with rounds = 5.0, and here it is 6.0" in refused(tmp_path / "run")
     (tmp_path / "run" / "config.toml").write_text(config.replace('"fedbn"', '"__main__:mine"'))
     assert "call raysim.resume in that script" in refused(tmp_path / "run")
     assert (tmp_path / "run" / "fedbn" / "checkpoint").exists()
@@ -322,6 +322,11 @@ def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, mon
         raysim.run(tmp_path / "code" / "x.toml", tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
     sys.modules.pop("own_step")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "code" / "own_step.py").write_text(STEP + "# mended\n")
+    with pytest.raises(InputError, match=r"was begun with .*own_step.py = .*: must be the same"):
+        raysim.resume("run", inline=True)
+    (tmp_path / "code" / "own_step.py").write_text(STEP)
+    sys.modules.pop("own_step")
     assert raysim.resume("run", inline=True).results[0].rounds == 5
     changes = ["algorithm.mine.held=false"]
     with pytest.raises(InputError, match=r"state.own\['rounds'\] = builtins.set: must be a plain value"):
