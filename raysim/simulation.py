@@ -92,10 +92,12 @@ class Simulation:
     def _rounds(self, every: int, records: Records) -> None:
         """Do the rounds that are left; where models are lost, those since the last merge again."""
         state, lost = records.snapshot.state, 0
-        while state.round < records.known.last:
-            if self.stop.asked:
-                records.stop()
+        while True:
             try:
+                if state.round >= records.known.last:
+                    return records.write()
+                if self.stop.asked:
+                    records.stop()
                 state = self._round(state, every, records)
             except ModelsLostError as error:
                 lost += 1
@@ -106,7 +108,6 @@ class Simulation:
                 LOG.warning("%s: %s; the rounds since round %d are done again", self.name, error, state.round)
             else:
                 lost = lost if state.travellers else 0
-        records.write()
 
     def _round(self, state: State, every: int, records: Records) -> State:
         number = state.round + 1

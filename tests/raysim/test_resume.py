@@ -368,14 +368,16 @@ class Losing(Inline):
 def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**BASE, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "merge_every": 3}}
     config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
-    raysim.run(config, tmp_path / "whole", inline=True)
     monkeypatch.setattr(raysim.experiment, "Inline", Losing)
-    for first in (5, 13):
-        LosingFleet.maps, LosingFleet.lost = 0, frozenset({first, first + 7, first + 15})
-        raysim.run(config, tmp_path / str(first), inline=True)
-        assert LosingFleet.maps > first + 15
-        assert_same(tmp_path / "whole", tmp_path / str(first), "radfed")
-    assert "are done again" in (tmp_path / "13" / "run.log").read_text()
+    LosingFleet.maps, LosingFleet.lost = 0, frozenset()
+    raysim.run(config, tmp_path / "whole", inline=True)
+    last = LosingFleet.maps  # what measures the last round
+    for lost in ({5, 12, 20}, {13, 20, 28}, {last}):
+        LosingFleet.maps, LosingFleet.lost, folder = 0, frozenset(lost), tmp_path / str(min(lost))
+        raysim.run(config, folder, inline=True)
+        assert LosingFleet.maps > max(lost)
+        assert_same(tmp_path / "whole", folder, "radfed")
+        assert "are done again" in (folder / "run.log").read_text()
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
     with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times one after"):
         raysim.run(config, tmp_path / "never", inline=True)
