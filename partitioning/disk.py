@@ -1,4 +1,4 @@
-"""A full disk: told in one line, whatever was being written."""
+"""Files that are there as a whole or not at all, and a full disk told in one line, whatever was being written."""
 
 import errno
 import shutil
@@ -34,6 +34,20 @@ def written(path: Path) -> Iterator[None]:
         raise DiskFullError(
             f"{path} cannot be written ({reason}; {_free(path)} are free there): make room, or choose another place"
         ) from error
+
+
+@contextmanager
+def complete(path: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `path` when it is complete; DiskFullError and nothing left where it is not."""
+    aside = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        with written(path):
+            yield aside
+            # Some libraries write files that only their owner may read.
+            aside.chmod(0o644)
+            aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _is_full(error: Exception) -> bool:

@@ -2,13 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from partitioning.disk import written
+from partitioning.disk import complete
 from partitioning.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def inspect(folders: Sequence[Path], as_json: bool, out: Path | None) -> None:
     else:
         _print(facts)
     if out is not None:
-        with _appearing(out) as draft:
+        with complete(out) as draft:
             draft.write_text(FORMATS[out.suffix.lower()]([each.row for each in facts]), encoding="utf-8")
         click.echo(f"{out}: Table I, rows: {len(facts)}", err=True)
 
@@ -94,7 +93,7 @@ def plot(folders: Sequence[Path], out: Path, panels: Sequence[str]) -> None:
         raise InputError(f"{len(folders)} populations are given: a picture has room for one, or two side by side")
     views = [View.of(Population.open(folder), str(folder)) for folder in folders]
     figure = draw(views, panels)
-    with _appearing(out) as draft:
+    with complete(out) as draft:
         save(figure, draft)
     click.echo(f"{out}: {' and '.join(f'{view.sizes.size} clients of {view.name}' for view in views)}")
 
@@ -106,18 +105,6 @@ def _check_file(out: Path, endings: Sequence[str] | Mapping[str, object]) -> Non
         raise InputError(f"out is {str(out)!r}, which is a folder: give the name of a file")
     if not out.parent.is_dir():
         raise InputError(f"out is {str(out)!r}: {out.parent} is not a folder; make it first")
-
-
-@contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
-    """Give a draft that takes the place of the file `out` at the end, or is removed on any failure."""
-    draft = out.with_name(f".{out.stem}.draft{out.suffix}")
-    try:
-        with written(out):
-            yield draft
-            draft.replace(out)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _gather(name: str, population: "Population") -> _Facts:

@@ -1,27 +1,7 @@
-"""Files that are on disk as a whole or not at all."""
-
-from __future__ import annotations
+"""Files that are to survive the machine."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-from partitioning.disk import written
-
-
-@contextmanager
-def complete(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when it is complete; DiskFullError and nothing left where it is not."""
-    aside = path.with_name(f".{path.name}.partial")
-    try:
-        with written(path):
-            yield aside
-            # Some libraries write files that only their owner may read.
-            aside.chmod(0o644)
-            aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def sync(*paths: Path) -> None:

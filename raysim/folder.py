@@ -19,10 +19,10 @@ import pyarrow as pa
 import tomli_w
 from safetensors.numpy import save_file
 
-from partitioning.disk import DiskFullError
+from partitioning.disk import DiskFullError, complete
 from raysim.background import Background
 from raysim.errors import DivergedError, InputError, OutOfMemoryError
-from raysim.files import complete, sync
+from raysim.files import sync
 from raysim.journal import Journal, batches
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none

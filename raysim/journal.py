@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.disk import DiskFullError, written
-from raysim.files import complete, sync
+from partitioning.disk import DiskFullError, complete, written
+from raysim.files import sync
 
 
 class Journal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import jinja2
 
 from partitioning import InputError
-from partitioning.disk import written
+from partitioning.disk import complete
 from raysim.report import curves, tables
 from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
@@ -34,13 +33,8 @@ def write(runs: Sequence[Path], out: Path) -> Path:
         raise InputError(f"{out} is a folder, and the report is one file; name a file in it")
     page = render(read_runs(runs))
     out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with written(out):
-            unfinished.write_text(page, encoding="utf-8")
-            unfinished.replace(out)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with complete(out) as aside:
+        aside.write_text(page, encoding="utf-8")
     return out
 
 
