@@ -219,7 +219,7 @@ def test_damaged_checkpoints(stopped: Path, tmp_path: Path, torn: int, goes_on: 
             journal.seek(-8, os.SEEK_END)  # the mark of an end that no killed run wrote
             journal.truncate()
             journal.write((folder / "visits.journal").read_bytes()[:99])
-    (folder / ".metrics.journal.partial").write_bytes(b"half")
+    (folder / ".metrics.partial.journal").write_bytes(b"half")
     (tmp_path / "run" / ".population.1a2b3c4d.draft").mkdir()
     raysim.resume(tmp_path / "run" / "fedbn", inline=True, watcher=watcher)
     assert sum("sha256" in text for text in watcher.notices) == torn
@@ -232,7 +232,7 @@ def test_a_stop_while_the_end_is_written(stopped: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped / "run", tmp_path / "run")
     for name in ("kept.safetensors", "metrics.parquet"):
         shutil.copy(stopped / "whole" / "fedbn" / name, tmp_path / "run" / "fedbn")
-    (tmp_path / "run" / "fedbn" / ".visits.parquet.partial").write_bytes(b"half")
+    (tmp_path / "run" / "fedbn" / ".visits.partial.parquet").write_bytes(b"half")
     raysim.resume(tmp_path / "run", inline=True)
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
 
