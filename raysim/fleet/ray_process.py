@@ -26,6 +26,9 @@ ANSWER_SECONDS = 10
 LONGEST_FOLDER = 38
 """Bytes of a folder's path in which Ray's sockets still have names that the kernel takes (107 bytes)."""
 
+LATE = "timed out during startup"
+"""What Ray says when its node did not come in time."""
+
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
@@ -61,10 +64,21 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
             # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
             with _environment({leftovers.MARK: str(folder)}), _loopback():
                 # A folder in it, for Ray opens its own to everybody.
-                ray.init(**given, include_dashboard=False, _temp_dir=str(folder / "ray"), **QUIET)
+                _patiently(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
     finally:
         ray.shutdown()
+
+
+def _patiently(**given: Any) -> None:
+    """Start Ray, and once more where it was late: it gives itself 30 seconds, which a busy machine may exceed."""
+    try:
+        ray.init(**given)
+    except Exception as error:  # Ray has no class for it
+        if LATE not in str(error):
+            raise
+        ray.shutdown()
+        ray.init(**given)
 
 
 @contextmanager
