@@ -110,7 +110,7 @@ def resume(
 
     Raises:
         InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
-        OutOfMemoryError: a block does not fit the memory; what was written so far stays.
+        Others: as `run`.
     """
     folder, only = run_of(Path(folder))
     experiment, workplace = _placed(stored(folder), actors, inline, address)

@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from raysim.fleet import ClientActors
-from raysim.fleet.ray_fleet import START_SECONDS, take
+from raysim.fleet.lost import take
+from raysim.fleet.patience import START_SECONDS
 from tests.benchmarks.jobs import job
 from tests.benchmarks.rounds import measure
 from tests.benchmarks.scale import idle_visits, large_cohort, populations, redistribution
