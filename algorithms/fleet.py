@@ -54,6 +54,10 @@ class ClientData(Protocol):
         """A part of a client's samples."""
         ...
 
+    def union(self, clients: Sequence[int], part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+        """A part of the samples of several clients, end to end."""
+        ...
+
     def test_slice(self, number: int, domain: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """A fixed slice of the global test set, or of a domain's."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -17,6 +17,10 @@ from algorithms.training.losses import IGNORED
 
 GATHER_BYTES = 2**19
 """Samples are gathered in the order of their use, so much at once: a copy that stays in the processor's cache."""
+
+
+SPARSE = 2
+"""A visit that uses less than one in so many of its samples has them picked out first."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
     Lanes that have batches left form the stack's head, since the longest come first; among them neighbours with
     batches of one size step together. So no batch is ever padded, and every step is a slice of the stack.
     """
+    works = [_narrowed(work) for work in works]
     planned, rows = _plan(works)
     if not planned:
         return
@@ -130,6 +135,17 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
             yield Step(plan.lanes, plan.size, step_x, step_y)
             start = end
         first = last
+
+
+def _narrowed(work: Work) -> Work:
+    """The same visit on no more samples than it uses, where these are few: a stack is made of what is left."""
+    sizes = [len(rows) for rows in work.batches]
+    used = sum(sizes)
+    if not used or SPARSE * used > len(work.y):
+        return work
+    rows = torch.from_numpy(np.concatenate(work.batches)).to(work.x.device)
+    batches = np.split(np.arange(used), np.cumsum(sizes)[:-1])
+    return replace(work, x=work.x.index_select(0, rows), y=work.y.index_select(0, rows), batches=batches)
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,8 @@ FORMS: Mapping[str, str] = {
     "paths, with commas between, are domains",
     "folder:PATH": "images by class: PATH/CLASS/*.png, PATH/DOMAIN/CLASS/*.png, or with masks: PATH/images/*.png and "
     "PATH/masks/*.png; or any of them below train/ and test/; several paths are domains",
+    "synthetic:ALPHA,BETA,CLIENTS": "FedProx's clients whose models (ALPHA) and inputs (BETA) differ, 60 numbers, 10 "
+    "classes; drawn from the seed; iid in the place of ALPHA,BETA: all alike; ,ROWS at the end: their mean number",
     "NAME,NAME": "several of these data sets, a domain each",
     "shifted:NAME": "one domain for each of data.shifts: none, invert, colour, blur, contrast, noise, thin, thick, "
     "swell, fracture",

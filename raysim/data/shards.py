@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -67,6 +67,7 @@ class Shards:
         self._standardise = standardise
         self._device = device
         self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
+        self._united: tuple[tuple[tuple[int, ...], Part], Tensors] | None = None
         whole = int(self._population.sizes.sum()) * self._decode.nbytes
         # On the CPU a second copy would be of no use, and where everything stays on the device it would not be read.
         self._pinned = Cache(CACHE_BYTES) if device != "cpu" and whole > self._placed.most else None
@@ -77,6 +78,18 @@ class Shards:
         cut = self._trained(client, len(y))
         rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
         return x[rows], y[rows]
+
+    def union(self, clients: Sequence[int], part: Part) -> Tensors:
+        """A part of the samples of several clients, end to end; it stays until another one is asked for."""
+        if len(clients) == 1:
+            return self.samples(clients[0], part)
+        key = tuple(clients), part
+        if self._united is not None and self._united[0] == key:
+            return self._united[1]
+        self._united = None  # before the next one is made, for memory may not hold both
+        x, y = (torch.cat(each) for each in zip(*(self.samples(one, part) for one in clients), strict=True))
+        self._united = key, (x, y)
+        return x, y
 
     def test_slice(self, number: int, domain: str | None = None) -> Tensors:
         """A fixed slice of the global test set, or of a domain's."""

@@ -17,6 +17,8 @@ from raysim.data.folders import Tables, read_folder
 from raysim.data.joining import DOMAIN, join
 from raysim.data.masks import check_classes_of_samples
 from raysim.data.reading import check_values
+from raysim.data.synthetic import PREFIX as SYNTHETIC
+from raysim.data.synthetic import read_synthetic
 from raysim.data.table import read_table
 from raysim.errors import InputError, unknown
 
@@ -128,6 +130,10 @@ def _read(
     for prefix in (FILE, FOLDER):
         if dataset.startswith(prefix):
             return _own(dataset, prefix, Path(root or "").expanduser(), label or "label", dividing)
+    if dataset.startswith(SYNTHETIC):
+        table = read_synthetic(dataset, seed)
+        check_label(table.schema, label or "label", dataset)
+        return Source(dataset, table, None, label or "label", ("client",))
     return _named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed)
 
 

@@ -38,6 +38,10 @@ class Memory:
     def samples(self, client: int, part: str) -> Samples:
         return self.clients[client]
 
+    def union(self, clients: Sequence[int], part: str) -> Samples:
+        x, y = (torch.cat(each) for each in zip(*(self.clients[client] for client in clients), strict=True))
+        return x, y
+
     def test_slice(self, number: int, domain: str | None = None) -> Samples:
         raise IndexError(number)
 

@@ -59,3 +59,13 @@ def test_on_a_gpu_the_samples_are_the_same(population: Population, share: float,
     for client in [*range(len(population)), *range(len(population))]:
         for ours, theirs in zip(here.samples(client, "all"), there.samples(client, "all"), strict=True):
             assert theirs.is_cuda and torch.equal(ours, theirs.cpu())
+
+
+def test_the_union_of_clients_stays_until_another_is_asked_for(population: Population) -> None:
+    shards = Shards(population.path)
+    x, y = shards.union((1, 3), "train")
+    assert torch.equal(x, torch.cat([shards.samples(1, "train")[0], shards.samples(3, "train")[0]]))
+    assert torch.equal(y, torch.cat([shards.samples(1, "train")[1], shards.samples(3, "train")[1]]))
+    assert shards.union((1, 3), "train")[0].data_ptr() == x.data_ptr()
+    assert len(shards.union((1, 3), "all")[0]) > len(x) and len(shards.union((1, 3, 4), "train")[0]) > len(x)
+    assert torch.equal(shards.union((2,), "train")[0], shards.samples(2, "train")[0])

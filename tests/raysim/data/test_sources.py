@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import raysim.data
 from partitioning import InputError
@@ -142,6 +143,43 @@ def test_class_that_only_the_test_set_has() -> None:
     with pytest.raises(InputError, match=r"class 3 and 1 more of column 'label' is in the test set of own"):
         check_classes(train, test, "label", "own")
     check_classes(test, train, "label", "own")
+
+
+def test_synthetic_clients_have_models_and_inputs_of_their_own() -> None:
+    source = load("synthetic:0.5,0.5,30,20", dividing=["client"], seed=3)
+    sizes = np.bincount(source.train["client"].to_numpy())
+    assert len(sizes) == 30 and sizes.min() >= 1 and sizes.max() > 4 * np.median(sizes)
+    assert source.train.schema.names == ["x", "label", "client"] and source.test is None
+    x = source.train["x"].combine_chunks().flatten().to_numpy().reshape(-1, 60)
+    # Sigma's diagonal is j^-1.2, within a client.
+    inside = x - np.array([x[source.train["client"].to_numpy() == k].mean(0) for k in range(30)]).repeat(sizes, axis=0)
+    assert np.allclose(inside.var(0) * len(x) / (len(x) - 30), np.arange(1, 61) ** -1.2, rtol=0.35)
+    # A client's rows are the same in a larger population.
+    more = load("synthetic:0.5,0.5,40,20", dividing=["client"], seed=3).train
+    assert more.slice(0, source.train.num_rows).equals(source.train)
+    assert not load("synthetic:0.5,0.5,30,20", dividing=["client"], seed=4).train.equals(source.train)
+
+
+def test_synthetic_clients_that_are_alike_share_one_model() -> None:
+    train = load("synthetic:iid,200,30", dividing=["client"], seed=3).train
+    x, y = train["x"].combine_chunks().flatten().to_numpy().reshape(-1, 60), train["label"].to_numpy()
+    first = train["client"].to_numpy() < 100
+    model = LogisticRegression(max_iter=2000).fit(x[first], y[first])
+    assert model.score(x[~first], y[~first]) > 0.8
+
+
+def test_synthetic_sizes_are_the_papers_where_no_rows_are_given() -> None:
+    sizes = np.bincount(load("synthetic:0,0,200", dividing=["client"]).train["client"].to_numpy())
+    # floor(L) + 50 with L ~ LogNormal(4, 2), whose median is e^4.
+    assert sizes.min() >= 50 and 50 + 30 < np.median(sizes) < 50 + 90
+
+
+@pytest.mark.parametrize(
+    "name", ["synthetic:", "synthetic:1,1", "synthetic:1,1,0", "synthetic:1,-1,5", "synthetic:1,1,5,0.5"]
+)
+def test_synthetic_of_another_form_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"must be synthetic:ALPHA,BETA,CLIENTS"):
+        load(name)
 
 
 def test_gaussians_are_drawn_from_the_seed() -> None:

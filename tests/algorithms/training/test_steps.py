@@ -1,0 +1,27 @@
+"""The steps of a stack of visits: whatever way they are gathered, each has the samples of its batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.training import Work
+from algorithms.training.steps import GATHER_BYTES, steps
+
+
+@pytest.mark.parametrize("samples", [40, 400], ids=["many of them are used", "few of them are used"])
+@pytest.mark.parametrize("width", [3, GATHER_BYTES // 20], ids=["small", "gathered in parts"])
+def test_a_step_has_the_samples_of_its_batches(samples: int, width: int) -> None:
+    rng = np.random.default_rng(samples)
+    works = []
+    for count in (5, 4, 2, 0):
+        x = torch.from_numpy(rng.normal(size=(samples, width)).astype(np.float32))
+        order = rng.permutation(samples)[: 8 * count]
+        works.append(Work(x, torch.arange(samples), np.array_split(order, count) if count else []))
+    taken = [0] * len(works)
+    for step in steps(works):
+        for i, lane in enumerate(range(step.lanes.start, step.lanes.stop)):
+            rows = works[lane].batches[taken[lane]]
+            assert step.y[i].tolist() == rows.tolist()
+            assert torch.equal(step.x[i], works[lane].x[rows])
+            taken[lane] += 1
+    assert taken == [5, 4, 2, 0]
