@@ -1,4 +1,4 @@
-"""The command line: `raysim run | resume | study | report | list | export`."""
+"""The command line: `raysim run | resume | study | reproduce | report | list | export`."""
 
 from __future__ import annotations
 
@@ -99,6 +99,44 @@ def study(
             screen.print(f"written {path}", soft_wrap=True, highlight=False)
 
 
+@cli.command()
+@click.argument("name")
+@click.option("--full", is_flag=True, help="With the paper's setting; else with a reduced one.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of its study; where it is there, it goes on.  [default: runs/NAME-TIME]",
+)
+@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="Change a key; repeatable.")
+@click.option("--actors", type=int, help="Trials at once, or client actors of each.  [default: one a core]")
+@click.option("--inline", is_flag=True, help="Run one trial after the other in this process, without Ray.")
+@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
+def reproduce(
+    name: str,
+    full: bool,
+    out: Path | None,
+    changes: tuple[str, ...],
+    actors: int | None,
+    inline: bool,
+    address: str | None,
+) -> None:
+    """Run a paper's table or figure as a study (see `raysim list reproductions`), and judge its claims."""
+    from rich.console import Console
+
+    with _stoppable() as stop:
+        with Console(stderr=True).status("loading"):
+            from raysim.reproduction import reproducing
+            from raysim.reproduction.table import claims_table
+            from raysim.study.showing import board
+        with board() as watcher:
+            how = {"actors": actors, "inline": inline, "address": address, "watcher": watcher, "stop": stop}
+            done = reproducing.reproduce(name, out, full=full, changes=changes, **how)
+    screen = Console()
+    screen.print(claims_table(done.claims))
+    for path in (done.folder / "claims.md", done.folder / "report.html"):
+        screen.print(f"written {path}", soft_wrap=True, highlight=False)
+
+
 @contextmanager
 def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
@@ -149,7 +187,7 @@ def report(folders: tuple[Path, ...], out: Path | None) -> None:
 
 
 @cli.command("list")
-@click.argument("kind", type=click.Choice(["algorithms", "models", "datasets", "recipes"]))
+@click.argument("kind", type=click.Choice(["algorithms", "models", "datasets", "recipes", "reproductions"]))
 @click.argument("name", required=False)
 def list_(kind: str, name: str | None) -> None:
     """List what experiment files can name, or the keys that an algorithm or a model of this NAME has."""

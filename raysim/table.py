@@ -23,6 +23,7 @@ from raysim.models.build import GIVEN
 from raysim.models.common import RENORM, Common
 from raysim.models.norm import OPENING
 from raysim.models.renorm import Opening
+from raysim.reproduction.file import reproductions
 from raysim.result import Result
 
 HEADINGS = {
@@ -60,7 +61,7 @@ def results_table(results: Sequence[Result]) -> Table:
 
 
 def listing(kind: str) -> Iterator[tuple[str, str]]:
-    """Names and one line of each, of `algorithms`, `models`, `datasets` or `recipes`."""
+    """Names and one line of each, of `algorithms`, `models`, `datasets`, `recipes` or `reproductions`."""
     if kind == "algorithms":
         yield from (
             (name, (inspect.getdoc(function) or "").partition("\n")[0]) for name, function in ALGORITHMS.items()
@@ -73,7 +74,7 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield from ((name, data.description) for name, data in DATASETS.items())
         yield from FORMS.items()
     else:
-        for name, path in recipes().items():
+        for name, path in (recipes() if kind == "recipes" else reproductions()).items():
             yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
 
 

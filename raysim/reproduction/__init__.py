@@ -1,0 +1,1 @@
+"""Reproductions: a paper's table or figure as a study, and what its claims come to here."""

@@ -1,0 +1,99 @@
+"""Reproducing a paper's table or figure: its study is run, and its claims are judged by what that comes to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from partitioning.disk import complete
+from raysim.reproduction.file import Reproduction, differences, read_reproduction
+from raysim.reproduction.page import as_markdown
+from raysim.reproduction.verdict import Judged, Measured
+from raysim.study.studying import study
+
+RECORD, PAGE = "claims.json", "claims.md"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What a reproduction came to.
+
+    Args:
+        folder: of its study, with the claims beside the study's own tables and report.
+        claims: each with its verdict.
+    """
+
+    folder: Path
+    claims: tuple[Judged, ...]
+
+
+def reproduce(
+    name: str, out: str | Path | None = None, *, full: bool = False, changes: Iterable[str] = (), **how: Any
+) -> Reproduced:
+    """Run the study of a paper's table or figure, or go on with it, and judge the paper's claims by it.
+
+    Args:
+        name: of the reproduction, or its file.
+        out: the folder, a new one or that of the same study; default `runs/NAME-TIME`.
+        full: whether with the paper's setting; else with the reduced one.
+        changes: `key.path=value` each, applied to the study.
+        how: what else `raysim.study` takes.
+
+    Raises:
+        InputError: there is no such reproduction, or its data are not there.
+        Others: as a study.
+    """
+    reproduction = read_reproduction(name)
+    changes = tuple(changes)
+    folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    study(reproduction.study(full, changes), folder, **how)
+    claims = judge(reproduction, folder)
+    record = record_of(reproduction, folder, claims, full, changes)
+    with complete(folder / RECORD) as aside:
+        aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    with complete(folder / PAGE) as aside:
+        aside.write_text(as_markdown(record), encoding="utf-8")
+    return Reproduced(folder, claims)
+
+
+def judge(reproduction: Reproduction, folder: Path) -> tuple[Judged, ...]:
+    """The claims, by what a study's folder has."""
+    measured = Measured(folder)
+    return tuple(measured.judged(claim) for claim in reproduction.claims)
+
+
+def record_of(
+    reproduction: Reproduction, folder: Path, claims: Iterable[Judged], full: bool, changes: Iterable[str]
+) -> Mapping[str, Any]:
+    """All that the results page says of a reproduction, as JSON has it."""
+    trials = pq.read_table(folder / "trials.parquet", columns=["seconds", "status"])
+    return {
+        "name": reproduction.name,
+        "about": reproduction.about.model_dump(),
+        "full": full,
+        "changes": [change for change in changes if not change.startswith("data.root")],
+        "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
+        "note": "" if full else reproduction.reduced.note,
+        "version": version("raysim"),
+        "cores": os.cpu_count(),
+        "trials": trials.num_rows,
+        "not_done": trials.filter(pc.field("status") != "done").num_rows,
+        "seconds": round(sum(trials["seconds"].to_pylist()), 1),
+        "claims": [_row(each) for each in claims],
+    }
+
+
+def _row(judged: Judged) -> dict[str, Any]:
+    numbers = {"numbers": list(judged.numbers), "verdict": judged.verdict}
+    found = {"mean": judged.mean, "spread": judged.spread} if judged.numbers else {"mean": None, "spread": None}
+    claim = {**judged.claim.model_dump(exclude_none=True), "condition": judged.claim.condition}
+    return {**claim, **numbers, **found}
