@@ -1,0 +1,128 @@
+"""Verdicts on tables of numbers that are written down here."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from raysim.errors import InputError
+from raysim.reproduction.file import Claim, Reproduction
+from raysim.reproduction.verdict import Judged, Measured
+
+ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83]}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study's folder of two algorithms and three seeds, with a search and a trial that diverged."""
+    folder = tmp_path_factory.mktemp("study")
+    rows = []
+    for name, values in ACCURACIES.items():
+        for seed, value in enumerate(values, start=1):
+            rows.append(_row(name, seed, test_accuracy=value))
+            _curve(folder / "trials" / f"{name}-{seed}" / name, [0.1 * seed, value, value - 0.05])
+    rows.append(_row("fedbn", 1, test_accuracy=0.1, chosen=False))
+    rows.append(_row("fedbn", 9, test_accuracy=None, status="diverged"))
+    pq.write_table(pa.Table.from_pylist(rows), folder / "trials.parquet")
+    return folder
+
+
+def _row(name: str, seed: int, **more: Any) -> dict[str, Any]:
+    where = {"dataset": "digits", "algorithm": name, "seed": seed, "fold": None, "validation": None}
+    return {**where, "stage": "final", "chosen": True, "status": "done", "trial": f"{name}-{seed}", **more}
+
+
+def _curve(folder: Path, values: list[float]) -> None:
+    folder.mkdir(parents=True)
+    rows: list[dict[str, Any]] = [{"round": number, "test_accuracy": None} for number in (1, 3, 5)]
+    rows += [{"round": 2 * number, "test_accuracy": value} for number, value in enumerate(values, start=1)]
+    pq.write_table(pa.Table.from_pylist(sorted(rows, key=lambda row: row["round"])), folder / "metrics.parquet")
+
+
+def claim(**keys: Any) -> Claim:
+    made = Claim(**{"says": "it", "dataset": "digits", "algorithm": "fedavg", "column": "test_accuracy", **keys})
+    made.check()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("keys", "numbers", "verdict"),
+    [
+        ({"above": 0.79}, [0.80, 0.82, 0.84], "holds"),
+        ({"above": 0.81}, [0.80, 0.82, 0.84], "holds in direction"),
+        ({"below": 0.81}, [0.80, 0.82, 0.84], "does not hold"),
+        ({"paper": 0.83, "within": 0.03}, [0.80, 0.82, 0.84], "holds"),
+        ({"paper": 0.83, "within": 0.02}, [0.80, 0.82, 0.84], "holds in direction"),
+        ({"algorithm": "fedbn", "minus": "fedavg", "above": 0}, [0.05, 0.08, -0.01], "holds in direction"),
+        (
+            {"algorithm": "fedbn", "minus": "fedavg", "relative": True, "above": -0.02},
+            [0.0625, 0.09756, -0.0119],
+            "holds",
+        ),
+        ({"algorithm": "radfed", "above": 0}, [], "not tested here"),
+        ({"dataset": "mnist", "above": 0}, [], "not tested here"),
+        ({"minus_dataset": "mnist", "above": 0}, [], "not tested here"),
+        ({"take": "last", "above": 0.7}, [0.75, 0.77, 0.79], "holds"),
+        ({"take": "best", "above": 0.7}, [0.80, 0.82, 0.84], "holds"),
+        ({"take": "least", "above": 0.25}, [0.1, 0.2, 0.3], "does not hold"),
+        ({"take": "mean", "above": 0.5}, [0.55, 0.59667, 0.64333], "holds"),
+        ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
+        ({"take": "reached", "level": 0.81, "below": 5}, [float("inf"), 4, 4], "does not hold"),
+    ],
+)
+def test_verdicts(study: Path, keys: dict[str, Any], numbers: list[float], verdict: str) -> None:
+    judged = Measured(study).judged(claim(**keys))
+    assert judged.numbers == pytest.approx(numbers, abs=1e-4)
+    assert judged.verdict == verdict
+
+
+def test_the_spread_is_over_the_splits(study: Path) -> None:
+    judged = Measured(study).judged(claim(above=0))
+    assert judged.mean == pytest.approx(0.82) and judged.spread == pytest.approx(0.02)
+    assert Judged(claim(above=0), (0.5,)).spread is None
+
+
+def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
+    with pytest.raises(InputError, match=r"test_acuracy.*test_accuracy"):
+        Measured(study).judged(claim(column="test_acuracy", above=0))
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({}, "no condition"),
+        ({"above": 0, "below": 1}, "above and below"),
+        ({"within": 1}, "no number of the paper"),
+        ({"take": "reached", "above": 1}, "level"),
+        ({"level": 3, "above": 1}, "level"),
+    ],
+)
+def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        claim(**keys)
+
+
+STUDY: dict[str, Any] = {
+    "rounds": 100,
+    "algorithm": [{"name": "fedavg"}, {"name": "fedbn"}],
+    "study": {"seeds": [1, 2, 3], "datasets": {"mnist": {"rounds": 50}, "digits": {}}},
+    "reproduction": {"paper": "A", "place": "Table 1"},
+    "claim": [{"says": "it", "dataset": "digits", "algorithm": "fedavg", "column": "loss", "below": 1}],
+}
+
+
+def test_the_reduced_setting_is_the_papers_with_less() -> None:
+    reduced = {"datasets": ["digits"], "algorithms": ["fedbn"], "set": {"rounds": 5, "study.seeds": [1]}}
+    made = Reproduction.of({**STUDY, "reduced": reduced}, "a")
+    assert made.study(full=True) == {key: STUDY[key] for key in ("rounds", "algorithm", "study")}
+    less = made.study(full=False, changes=["rounds=7"])
+    assert less["rounds"] == 7 and less["study"] == {"seeds": [1], "datasets": {"digits": {}}}
+    assert less["algorithm"] == [{"name": "fedbn"}]
+
+
+@pytest.mark.parametrize("key", ["datasets", "algorithms"])
+def test_what_is_not_in_the_study_cannot_be_left_of_it(key: str) -> None:
+    with pytest.raises(InputError, match="digit"):
+        Reproduction.of({**STUDY, "reduced": {key: ["digit"]}}, "a").study(full=False)
