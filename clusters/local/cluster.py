@@ -35,14 +35,13 @@ LEFTOVERS = Path(raysim.__file__).parent / "fleet" / "leftovers.py"
 MARK: str = runpy.run_path(str(LEFTOVERS))["MARK"]
 """The variable by which it knows the processes of a Ray."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MIB = 2**20
 LEAST_MEMORY = 80
 """MiB: Ray starts no smaller object store."""
 
 
-class Stopped(BaseException):  # noqa: N818  as KeyboardInterrupt, it is no error
-    """A signal asked for the end."""
+class Stopped(BaseException):
+    """A signal asked for the end; as KeyboardInterrupt, it is no error."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -79,8 +78,7 @@ def main(
         raise click.UsageError(f"--labels, {len(labels)} times: must be given once or {nodes} times, once a node")
     each = [_labels(text) for text in labels] or [{}]
     try:
-        for number in SIGNALS:
-            signal.signal(number, _stop)
+        _on_signals(_stop)
         with _environment() as environment, _cluster(jobs, memory * MIB) as cluster:
             for node in range(nodes):
                 cluster.add_node(
@@ -112,6 +110,11 @@ def _stop(number: int, _: Any) -> None:
     raise Stopped(number)
 
 
+def _on_signals(action: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, action)
+
+
 @contextmanager
 def _environment() -> Iterator[dict[str, str]]:
     """Within, what Ray is started with: a folder and a token of its own, on loopback; all that knows them then ends.
@@ -140,8 +143,7 @@ def _environment() -> Iterator[dict[str, str]]:
         os.environ.update(environment)
         yield environment
     finally:
-        for number in SIGNALS:  # what follows is the end already
-            signal.signal(number, signal.SIG_IGN)
+        _on_signals(signal.SIG_IGN)
         watcher.communicate()
 
 
@@ -150,15 +152,16 @@ def _cluster(jobs: bool, memory: int) -> Iterator[Cluster]:
     """Within, a head without CPUs; at the end its nodes are shut down, those first that were added last."""
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "include_dashboard": jobs, "object_store_memory": memory}
     cluster = Cluster(shutdown_at_exit=False)
     try:
-        cluster.add_node(**head)
+        # The agent takes jobs; its usual port may be another Ray's, beside which it would start none.
+        cluster.add_node(
+            num_cpus=0, include_dashboard=jobs, object_store_memory=memory, dashboard_agent_listen_port=None
+        )
         yield cluster
     finally:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-        cluster.shutdown()
+        _on_signals(signal.SIG_IGN)  # it is the end already
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _show(places: Mapping[str, str], environment: Mapping[str, str]) -> None:
@@ -170,12 +173,12 @@ def _show(places: Mapping[str, str], environment: Mapping[str, str]) -> None:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command to its end; its exit status. It is told of signals, each once, and then waited for."""
+    """Run the command to its end; its exit status. Signals are passed on, each once, and then it is waited for."""
     if not command:
         signal.pause()
     try:
-        # A process group of its own: a terminal's Ctrl-C would reach it a second time.
-        child = subprocess.Popen(command, env=environment, process_group=0)
+        # A process group of its own, or a terminal's Ctrl-C would reach it twice; such a group may not read from there.
+        child = subprocess.Popen(command, env=environment, process_group=0, stdin=subprocess.DEVNULL)
     except OSError as error:
         click.echo(f"{command[0]}: {error.strerror}", err=True)
         return 127
@@ -184,7 +187,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
             status = child.wait()
             return status if status >= 0 else 128 - status
         except Stopped as stopped:
-            child.send_signal(stopped.number)
+            os.killpg(child.pid, stopped.number)
 
 
 if __name__ == "__main__":
