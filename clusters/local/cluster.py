@@ -17,8 +17,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,18 @@ if TYPE_CHECKING:  # Ray reads its settings from the environment when it is impo
 LEFTOVERS = Path(raysim.__file__).parent / "fleet" / "leftovers.py"
 """The program that clears up; by its path, for its package imports Ray."""
 
-MARK: str = runpy.run_path(str(LEFTOVERS))["MARK"]
-"""The variable by which it knows the processes of a Ray."""
+_LEFTOVERS = runpy.run_path(str(LEFTOVERS))
+MARK: str = _LEFTOVERS["MARK"]
+"""The variable by which it knows the processes of a Ray; its value is the Ray's folder."""
+
+processes: Callable[[str], list[int]] = _LEFTOVERS["processes"]
+"""The processes of the Ray of a folder."""
+
+LATE = "timed out during startup"
+"""What Ray says when a node did not come in 30 seconds, which a busy machine may exceed."""
+
+TRIES = 3
+"""How often a node that is late is started at most."""
 
 MIB = 2**20
 LEAST_MEMORY = 80
@@ -80,10 +90,9 @@ def main(
     try:
         _on_signals(_stop)
         with _environment() as environment, _cluster(jobs, memory * MIB) as cluster:
+            common = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": memory * MIB}
             for node in range(nodes):
-                cluster.add_node(
-                    num_cpus=cpus, num_gpus=gpus, labels=each[node % len(each)], object_store_memory=memory * MIB
-                )
+                _add(cluster, labels=each[node % len(each)], **common)
             environment["RAY_ADDRESS"] = cluster.address
             places = {"address": cluster.address, "jobs": f"http://{cluster.webui_url}" if jobs else ""}
             _show(places, environment)
@@ -155,13 +164,27 @@ def _cluster(jobs: bool, memory: int) -> Iterator[Cluster]:
     cluster = Cluster(shutdown_at_exit=False)
     try:
         # The agent takes jobs; its usual port may be another Ray's, beside which it would start none.
-        cluster.add_node(
-            num_cpus=0, include_dashboard=jobs, object_store_memory=memory, dashboard_agent_listen_port=None
-        )
+        head = {"num_cpus": 0, "include_dashboard": jobs, "object_store_memory": memory}
+        _add(cluster, dashboard_agent_listen_port=None, **head)
         yield cluster
     finally:
         _on_signals(signal.SIG_IGN)  # it is the end already
         cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _add(cluster: Cluster, **node: Any) -> None:
+    """Start a node, and again where it was late, after what came of it has ended: else it might come still."""
+    there = set(processes(os.environ[MARK]))
+    for left in reversed(range(TRIES)):
+        try:
+            cluster.add_node(**node)
+            return
+        except Exception as error:  # Ray has no class for it
+            if LATE not in str(error) or not left:
+                raise
+        for process in set(processes(os.environ[MARK])) - there:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def _show(places: Mapping[str, str], environment: Mapping[str, str]) -> None:

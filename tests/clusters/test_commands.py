@@ -36,7 +36,7 @@ def option_names(command: click.Command) -> set[str]:
 
 
 RAY = found(rf"(?<![\w/.~-])ray (?=[a-z]){END}") + found(rf"(?<=bin/)ray (?=[a-z]){END}")
-RAYSIM = found(rf"(?<![\w/.~-])raysim (?:{'|'.join(cli.commands)})\b{END}")
+RAYSIM = found(rf"(?<![\w/.~-])raysim (?:{'|'.join(cli.commands)}) +[^\n;|`#>&]+")
 
 
 def test_there_are_commands() -> None:
@@ -60,7 +60,7 @@ def test_ray_knows_it(file: str, command: str) -> None:
 
 @pytest.mark.parametrize(("file", "command"), RAYSIM)
 def test_raysim_knows_it(file: str, command: str) -> None:
-    _, subcommand, *arguments = shlex.split(command.replace("$", "").removesuffix(")."))
+    _, subcommand, *arguments = shlex.split(command.replace('"$@"', ""))
     cli.commands[subcommand].make_context(subcommand, arguments)
 
 

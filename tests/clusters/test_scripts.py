@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def bash(script: str, *arguments: str, **environment: str) -> "subprocess.Comple
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=name)
 def test_shell_is_sound(path: Path) -> None:
-    done = subprocess.run(["shellcheck", str(path)], capture_output=True, text=True, check=False)
+    linter = Path(sysconfig.get_path("scripts")) / "shellcheck"
+    done = subprocess.run([linter, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert os.access(path, os.X_OK)
 
