@@ -21,6 +21,7 @@ from raysim.errors import InputError, one_input_error
 from raysim.fleet import ClientActors, FittedActors, Inline, sent_whole, settled
 from raysim.folder import old_folder, run_folder, run_log, write_config
 from raysim.job import Job
+from raysim.loggers import Telling, Watched, made
 from raysim.measures import Targets
 from raysim.planning import planned
 from raysim.population import population_of
@@ -176,6 +177,7 @@ def _run(
     for text in experiment.own_code_told:
         LOG.info(text)
         watcher.notice(text)
+    loggers = made(experiment.watch)
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
@@ -188,12 +190,14 @@ def _run(
     LOG.info("%d clients, %d samples", len(population), population.sizes.sum())
 
     watcher.stage("starting the fleet")
-    with sent_whole(experiment.own_code), place:
+    watched = Watched(folder.resolve().name, folder / "watch", experiment.watch)
+    loggers |= place.loggers
+    with sent_whole(experiment.own_code), place, Telling(watched, loggers, watcher.notice) as telling:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
         check_place([folder / name for name in experiment.names if name not in names], here)
-        job = Job(experiment, folder, place, targets, here, watcher, stop)
+        job = Job(experiment, folder, place, targets, here, watcher, telling, stop)
         results = {name: job.run(name, plan) for name, plan in plans.items()}
     watcher.stage("writing the report")
     return results

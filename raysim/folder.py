@@ -9,7 +9,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,10 +90,16 @@ class AlgorithmFolder:
         columns: the evaluation's columns.
         checkpoints: in it; None where there are to be none.
         rounds: of what is there already so many stay; 0 begins anew.
+        written: is called, in the writer's thread, with each round's row once it is written.
     """
 
     def __init__(
-        self, path: Path, columns: Sequence[str], checkpoints: Checkpoints | None = None, rounds: int = 0
+        self,
+        path: Path,
+        columns: Sequence[str],
+        checkpoints: Checkpoints | None = None,
+        rounds: int = 0,
+        written: Callable[[Mapping[str, Any]], object] = lambda row: None,
     ) -> None:
         if path.exists() and not rounds:
             shutil.rmtree(path)
@@ -108,6 +114,7 @@ class AlgorithmFolder:
         self._metrics = Journal(path / "metrics.journal", self._schema, rounds)
         self._visits = Journal(path / "visits.journal", VISITS, rounds)
         self._checkpoints = checkpoints
+        self._written = written
         self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
@@ -187,8 +194,9 @@ class AlgorithmFolder:
         started = time.perf_counter()
         self._visits.append(_visits(row["round"], report))
         # Only the writer knows how long it took; the row itself, which tells it, is not counted.
-        seconds = time.perf_counter() - started
-        self._metrics.append(pa.RecordBatch.from_pylist([{**row, "seconds_write": seconds}], self._schema))
+        row = {**row, "seconds_write": time.perf_counter() - started}
+        self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
+        self._written(row)
 
 
 def tidy(path: Path) -> None:

@@ -17,6 +17,7 @@ from raysim.config import Experiment
 from raysim.errors import of_algorithm
 from raysim.fleet import BenchPlan, ClientActors, Inline
 from raysim.folder import AlgorithmFolder
+from raysim.loggers import Telling
 from raysim.measures import Targets, twins_of
 from raysim.progress import Watcher
 from raysim.result import Result
@@ -38,6 +39,7 @@ class Job:
         targets: what is evaluated on.
         here: what the bytes depend on beside the experiment.
         watcher: is told what happens.
+        loggers: are told of the rounds.
         stop: asks the run to stop.
     """
 
@@ -47,6 +49,7 @@ class Job:
     targets: Targets
     here: Mapping[str, str]
     watcher: Watcher
+    loggers: Telling
     stop: Stop
 
     def run(self, name: str, plan: BenchPlan) -> Result:
@@ -62,7 +65,9 @@ class Job:
         done = snapshot.state.round if snapshot else 0
         if folder.exists():
             watcher.notice(f"{name}: goes on after round {done}" if done else f"{name}: begins anew")
-        files = AlgorithmFolder(folder, [*self.targets.columns, *columns_of(measures)], checkpoints, done)
+        self.loggers.algorithm(name, experiment.flat(name), done)
+        columns = [*self.targets.columns, *columns_of(measures)]
+        files = AlgorithmFolder(folder, columns, checkpoints, done, self.loggers.round)
         with (
             of_algorithm(name),
             closing(files),
@@ -92,6 +97,7 @@ class Job:
                 raise
             summary = summary_of(result, experiment.evaluate.target, self.here)
             files.finish(state, fleet.placement, summary, module.state_dict())
+        self.loggers.end(result)
         return result
 
 
