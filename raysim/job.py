@@ -17,6 +17,7 @@ from raysim.config import Experiment
 from raysim.errors import of_algorithm
 from raysim.fleet import BenchPlan, ClientActors, Inline
 from raysim.folder import AlgorithmFolder
+from raysim.log import log_algorithm, logged
 from raysim.loggers import Telling
 from raysim.measures import Targets, twins_of
 from raysim.progress import Watcher
@@ -55,19 +56,20 @@ class Job:
     def run(self, name: str, plan: BenchPlan) -> Result:
         """Run one algorithm, or go on with it."""
         experiment, folder, watcher = self.experiment, self.folder / name, self.watcher
-        LOG.info("%s: %r", name, plan.algorithm)
+        tell = logged(watcher.notice)
+        log_algorithm(name, plan.algorithm)
         if text := _idle(name, plan, self.place.workers):
-            watcher.notice(text)
+            tell(text)
         measures = experiment.evaluate.measures
         identity = {**self.here, **settings(experiment, name)}
         checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
-        snapshot = checkpoints.newest(watcher.notice)
+        snapshot = checkpoints.newest(tell)
         done = snapshot.state.round if snapshot else 0
         if folder.exists():
-            watcher.notice(f"{name}: goes on after round {done}" if done else f"{name}: begins anew")
-        self.loggers.algorithm(name, experiment.flat(name), done)
+            tell(f"{name}: goes on after round {done}" if done else f"{name}: begins anew")
         columns = [*self.targets.columns, *columns_of(measures)]
         files = AlgorithmFolder(folder, columns, checkpoints, done, self.loggers.round)
+        self.loggers.begin(name, experiment.flat(name), done, files.rows())
         with (
             of_algorithm(name),
             closing(files),

@@ -43,7 +43,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._run, self._algorithm = "", ""
+        self._run, self._algorithm, self._done = "", "", 0
         self._gauges: dict[Series, float] = {}
         self._totals: Counter[Series] = Counter()
         self._published: Counter[Series] = Counter()
@@ -55,10 +55,12 @@ class Meter:
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
         """Take note of the algorithm's name, which tags its rounds."""
-        self._algorithm = name
+        self._algorithm, self._done = name, done
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
-        """Count a round, and take note of what it measured; what is no number has no gauge."""
+        """Count a round of this process, and take note of what it measured; what is no number has no gauge."""
+        if number <= self._done:
+            return
         of = self._algorithm
         with self._lock:
             self._totals["raysim_rounds", of, ""] += 1

@@ -51,7 +51,9 @@ class Logger(Protocol):
         Args:
             name: its folder's.
             settings: the keys of the resolved experiment, `local.lr` and the like, that it was given.
-            done: the rounds after which it goes on; those that were told of beyond are done again.
+            done: the rounds after which it goes on. All of them are told again first, and those that were told of
+                beyond are done again: what a logger had may have been lost with the process, and the numbers are equal
+                but for `seconds*` and `machine_*`.
         """
 
     def round(self, number: int, row: Mapping[str, float]) -> None:

@@ -60,7 +60,7 @@ class MLflow:
             known.write_text(self._id, encoding="utf-8")
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
-        """Tell of a round, unless it was told of before the run was stopped: its numbers are the same."""
+        """Tell of a round, unless MLflow has it already."""
         if number > self._told:
             self._log({titled(column): value for column, value in row.items()}, number)
 

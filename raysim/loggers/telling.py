@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,13 @@ class Telling:
             if line.is_alive():
                 line.say(f"has not taken all rounds in {CLOSE_SECONDS} s: the run ends without")
 
-    def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        """An algorithm begins, or goes on after so many rounds."""
+    def begin(self, name: str, settings: Mapping[str, Any], done: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """An algorithm begins, or goes on after so many rounds, whose rows are these."""
         for line in self._lines:
             line.tell("algorithm", name, settings, done)
+        if self._lines and done:
+            for row in rows:
+                self.round(row)
 
     def round(self, row: Mapping[str, Any]) -> None:
         """A round's row is written."""

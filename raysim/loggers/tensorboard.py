@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,9 @@ from raysim.loggers.logger import Watched, titled
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+PLAIN = (bool, str, float, int)
+"""What TensorBoard takes as a hyper-parameter."""
 
 
 class TensorBoard:
@@ -24,37 +28,32 @@ class TensorBoard:
         self._run = run
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        """Open the algorithm's events; those of rounds that are done again are left out by whoever reads them."""
+        """Begin the algorithm's events; those that are there are told again."""
         from torch.utils.tensorboard import SummaryWriter
 
         self.close()
         self._settings = settings
         folder = self._run.folder / "tensorboard" / name
-        # Only a folder that is there has events to be purged.
-        purged = done + 1 if folder.exists() else None
-        self._writer = SummaryWriter(folder, purge_step=purged)  # type: ignore[no-untyped-call]
+        shutil.rmtree(folder, ignore_errors=True)
+        self._writer = SummaryWriter(folder)
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
         """Write a scalar a column, the round being its step."""
         if self._writer is not None:
             for column, value in row.items():
-                self._writer.add_scalar(titled(column), value, number)  # type: ignore[no-untyped-call]
+                self._writer.add_scalar(titled(column), value, number)
 
     def end(self, summary: Mapping[str, float]) -> None:
         """Write the hyper-parameters and what they came to."""
         if self._writer is not None:
-            plain = {
-                key: each if isinstance(each, _PLAIN) else json.dumps(each) for key, each in self._settings.items()
-            }
+            given = self._settings
+            plain = {name: value if isinstance(value, PLAIN) else json.dumps(value) for name, value in given.items()}
             final = {f"final/{name}": value for name, value in summary.items()}
             # In the same folder: a folder of its own would be one more algorithm.
-            self._writer.add_hparams(plain, final, run_name=".")  # type: ignore[no-untyped-call]
+            self._writer.add_hparams(plain, final, run_name=".")
 
     def close(self) -> None:
         """Close the events of the algorithm."""
         if self._writer is not None:
-            self._writer.close()  # type: ignore[no-untyped-call]
+            self._writer.close()
             self._writer = None
-
-
-_PLAIN = (bool, str, float, int)

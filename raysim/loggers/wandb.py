@@ -1,9 +1,10 @@
-"""Weights & Biases: a run for each algorithm, all of a run's in one group; offline unless `watch.wandb_mode` says so."""
+"""Weights & Biases: a run for each algorithm, in a group; offline unless `watch.wandb_mode` is "online"."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -36,16 +37,20 @@ class WandB:
         """Begin a run of W&B's, or go on with the one whose id is in RUN/watch/wandb/ALGORITHM.id."""
         import wandb
 
+        self.close()
         folder = self._run.folder / "wandb"
         folder.mkdir(parents=True, exist_ok=True)
         known = folder / f"{name}.id"
         if not known.exists():
             known.write_text(secrets.token_hex(8), encoding="utf-8")
+        identity = known.read_text(encoding="utf-8")
+        for before in folder.glob(f"offline-run-*-{identity}"):
+            shutil.rmtree(before)  # all of it is told again
         self._logged = wandb.init(
             project=self._run.project,
             group=self._run.name,
             name=f"{self._run.name}/{name}",
-            id=known.read_text(encoding="utf-8"),
+            id=identity,
             resume="allow",
             dir=str(self._run.folder),
             mode=self._run.table.wandb_mode,
@@ -55,7 +60,7 @@ class WandB:
         )
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
-        """Log a round as a step; a step that the server has already it leaves out."""
+        """Log a round as a step, unless W&B's server has it already."""
         if self._logged is not None and number >= self._logged.step:
             self._logged.log({titled(column): value for column, value in row.items()}, step=number)
 
