@@ -20,8 +20,8 @@ from pathlib import Path
 
 class Writes:
     def begin(self, run):
-        run.folder.mkdir()
-        self.file = (run.folder / "told.txt").open("w")
+        run.folder.mkdir(exist_ok=True)
+        self.file = (run.folder / f"{type(self).__name__}.txt").open("w")
         self.tell("begin", run.name, run.project)
 
     def tell(self, *words):
@@ -52,6 +52,7 @@ class Hangs(Writes):
     def round(self, number, row):
         if number == 2:
             time.sleep(3600)
+        super().round(number, row)
 
 
 class Needs(Writes):
@@ -65,11 +66,6 @@ class Halves:
 """
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return watched(tmp_path_factory.mktemp("plain") / "run").folder
-
-
 @pytest.fixture(autouse=True)
 def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "own_loggers.py").write_text(MODULE)
@@ -78,35 +74,24 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("own_loggers", None)
 
 
-def told(folder: Path, logger: str) -> tuple[list[str], list[str]]:
-    heard = Heard()
-    raw = {**EXPERIMENT, "watch": {"loggers": [f"own_loggers:{logger}"]}}
-    raysim.run(raw, folder, inline=True, watcher=heard)
+def test_loggers_that_write_raise_and_hang_change_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raysim.loggers.telling.CLOSE_SECONDS", 1)
+    plain, heard = watched(tmp_path / "plain").folder, Heard()
+    watch = {"loggers": [f"own_loggers:{logger}" for logger in ("Writes", "Raises", "Hangs")]}
+    run = raysim.run({**EXPERIMENT, "watch": watch}, tmp_path / "run", inline=True, watcher=heard)
+    assert same_bytes(plain, run.folder)
+    raises = "logger own_loggers:Raises failed (ConnectionError: the server is down); it is told no more, and the run"
+    hangs = "logger own_loggers:Hangs has not taken all rounds in 1 s: the run ends without"
     notices = [text for text in heard.notices if "is no part of raysim" not in text]
-    return (folder / "watch" / "told.txt").read_text().splitlines(), notices
+    assert notices == [f"{raises} goes on", hangs]
+    assert all(text in (run.folder / "run.log").read_text() for text in notices)
 
-
-def test_it_is_told_of_all(plain: Path, tmp_path: Path) -> None:
-    lines, notices = told(tmp_path / "run", "Writes")
-    assert notices == [] and same_bytes(plain, tmp_path / "run")
-    assert lines[:3] == ["begin run run", "algorithm fedavg 0.05 0", "round 1 False False"]
-    assert lines[3] == "round 2 True True" and len(lines) == 2 * 8 + 2
-    assert lines[8].startswith("end 6 0.") and lines[9] == "algorithm radfed 0.05 0" and lines[-1] == "close"
-
-
-def test_one_that_raises_is_told_no_more(plain: Path, tmp_path: Path) -> None:
-    lines, notices = told(tmp_path / "run", "Raises")
-    text = "logger own_loggers:Raises failed (ConnectionError: the server is down)"
-    assert notices == [f"{text}; it is told no more, and the run goes on"]
-    assert text in (tmp_path / "run" / "run.log").read_text()
-    assert lines[2:] == ["round 1 False False", "close"] and same_bytes(plain, tmp_path / "run")
-
-
-def test_one_that_hangs_is_left(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raysim.loggers.telling.CLOSE_SECONDS", 0.2)
-    _, notices = told(tmp_path / "run", "Hangs")
-    assert notices == ["logger own_loggers:Hangs has not taken all rounds in 0.2 s: the run ends without"]
-    assert same_bytes(plain, tmp_path / "run")
+    told = {path.stem: path.read_text().splitlines() for path in (run.folder / "watch").glob("*.txt")}
+    whole = told["Writes"]
+    assert whole[:3] == ["begin run run", "algorithm fedavg 0.05 0", "round 1 False False"]
+    assert whole[3] == "round 2 True True" and len(whole) == 2 * 8 + 2
+    assert whole[8].startswith("end 6 0.") and whole[9] == "algorithm radfed 0.05 0" and whole[-1] == "close"
+    assert told["Raises"] == [*whole[:3], "close"] and told["Hangs"] == whole[:3]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
