@@ -31,7 +31,6 @@ class Telling:
 
     def __init__(self, run: Watched, loggers: Mapping[str, Logger], notice: Callable[[str], object]) -> None:
         self._lines = [_Line(name, logger, notice) for name, logger in loggers.items()]
-        self._notice = notice
         for line in self._lines:
             line.tell("begin", run)
 
