@@ -19,8 +19,10 @@ from raysim.config.experiment import FleetTable
 from raysim.ending import continuable, own_errors
 from raysim.errors import InputError, one_input_error
 from raysim.fleet import ClientActors, FittedActors, Inline, sent_whole, settled
-from raysim.folder import old_folder, run_folder, run_log, write_config
+from raysim.folder import old_folder, run_folder, write_config
 from raysim.job import Job
+from raysim.log import log_population, logged, run_log
+from raysim.loggers import Telling, Watched, made
 from raysim.measures import Targets
 from raysim.planning import planned
 from raysim.population import population_of
@@ -173,27 +175,30 @@ def _run(
 
     What is there already of a run that goes on is taken as it is.
     """
+    tell = logged(watcher.notice)
     for text in experiment.own_code_told:
-        LOG.info(text)
-        watcher.notice(text)
+        tell(text)
+    loggers = made(experiment.watch)
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population")
+    log_population(population)
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
     experiment.evaluate.selection.check(targets.columns)
     samples = prepared(population, experiment.data)
     experiment, plans = planned(experiment, folder, samples, targets, place.device, names)
     if not targets.targets:
-        watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
+        tell("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
-    LOG.info("%d clients, %d samples", len(population), population.sizes.sum())
 
     watcher.stage("starting the fleet")
-    with sent_whole(experiment.own_code), place:
+    watched = Watched(folder.resolve().name, folder / "watch", experiment.watch)
+    loggers |= place.loggers
+    with sent_whole(experiment.own_code), place, Telling(watched, loggers, watcher.notice) as telling:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
         check_place([folder / name for name in experiment.names if name not in names], here)
-        job = Job(experiment, folder, place, targets, here, watcher, stop)
+        job = Job(experiment, folder, place, targets, here, watcher, telling, stop)
         results = {name: job.run(name, plan) for name, plan in plans.items()}
     watcher.stage("writing the report")
     return results

@@ -11,6 +11,7 @@ from algorithms import Purpose, torch_seed
 from raysim.config import Experiment
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ModelPlan
+from raysim.log import log_model
 from raysim.measures import Targets, check_measures
 from raysim.preparing import Prepared
 
@@ -73,7 +74,7 @@ def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
         whole=samples.whole,
         per_pixel=samples.per_pixel,
     )
-    LOG.info("%s", plan)
+    log_model(plan)
     if table.weights is not None:
         plan.build(LOG.info)
     return plan

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from raysim.checkpoint import check_same
-from raysim.config import Experiment, read
+from raysim.config import Experiment, flat, read
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError
 from raysim.folder import SUMMARY, has_begun, tidy
@@ -78,16 +78,10 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 where the file, read again, says 0.0.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
-    return {**dict(_flat(alike)), **{str(path): _sha256(path) for path in _own_files(experiment)}}
-
-
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """The keys of a table and of those in it, and their values as JSON."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", json.dumps(value)
+    return {
+        **{key: json.dumps(value) for key, value in flat(alike)},
+        **{str(path): _sha256(path) for path in _own_files(experiment)},
+    }
 
 
 def _own_files(experiment: Experiment) -> list[Path]:

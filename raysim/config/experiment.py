@@ -16,7 +16,7 @@ from algorithms import Devices
 from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
-from raysim.config.check import Table, checked, known, part, table_with
+from raysim.config.check import Table, checked, flat, known, part, table_with
 from raysim.config.model import Model, model_of
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError, one_input_error
@@ -139,6 +139,15 @@ class CheckpointTable(Table):
     every: Annotated[int, Field(ge=1)] = 1
 
 
+class WatchTable(Table):
+    """`[watch]`: which loggers are told of the rounds, and where these send it; never touches the result."""
+
+    loggers: Annotated[tuple[str, ...], AfterValidator(_once)] = ()
+    project: str | None = None
+    mlflow_uri: str | None = None
+    wandb_mode: Literal["offline", "online"] = "offline"
+
+
 class _Top(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     rounds: Annotated[int, Field(ge=0)] | None = None
@@ -160,6 +169,7 @@ class Experiment(_Top):
     fleet: FleetTable
     evaluate: Evaluate
     checkpoint: CheckpointTable = CheckpointTable()
+    watch: WatchTable = WatchTable()
     devices: DevicesTable | None = None
 
     @classmethod
@@ -205,6 +215,7 @@ class Experiment(_Top):
             fleet=checked(FleetTable, part(raw, "fleet"), "fleet"),
             evaluate=_evaluate(part(raw, "evaluate")),
             checkpoint=checked(CheckpointTable, part(raw, "checkpoint"), "checkpoint"),
+            watch=_watch(part(raw, "watch")),
             devices=_devices(part(raw, "devices")) if "devices" in raw else None,
         )
 
@@ -227,12 +238,20 @@ class Experiment(_Top):
     def own_code_told(self) -> list[str]:
         """What a person must know who runs it: whose code it names."""
         rules = [table.server.rule for table in self.algorithm]
-        return own.whose([self.model.name, *(table.name for table in self.algorithm), *rules])
+        return own.whose([self.model.name, *(table.name for table in self.algorithm), *rules, *self.watch.loggers])
 
     @property
     def fold(self) -> int | None:
         """The fold of the population that is tested; None for the splits as they are stored."""
         return self.data.fold if self.partition is None else self.partition.fold
+
+    def flat(self, name: str) -> dict[str, Any]:
+        """What an algorithm was given, `local.lr` and the like beside the tables that all have."""
+        config = self.to_toml()
+        own_tables = ("local", "server")
+        table = dict(config.pop("algorithm")[self.names.index(name)])
+        of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
+        return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
 
     def to_toml(self) -> dict[str, Any]:
         """The experiment as it would be written in a file, every default included."""
@@ -279,6 +298,16 @@ def _devices(raw: dict[str, Any]) -> DevicesTable:
     table = checked(DevicesTable, raw, "devices")
     table.profile()
     return table
+
+
+def _watch(raw: dict[str, Any]) -> WatchTable:
+    watch = checked(WatchTable, raw, "watch")
+    for key, logger in (("mlflow_uri", "mlflow"), ("wandb_mode", "wandb")):
+        if key in raw and getattr(watch, key) != "offline" and logger not in watch.loggers:
+            raise InputError(
+                f"watch.{key} = {raw[key]!r}: must stand with the logger {logger!r}; add it to watch.loggers"
+            )
+    return watch
 
 
 def _evaluate(raw: dict[str, Any]) -> Evaluate:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -19,12 +20,18 @@ from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import run_here
 from raysim.fleet.lost import ActorLostError, late, take
 from raysim.fleet.machine import fingerprint, keep_memory, settle
+from raysim.fleet.meter import PUBLISH_SECONDS, Meter
 from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.probe import measure
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_process import ANSWER_SECONDS, running
 from raysim.fleet.sharing import capacity
 from raysim.fleet.traffic import array_bytes
+
+if TYPE_CHECKING:
+    from raysim.loggers import Logger
+
+LOG = logging.getLogger("raysim")
 
 ENDING: list[threading.Thread] = []
 """Those whose Ray was still starting when nobody wanted it any more: it has to end before another one starts."""
@@ -121,6 +128,7 @@ class ClientActors:
             )
         self.workers, self._cpus, self._gpus = actors, cpus_per_actor, gpus_per_actor
         self.patience = patience
+        self.meter = Meter()
         self._address = address or os.environ.get("RAY_ADDRESS")
         self._handles: list[Any] = []
         self._prints: list[dict[str, str]] = []
@@ -140,6 +148,11 @@ class ClientActors:
         # Not for ever: where Ray still waits for an address, the thread ends with the process, and Ray with it.
         self._thread.join(START_SECONDS if self._up.is_set() else ANSWER_SECONDS)
         ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
+
+    @property
+    def loggers(self) -> dict[str, Logger]:
+        """Who is told of a run beside those that it names: what Ray's own endpoint publishes."""
+        return {"prometheus": self.meter}
 
     @property
     def driver_may_help(self) -> bool:
@@ -237,7 +250,9 @@ class ClientActors:
         with running(self.workers * self._cpus, self._address):
             self._begin()
             self._up.set()
-            self._over.wait()
+            _tell_of_endpoint()
+            while not self._over.wait(PUBLISH_SECONDS):
+                self.meter.publish()
             for handle in self._handles:
                 ray.kill(handle)
 
@@ -270,6 +285,14 @@ class ClientActors:
         environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if gpus else {}
         actor = ray.remote(num_cpus=self._cpus, num_gpus=gpus, max_restarts=0, runtime_env=environment)(ClientActor)
         return actor.remote(number, self._cpus, self.device, min(1.0, gpus) or 1.0)
+
+
+def _tell_of_endpoint() -> None:
+    """Log where Prometheus finds what this driver publishes: its node's endpoint, where that has one."""
+    here = ray.get_runtime_context().get_node_id()
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
+        if node["NodeID"] == here and node["MetricsExportPort"] > 0:
+            LOG.info("for Prometheus: http://%s:%d/metrics", node["NodeManagerAddress"], node["MetricsExportPort"])
 
 
 def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:

@@ -62,6 +62,8 @@ class Crew:
     def replace(self, actor: int, why: ActorLostError) -> None:
         """Have another actor start in the place of one that is there no more."""
         del self.there[actor]
+        self._place.meter.died()
+        self._place.meter.actors(len(self.there))
         self._say(f"client actor {actor} died ({why.words}); another one takes its place and runs again what it had")
         self._prepare(actor, self._place.replace(actor))
 
@@ -97,6 +99,7 @@ class Crew:
         else:
             self._failed.pop(start.actor, None)
             self.there[start.actor] = start.handle
+            self._place.meter.actors(len(self.there))
             LOG.info("client actor %d is there", start.actor)
 
     def _not_in_time(self, reference: Any) -> None:
