@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from raysim.measures.selection import is_better
 from raysim.study.file import DataSet, Study
-from raysim.study.grid import Point, Space
+from raysim.study.grid import Point, Space, written
 from raysim.study.trial import Record, Trial, Trials
 
 
@@ -117,7 +116,7 @@ class Course:
             "fold": split.fold,
             "validation": split.validation,
             "stage": "final" if trial in cell.final else "search",
-            "chosen": cell.winner is not None and json.loads(trial.point) == cell.winner,
+            "chosen": cell.winner is not None and trial.point == written(cell.winner),
             "status": record.status,
             "trial": trial.name,
             "seconds": record.seconds,

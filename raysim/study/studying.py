@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import raysim.study
-from partitioning.disk import complete
+from partitioning.disk import DiskFullError, complete
 from raysim.config import own
 from raysim.config.own import whose
 from raysim.errors import InputError, StoppedError, one_input_error
@@ -134,7 +134,7 @@ def carry_out(course: Course, place: Place, folder: Path, board: Board) -> dict[
     """Run all trials of a course that have not ended; those that failed, and why.
 
     Raises:
-        InputError: what every trial would meet with.
+        InputError, DiskFullError: what every trial would meet with.
     """
     failed: dict[str, str] = {}
     waiting = deque(course.begin())
@@ -157,8 +157,9 @@ def carry_out(course: Course, place: Place, folder: Path, board: Board) -> dict[
 
 
 def _recorded(trial: Trial, ending: Ending, trials: Path) -> Record:
-    if ending.status == "wrong":
-        raise InputError(f"{trial.name}: {ending.text}")
+    if ending.status in ("wrong", "full"):
+        kind = InputError if ending.status == "wrong" else DiskFullError
+        raise kind(f"{trial.name}: {ending.text}; trials that have ended stay")
     # What it came to is read from its folder, as another time it will be.
     record = None if ending.status == "failed" else read_record(trials / trial.name, trial)
     return record or Record("failed")

@@ -74,9 +74,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt at a trial ended: "wrong" input, or a full disk, ends the whole study."""
+    """How an attempt at a trial ended: "wrong" input, or a "full" disk, ends the whole study."""
 
-    status: Literal["done", "diverged", "failed", "wrong"]
+    status: Literal["done", "diverged", "failed", "wrong", "full"]
     text: str = ""
 
 
@@ -149,8 +149,10 @@ def attempt(config: Mapping[str, Any], folder: Path, how: Mapping[str, Any]) -> 
             train(config, folder, **how)
     except DivergedError as error:
         return Ending("diverged", str(error))
-    except (InputError, DiskFullError) as error:
+    except InputError as error:
         return Ending("wrong", str(error))
+    except DiskFullError as error:
+        return Ending("full", str(error))
     except Exception as error:  # whatever happens in one trial: the others can be run
         return Ending("failed", f"{type(error).__name__}: {error}")
     return Ending("done")
