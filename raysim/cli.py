@@ -1,4 +1,4 @@
-"""The command line: `raysim run | resume | report | list | export`."""
+"""The command line: `raysim run | resume | study | report | list | export`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from partitioning.command import run_command
 
 if TYPE_CHECKING:  # it takes seconds to import
     from raysim.experiment import Run
+    from raysim.stopping import Stop
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -65,20 +66,60 @@ def resume(folder: Path, actors: int | None, inline: bool, address: str | None) 
     _show(done)
 
 
+@cli.command()
+@click.argument("file", metavar="FILE_OR_RECIPE_OR_DIR")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of the study; where it is there, the study goes on.  [default: runs/NAME-TIME]",
+)
+@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="Change a key of the file; repeatable.")
+@click.option("--actors", type=int, help="Trials at once, or client actors of each.  [default: one a core]")
+@click.option("--inline", is_flag=True, help="Run one trial after the other in this process, without Ray.")
+@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
+def study(
+    file: str, out: Path | None, changes: tuple[str, ...], actors: int | None, inline: bool, address: str | None
+) -> None:
+    """Run a study file, or a recipe of one, or go on with the study of a folder: trials that have ended are kept."""
+    from rich.console import Console
+
+    with _stoppable() as stop:
+        with Console(stderr=True).status("loading"):
+            from raysim.study import studying
+            from raysim.study.showing import board
+            from raysim.study.tables import standings
+        with board() as watcher:
+            done = studying.study(
+                file, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
+            )
+    screen = Console()
+    screen.print(standings(done.trials, done.planned))
+    for path in (done.folder / "table.md", done.folder / "report.html"):
+        if path.exists():
+            screen.print(f"written {path}", soft_wrap=True, highlight=False)
+
+
 @contextmanager
 def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
     from rich.console import Console
 
+    with _stoppable() as stop:
+        with Console(stderr=True).status("loading"):
+            from raysim import experiment
+            from raysim.progress import display
+        with display() as watcher:
+            yield experiment, {"watcher": watcher, "stop": stop}
+
+
+@contextmanager
+def _stoppable() -> Iterator[Stop]:
+    """Within, Ctrl-C and SIGTERM ask for a stop, which ends the command in one line."""
     from raysim.stopping import stopped_by_signals
 
     with stopped_by_signals() as stop:
         try:
-            with Console(stderr=True).status("loading"):
-                from raysim import experiment
-                from raysim.progress import display
-            with display() as watcher:
-                yield experiment, {"watcher": watcher, "stop": stop}
+            yield stop
         except KeyboardInterrupt as stopped:
             click.echo(str(stopped) or "interrupted", err=True)
             # As a shell has it, of whom a signal ends.

@@ -78,17 +78,35 @@ def run(
             far stays, and the report is of it. Algorithms that come after it are not run.
         OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
+    watcher = watcher or Watcher()
+    folder, results = train(
+        config, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
+    )
+    # Outside, where nothing that goes wrong removes what was trained.
+    return _reported(folder, results, watcher)
+
+
+def train(
+    config: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    changes: Iterable[str] = (),
+    actors: int | None = None,
+    inline: bool = False,
+    address: str | None = None,
+    watcher: Watcher | None = None,
+    stop: Stop | None = None,
+) -> tuple[Path, dict[str, Result]]:
+    """Run an experiment as `run` does, all but its report: its folder, and the results by the algorithms' names."""
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment, workplace = _placed(Experiment.of(raw, _folders(config)), actors, inline, address)
+    experiment, workplace = placed(Experiment.of(raw, own_folders(config)), actors, inline, address)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     watcher = watcher or Watcher()
     with continuable(folder, watcher), run_folder(folder), _working(folder, experiment):
         # From here on whatever stops the run leaves what `resume` needs.
         write_config(folder / "config.toml", experiment.to_toml())
-        results = _run(experiment, folder, workplace(), watcher, stop or Stop(), experiment.names)
-    # Outside, where nothing that goes wrong removes what was trained.
-    return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()))
+        return folder, _run(experiment, folder, workplace(), watcher, stop or Stop(), experiment.names)
 
 
 def resume(
@@ -114,10 +132,25 @@ def resume(
         InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
         Others: as `run`.
     """
-    folder, only = run_of(Path(folder))
-    experiment, workplace = _placed(stored(folder), actors, inline, address)
     watcher = watcher or Watcher()
-    page = folder / "report.html"
+    folder, results = go_on(folder, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop)
+    # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
+    return _reported(folder, results, watcher)
+
+
+def go_on(
+    folder: str | Path,
+    *,
+    actors: int | None = None,
+    inline: bool = False,
+    address: str | None = None,
+    watcher: Watcher | None = None,
+    stop: Stop | None = None,
+) -> tuple[Path, dict[str, Result]]:
+    """Go on with a run as `resume` does, all but its report: its folder, and the results by the algorithms' names."""
+    folder, only = run_of(Path(folder))
+    experiment, workplace = placed(stored(folder), actors, inline, address)
+    watcher = watcher or Watcher()
     with old_folder(folder):
         names = experiment.names if only is None else (only,)
         there = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
@@ -127,11 +160,15 @@ def resume(
                 there |= _run(experiment, folder, workplace(), watcher, stop or Stop(), left)
         else:
             watcher.notice(f"{folder / (only or '')} has ended: nothing is left to do")
-    # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
-    return Run(folder, report.write([folder], page), tuple(there[name] for name in names))
+    return folder, {name: there[name] for name in names}
 
 
-def _placed(
+def _reported(folder: Path, results: Mapping[str, Result], watcher: Watcher) -> Run:
+    watcher.stage("writing the report")
+    return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()))
+
+
+def placed(
     experiment: Experiment, actors: int | None, inline: bool, address: str | None
 ) -> tuple[Experiment, Workplace]:
     """The experiment with as many actors as are asked for, and what starts the place to work."""
@@ -155,7 +192,7 @@ def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
         yield
 
 
-def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
+def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
     """Where a user's own modules may be: beside the experiment's file, and in the current folder."""
     here = Path.cwd()
     if isinstance(config, Mapping) or not Path(config).is_file():
@@ -200,7 +237,6 @@ def _run(
         check_place([folder / name for name in experiment.names if name not in names], here)
         job = Job(experiment, folder, place, targets, here, watcher, telling, stop)
         results = {name: job.run(name, plan) for name, plan in plans.items()}
-    watcher.stage("writing the report")
     return results
 
 

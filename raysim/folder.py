@@ -252,17 +252,17 @@ def run_folder(out: Path) -> Iterator[Path]:
         raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it") from None
     except OSError as error:
         raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
-    with _locked(out):
+    with locked(out):
         try:
             yield out
         except InputError as error:
             if _has_rounds(out):
                 raise InputError(f"{error}; what was done stays, and raysim resume {out} goes on from there") from None
-            _remove(out, made)
+            remove_made(out, made)
             raise
         except BaseException:
             if not has_begun(out):
-                _remove(out, made)
+                remove_made(out, made)
             raise
 
 
@@ -271,7 +271,7 @@ def has_begun(folder: Path) -> bool:
     return (folder / "config.toml").is_file() and (folder / "run.log").is_file()
 
 
-def _remove(out: Path, made: Sequence[Path]) -> None:
+def remove_made(out: Path, made: Sequence[Path]) -> None:
     """Empty a run's folder, and remove it and those above it where they were made for it."""
     for path in out.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -288,14 +288,14 @@ def old_folder(folder: Path) -> Iterator[Path]:
     Raises:
         InputError: the run has not ended yet.
     """
-    with _locked(folder):
+    with locked(folder):
         for draft in folder.glob(".population.*.draft"):
             shutil.rmtree(draft)
         yield folder
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Within, no other process works on the run; its death frees it."""
     with (folder / "run.log").open("a", encoding="utf-8") as log:
         try:
@@ -306,6 +306,15 @@ def _locked(folder: Path) -> Iterator[None]:
             # Some file systems of clusters have no locks.
             LOG.warning("%s cannot be locked (%s)", folder, error.strerror)
         yield
+
+
+def await_free(folder: Path, seconds: float) -> None:
+    """Wait until no process works on the run, but no longer than so many seconds: one that was killed takes a while."""
+    deadline = time.monotonic() + seconds
+    while (folder / "run.log").is_file() and time.monotonic() < deadline:
+        with suppress(InputError), locked(folder):
+            return
+        time.sleep(0.1)
 
 
 def _has_rounds(out: Path) -> bool:

@@ -59,29 +59,29 @@ class _Log(logging.FileHandler):
 
 
 @contextmanager
-def run_log(path: Path) -> Iterator[logging.Logger]:
+def run_log(path: Path, log: logging.Logger = LOG) -> Iterator[logging.Logger]:
     """Within, a run is logged, from what runs where to how it ended."""
     handler = _Log(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    level, LOG.level = LOG.level, logging.INFO
-    LOG.addHandler(handler)
+    level, log.level = log.level, logging.INFO
+    log.addHandler(handler)
     started = time.monotonic()
     try:
-        _begin()
-        yield LOG
-        LOG.info("ended after %.1f s; see %s", time.monotonic() - started, path.parent / "report.html")
+        _begin(log)
+        yield log
+        log.info("ended after %.1f s; see %s", time.monotonic() - started, path.parent / "report.html")
     except (InputError, OutOfMemoryError, DivergedError, DiskFullError) as error:
-        LOG.error("%s", error)
+        log.error("%s", error)
         raise
     except KeyboardInterrupt as error:
-        LOG.warning("%s, %.1f s after it began", str(error) or "interrupted", time.monotonic() - started)
+        log.warning("%s, %.1f s after it began", str(error) or "interrupted", time.monotonic() - started)
         raise
     except Exception:
-        LOG.exception("the run failed, %.1f s after it began", time.monotonic() - started)
+        log.exception("the run failed, %.1f s after it began", time.monotonic() - started)
         raise
     finally:
-        LOG.removeHandler(handler)
-        LOG.setLevel(level)
+        log.removeHandler(handler)
+        log.setLevel(level)
         handler.close()
 
 
@@ -134,11 +134,11 @@ def _is_default(value: Any, field: Any) -> bool:
     return default is not MISSING and bool(getattr(value, field.name) == default)
 
 
-def _begin() -> None:
+def _begin(log: logging.Logger) -> None:
     """Log what runs where."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    LOG.info(
+    log.info(
         "raysim %s on %s, %d CPUs: Python %s, %s",
         *(version("raysim"), platform.node(), os.cpu_count() or 1, platform.python_version(), versions),
     )
-    LOG.info("command: %s, in %s", shlex.join(sys.argv), Path.cwd())
+    log.info("command: %s, in %s", shlex.join(sys.argv), Path.cwd())

@@ -48,6 +48,7 @@ def planned(
             experiment.fleet.block,
             device,
             fold=experiment.fold,
+            validation=experiment.validation,
             joins=table.joins,
             standardise=samples.standardise,
             augment=samples.augment,

@@ -34,10 +34,10 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        return Population.open(Path(str(data.population)).expanduser(), data.fold)
+        return Population.open(Path(str(data.population)).expanduser(), data.fold, data.validation)
     if folder.exists():
         try:
-            return Population.open(folder, partition.fold)
+            return Population.open(folder, partition.fold, partition.validation)
         except InputError:
             shutil.rmtree(folder)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
@@ -60,7 +60,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         dataset=source.name,
         **partition.beyond(Partition),
     )
-    return population if partition.fold is None else population.fold(partition.fold)
+    return population if partition.fold is None else population.fold(partition.fold, partition.validation)
 
 
 def _tables(

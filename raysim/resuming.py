@@ -29,6 +29,8 @@ def run_of(folder: Path) -> tuple[Path, str | None]:
     above, name = folder.resolve().parent, folder.resolve().name
     if has_begun(above) and name in stored(above).names:
         return above, name
+    if (folder / "study.toml").is_file():
+        raise InputError(f"{folder}: must be the folder of a run, and is a study's; go on with `raysim study {folder}`")
     raise InputError(
         f"{folder}: must be the folder of a run, or of an algorithm in it, with a config.toml in the run's; give one "
         "that `raysim run` wrote"

@@ -57,6 +57,7 @@ class Data(Preparation):
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     population: str | None = None
     fold: Annotated[int, Field(ge=0)] | None = None
+    validation: Annotated[int, Field(ge=0)] | None = None
     shifts: tuple[str, ...] = ()
     per_domain: Annotated[int, Field(ge=1)] | None = None
 
@@ -72,7 +73,10 @@ class Data(Preparation):
 
 
 class Partition(Table):
-    """`[partition]`: how the samples become clients, and which `fold` is tested; the scheme's own keys stand beside."""
+    """`[partition]`: how the samples become clients, which `fold` is tested and which one is for `validation`.
+
+    The scheme's own keys stand beside.
+    """
 
     scheme: str = "iid"
     clients: Annotated[int, Field(ge=1)] | None = None
@@ -80,6 +84,7 @@ class Partition(Table):
     validation_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 0
     folds: Annotated[int, Field(ge=0)] = 0
     fold: Annotated[int, Field(ge=0)] | None = None
+    validation: Annotated[int, Field(ge=0)] | None = None
     stratify: bool = False
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
     features: tuple[str, ...] = ()
@@ -183,6 +188,11 @@ class Experiment(_Top):
         Raises:
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
+        if "study" in raw:
+            raise InputError(
+                "[study] in an experiment: must be run as a study; use `raysim study` in place of `raysim run`, or "
+                "remove the table"
+            )
         raw = own.loaded(raw, folders)
         tables = [key for key in (*cls.model_fields, "local", "server") if key not in _Top.model_fields]
         data = checked(Data, part(raw, "data"), "data")
@@ -192,6 +202,8 @@ class Experiment(_Top):
         unused = [key for key in ("root", "label", "test", "shifts", "per_domain") if part(raw, "data").get(key)]
         if data.population is None and data.fold is not None:
             raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold")
+        if data.validation is not None and data.fold is None:
+            raise InputError(f"data.validation = {data.validation}: must stand with data.fold; set it")
         if data.population is not None and unused:
             raise InputError(
                 f"data.{unused[0]} with data.population: must be left out, for the clients are made; remove it"
@@ -243,7 +255,12 @@ class Experiment(_Top):
     @property
     def fold(self) -> int | None:
         """The fold of the population that is tested; None for the splits as they are stored."""
-        return self.data.fold if self.partition is None else self.partition.fold
+        return (self.partition or self.data).fold
+
+    @property
+    def validation(self) -> int | None:
+        """The fold that is for validation; None for the one after the fold that is tested."""
+        return (self.partition or self.data).validation
 
     def flat(self, name: str) -> dict[str, Any]:
         """What an algorithm was given, `local.lr` and the like beside the tables that all have."""
@@ -291,6 +308,8 @@ def _partition(raw: dict[str, Any]) -> Partition:
             f"partition.fold = {partition.fold}: must be below partition.folds = {partition.folds}; "
             "set partition.folds, or leave partition.fold out"
         )
+    if partition.validation is not None and partition.fold is None:
+        raise InputError(f"partition.validation = {partition.validation}: must stand with partition.fold; set it")
     return partition
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +16,8 @@ EXCLUSIVE = (
     ("epochs", "steps", "batches"),
     ("epochs", "rounds"),
     ("concurrency", "max_staleness"),
+    ("folds", "test_clients"),
+    ("folds", "validation_clients"),
 )
 """Keys of which a table has only one."""
 
@@ -68,11 +70,25 @@ def _apply(raw: dict[str, Any], change: str) -> None:
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise InputError(f"--set {change!r}: must be key.path=value; write e.g. --set local.lr=0.1")
-    value = _value(text.strip())
+    assign(raw, keys, _value(text.strip()), f"--set {change!r}")
+
+
+def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> None:
+    """Give a key of an experiment's tables a value.
+
+    Args:
+        raw: the tables, which are changed.
+        keys: the key's path; see `read`.
+        value: the new one.
+        what: asks for it, for the message.
+
+    Raises:
+        InputError: the path leads through what is no table.
+    """
     places = [raw]
     for key in keys[:-1]:
         named = [table for table in places if _called(table.get("name")) == key]
-        places = named or [table for place in places for table in _tables(place, key, change)]
+        places = named or [table for place in places for table in _tables(place, key, what)]
     for place in places:
         # What excludes the key gives way: a person who sets the one does not want the other.
         for several in EXCLUSIVE:
@@ -86,11 +102,11 @@ def _called(name: Any) -> str:
     return getattr(name, "__name__", str(name).rpartition(":")[2])
 
 
-def _tables(place: dict[str, Any], key: str, change: str) -> list[dict[str, Any]]:
+def _tables(place: dict[str, Any], key: str, what: str) -> list[dict[str, Any]]:
     inner = place.setdefault(key, {})
     tables = inner if isinstance(inner, list) else [inner]
     if not all(isinstance(table, dict) for table in tables):
-        raise InputError(f"--set {change!r}: {key} must be a table, and is {inner!r}; check the path")
+        raise InputError(f"{what}: {key} must be a table, and is {inner!r}; check the path")
     return tables
 
 

@@ -162,6 +162,7 @@ class BenchPlan:
         device: "cpu" or "cuda".
         lanes: how many visits are trained at once; None before it is resolved.
         fold: of the population, that is tested; None for the splits as they are stored.
+        validation: the fold for validation; None for the one after that.
         joins: the first rounds of clients that are not there from the first; see `joining`.
         standardise: what is done to all inputs; None where they stay.
         augment: what changes inputs in training; None where they stay.
@@ -175,6 +176,7 @@ class BenchPlan:
     device: str = "cpu"
     lanes: int | None = None
     fold: int | None = None
+    validation: int | None = None
     joins: Mapping[str, int] = field(default_factory=dict)
     standardise: Standardise | None = None
     augment: Augment | None = None
@@ -239,7 +241,7 @@ class BenchPlan:
         Raises:
             InputError: `joins` names somebody who is none of them.
         """
-        population = Population.open(self.population, self.fold)
+        population = Population.open(self.population, self.fold, self.validation)
         samples = population.sizes - population.test_sizes
         clients = population.train_clients
         return Census(clients, samples[clients], joining(population, self.joins))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,16 +60,28 @@ def running(cpus: int, address: str | None) -> Iterator[None]:
 def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
     """Within, this process is Ray's driver; with a folder, of a Ray that is started there."""
     try:
-        if folder is None:
-            ray.init(**given, **QUIET)
-        else:
-            # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
-            with _environment({leftovers.MARK: str(folder)}), _loopback():
-                # A folder in it, for Ray opens its own to everybody.
-                _patiently(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
+        with _signals_kept():
+            if folder is None:
+                ray.init(**given, **QUIET)
+            else:
+                # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
+                with _environment({leftovers.MARK: str(folder)}), _loopback():
+                    # A folder in it, for Ray opens its own to everybody.
+                    _patiently(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Within, Ray may take SIGTERM for itself, as it does in a main thread; after it the handler is the one before."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _patiently(**given: Any) -> None:

@@ -169,10 +169,10 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
     """The clients, from the run's folder or from where the configuration refers to; None if neither opens."""
     data = config.get("data", {})
     elsewhere = data.get("population")
-    fold = config.get("partition", data).get("fold")
+    view = config.get("partition", data)
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
-            return Population.open(path, fold)
+            return Population.open(path, view.get("fold"), view.get("validation"))
     return None
 
 
