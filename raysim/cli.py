@@ -100,9 +100,13 @@ def _show(done: Run, *more: str) -> None:
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
 @click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
 def report(folders: tuple[Path, ...], out: Path | None) -> None:
-    """Write the report of one run, or of several side by side."""
+    """Write the report of one run, or of several side by side; or that of a study, and its tables."""
     from raysim.report import write
+    from raysim.study import conclude, is_study
 
+    if len(folders) == 1 and is_study(folders[0]):
+        click.echo(conclude(folders[0], out))
+        return
     default = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
     click.echo(write(folders, out or default))
 
