@@ -110,8 +110,8 @@ def _latex(study: Study, rows: Sequence[Row]) -> str:
         latex(
             details(study, [row for row in rows if row.dataset == name]),
             f"Mean ± standard deviation over seeds and test folds, and the chosen hyper-parameters, on {name}.",
-            f"tab:{name}",
+            f"tab:details-{number}",
         )
-        for name in study.datasets
+        for number, name in enumerate(study.datasets, 1)
     ]
     return "\n".join([head, first, *others])
