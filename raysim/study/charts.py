@@ -149,16 +149,14 @@ def _names(axes: Axes, names: Sequence[str]) -> None:
 def _line(axes: Axes, search: Search, measured: Measured) -> None:
     ((key, values),) = search.axes.items()
     axes.grid(axis="y")
-    for point in search.points:
-        if point.mean is not None:
-            axes.errorbar(
-                [values.index(point.keys[key])], [point.mean], [point.std or 0.0], color=MUTED, capsize=3, linewidth=1
-            )
-    means = {point.keys[key]: point.mean for point in search.points if point.mean is not None}
-    axes.plot([values.index(v) for v in values if v in means], [means[v] for v in values if v in means], color=MUTED)
-    for point in search.points:
-        if point.mean is not None:
-            _mark(axes, values.index(point.keys[key]), point.mean, point)
+    known = sorted(
+        ((values.index(point.keys[key]), point.mean, point) for point in search.points if point.mean is not None),
+        key=lambda each: each[0],
+    )
+    axes.plot([place for place, _, _ in known], [mean for _, mean, _ in known], color=MUTED)
+    for place, mean, point in known:
+        axes.errorbar([place], [mean], [point.std or 0.0], color=MUTED, capsize=3, linewidth=1)
+        _mark(axes, place, mean, point)
     _names(axes, [value_text(value) for value in values])
     axes.set_xlabel(key)
     _metric_axis(axes, measured)

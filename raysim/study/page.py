@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +54,6 @@ def render(study: Study, rows: Sequence[Row]) -> str:
     searches = searches_of(study)
     return template("study.html.j2", "raysim.study").render(
         title=study.name,
-        folder=study.folder,
         facts=_facts(study),
         series=series,
         merges_marked=False,
@@ -103,24 +102,19 @@ def _curves(study: Study, series: Sequence[Series]) -> Iterator[Picture]:
     columns = list(dict.fromkeys((study.select_by, study.metric)))
     for index, dataset in enumerate(study.datasets):
         runs = {each.label: _runs(study, study.of(dataset, each.label), columns) for each in series}
-        panels = [
-            charts.Panel(
-                Measured.of(column),
-                [
-                    _band(read, column, each.stroke)
-                    for each in series
-                    if (read := [run for run in runs[each.label] if column in run])
-                ],
-            )
-            for column in columns
-        ]
-        if any(panel.bands for panel in panels):
+        panels = [charts.Panel(Measured.of(column), _bands(series, runs, column)) for column in columns]
+        if panels := [panel for panel in panels if panel.bands]:
             yield Picture(dataset, charts.curves(f"curves{index}", panels))
 
 
 def _runs(study: Study, trials: Sequence[Trial], columns: Sequence[str]) -> list[dict[str, Values]]:
     counting = [each for each in trials if each.counts and each.status == "done"]
     return [run for each in counting if (run := study.curves(each, columns))]
+
+
+def _bands(series: Sequence[Series], runs: Mapping[str, Sequence[dict[str, Values]]], column: str) -> list[charts.Band]:
+    there = {each: [run for run in runs[each.label] if column in run] for each in series}
+    return [_band(own, column, each.stroke) for each, own in there.items() if own]
 
 
 def _band(runs: Sequence[dict[str, Values]], column: str, own: Stroke) -> charts.Band:

@@ -155,14 +155,7 @@ def read_study(folder: Path) -> Study:
     with _readable(path):
         table = pq.read_table(path)
     study = Study(folder, config, text, tuple(trials_of(table)))
-    for key in ("metric", "select_by"):
-        name = config["study"][key]
-        measured = {column for each in study.trials if each.status == "done" for column in each.metrics}
-        if measured and name not in measured:
-            raise InputError(
-                f"study.{key} = {name!r}: must be what the trials have measured ({', '.join(sorted(measured))}); "
-                f"change it in {folder / FILE}"
-            )
+    _check_metrics(study)
     return study
 
 
@@ -223,6 +216,19 @@ def _readable(path: Path) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path} is not a Parquet table: {reason}; run the study again") from None
+
+
+def _check_metrics(study: Study) -> None:
+    """That the reported metric was measured, and the one that is searched by, where there was a search."""
+    measured = {column for each in study.trials if each.status == "done" for column in each.metrics}
+    keys = ["metric"] if all(each.is_chosen for each in study.trials) else ["metric", "select_by"]
+    for key in keys:
+        name = study.config["study"][key]
+        if measured and name not in measured:
+            raise InputError(
+                f"study.{key} = {name!r}: must be what the trials have measured ({', '.join(sorted(measured))}); "
+                f"change it in {study.folder / FILE}"
+            )
 
 
 def _ordered(first: Iterable[str], others: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,14 +52,11 @@ class Search:
 
     @cached_property
     def axes(self) -> dict[str, list[Any]]:
-        """The keys that differ between points, and their values: numbers by size, others as they come."""
-        every: dict[str, list[Any]] = {}
-        for point in self.points:
-            for key, value in point.keys.items():
-                values = every.setdefault(key, [])
-                if value not in values:
-                    values.append(value)
-        return {key: _sorted(values) for key, values in every.items() if len(values) > 1}
+        """The keys that all points have and that differ, and their values: numbers by size, others as they come."""
+        points = [point.keys for point in self.points]
+        common = [key for key in points[0] if all(key in point for point in points)]
+        every = {key: _distinct(point[key] for point in points) for key in common}
+        return {key: values for key, values in every.items() if len(values) > 1}
 
 
 def searches_of(study: Study) -> list[Search]:
@@ -85,5 +82,9 @@ def _point(text: str, trials: Sequence[Trial], select_by: str) -> Point:
     return Point(text, tuple(values), len(trials) - len(values), any(each.is_chosen for each in trials))
 
 
-def _sorted(values: list[Any]) -> list[Any]:
+def _distinct(every: Iterable[Any]) -> list[Any]:
+    values: list[Any] = []  # of any type that TOML has, lists too
+    for each in every:
+        if each not in values:
+            values.append(each)
     return sorted(values) if all(isinstance(each, int | float) for each in values) else values

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from raysim.study.read import Study, Trial, Unit
 
@@ -118,6 +117,9 @@ def rows_of(study: Study) -> list[Row]:
 
 def signed_rank(differences: Iterable[float]) -> SignedRank:
     """The test of some differences."""
+    # Imported late: it takes seconds, which the report of a single run need not wait for.
+    from scipy import stats
+
     rounded = np.round(np.fromiter(differences, dtype=np.float64), DIGITS)
     nonzero = rounded[rounded != 0]
     pairs = len(nonzero)

@@ -129,9 +129,12 @@ def means_of(trials: Iterable[Trial], metric: str) -> dict[str, float]:
 def _leader(trials: Sequence[Trial], by: Measured) -> tuple[str | None, float | None]:
     """The chosen point or, while nothing is chosen, the best so far, and its mean by what the search goes by."""
     chosen = [each for each in trials if each.is_chosen]
-    means = means_of(chosen or trials, by.column)
+    if chosen:
+        known = [value for each in chosen if (value := each.value(by.column)) is not None]
+        return chosen[0].point, float(np.mean(known)) if known else None
+    means = means_of(trials, by.column)
     if not means:
-        return (chosen[0].point if chosen else None), None
+        return None, None
     best = by.metric.best(list(means.values()))
     return next((point, mean) for point, mean in means.items() if mean == best)
 

@@ -124,6 +124,8 @@ def _of_trials(row: Row) -> Iterator[str]:
 def _of_test(row: Row) -> Iterator[str]:
     if row.difference is None or not row.difference.pairs:
         return
+    if row.difference.relative is None:
+        yield "no relative difference, for the baseline's mean is 0"
     test, zeros = row.difference.test, row.difference.pairs - row.difference.test.pairs
     if not test.pairs:
         yield "no p, for no pair differs"

@@ -112,6 +112,15 @@ def test_a_study_that_is_still_searching_has_a_report(tmp_path: Path) -> None:
     assert "the best 7 of 8 points" in text
 
 
+def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None:
+    rows = [
+        trial("fedavg", 1, 0, 0.5, stage="search", chosen=size == 8, point=point(hidden=[size])) for size in (8, 16, 32)
+    ]
+    assert "hidden = [16]" in conclude(write_study(tmp_path / "lists", rows)).read_text(encoding="utf-8")
+    plain = [{**row, "validation_accuracy": None} for row in trials("fedavg", [0.5, 0.6])]
+    assert "(55.00)" in conclude(write_study(tmp_path / "plain", plain)).read_text(encoding="utf-8")
+
+
 def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
     rows = [row | {"status": "diverged"} for row in [*trials("fedavg", [None, None]), *trials("radfed", [None, None])]]
     text = Outline(conclude(write_study(tmp_path, rows)).read_text(encoding="utf-8")).text
