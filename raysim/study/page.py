@@ -12,7 +12,7 @@ from raysim.report.tables import ABSENT, METRICS, TARGETS
 from raysim.report.templates import template
 from raysim.report.units import human_seconds
 from raysim.study import charts
-from raysim.study.read import Study, Trial, Values, keys_of
+from raysim.study.read import Entry, Findings, Values, keys_of
 from raysim.study.search import Point, Search, searches_of
 from raysim.study.statistics import Row
 from raysim.study.tables import details, differences
@@ -47,7 +47,7 @@ class Setting:
     source: str
 
 
-def render(study: Study, rows: Sequence[Row]) -> str:
+def render(study: Findings, rows: Sequence[Row]) -> str:
     """The page's markup."""
     series = [Series(name, stroke(index)) for index, name in enumerate(study.algorithms)]
     by = Measured.of(study.select_by)
@@ -81,7 +81,7 @@ def render(study: Study, rows: Sequence[Row]) -> str:
     )
 
 
-def _facts(study: Study) -> dict[str, str]:
+def _facts(study: Findings) -> dict[str, str]:
     units = {each.unit for each in study.trials}
     folds = {unit.fold for unit in units if unit.fold is not None}
     return {
@@ -97,7 +97,7 @@ def _facts(study: Study) -> dict[str, str]:
     }
 
 
-def _curves(study: Study, series: Sequence[Series]) -> Iterator[Picture]:
+def _curves(study: Findings, series: Sequence[Series]) -> Iterator[Picture]:
     """For each data set the metric that the search goes by, then the reported one, over the trials that count."""
     columns = list(dict.fromkeys((study.select_by, study.metric)))
     for index, dataset in enumerate(study.datasets):
@@ -107,7 +107,7 @@ def _curves(study: Study, series: Sequence[Series]) -> Iterator[Picture]:
             yield Picture(dataset, charts.curves(f"curves{index}", panels))
 
 
-def _runs(study: Study, trials: Sequence[Trial], columns: Sequence[str]) -> list[dict[str, Values]]:
+def _runs(study: Findings, trials: Sequence[Entry], columns: Sequence[str]) -> list[dict[str, Values]]:
     counting = [each for each in trials if each.counts and each.status == "done"]
     return [run for each in counting if (run := study.curves(each, columns))]
 
@@ -160,7 +160,7 @@ def _point_cells(point: Point, by: Measured) -> tuple[str, str, str, bool]:
     )
 
 
-def _counts(study: Study) -> Iterator[tuple[str, str, list[int], str]]:
+def _counts(study: Findings) -> Iterator[tuple[str, str, list[int], str]]:
     """For each data set and algorithm how many trials ended how, and the time of their rounds."""
     for dataset in study.datasets:
         for name in study.algorithms:
@@ -169,7 +169,7 @@ def _counts(study: Study) -> Iterator[tuple[str, str, list[int], str]]:
             yield dataset, name, ended, human_seconds(sum(each.seconds or 0.0 for each in trials))
 
 
-def _settings(study: Study, row: Row) -> list[Setting]:
+def _settings(study: Findings, row: Row) -> list[Setting]:
     sources = study.inherited(row.algorithm)
     return [
         Setting(key, value_text(value), str(sources.get(key, "")).partition(":")[0])

@@ -36,7 +36,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Entry:
     """One row of `trials.parquet`: one run of one algorithm.
 
     Args:
@@ -81,13 +81,13 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Study:
+class Findings:
     """A study as it stands: what was asked, and the trials that have ended."""
 
     folder: Path
     config: Mapping[str, Any]
     config_text: str
-    trials: tuple[Trial, ...]
+    trials: tuple[Entry, ...]
 
     @property
     def name(self) -> str:
@@ -118,7 +118,7 @@ class Study:
         """The baseline, then the others in the study file's order."""
         return _ordered([self.baseline, *algorithm_folders(self.config)], (each.algorithm for each in self.trials))
 
-    def of(self, dataset: str, algorithm: str) -> list[Trial]:
+    def of(self, dataset: str, algorithm: str) -> list[Entry]:
         """The trials of an algorithm on a data set."""
         return [each for each in self.trials if (each.dataset, each.algorithm) == (dataset, algorithm)]
 
@@ -126,10 +126,13 @@ class Study:
         """The hyper-parameters that an algorithm takes from others, and from whom."""
         return dict(self.config["study"].get("inherit", {}).get(algorithm, {}))
 
-    def curves(self, trial: Trial, columns: Sequence[str]) -> dict[str, Values]:
+    def curves(self, trial: Entry, columns: Sequence[str]) -> dict[str, Values]:
         """The trial's rounds and some of its columns by round, NaN where there is no value; empty without a run."""
-        path = self.folder / "trials" / trial.folder / trial.algorithm / "metrics.parquet"
-        if not path.is_file():
+        run = self.folder / "trials" / trial.folder
+        # The second fedavg of a study is the first of its run.
+        found = [run / trial.algorithm / "metrics.parquet", *sorted(run.glob("*/metrics.parquet"))]
+        path = next((each for each in found if each.is_file()), None)
+        if path is None:
             return {}
         with _readable(path):
             there = [name for name in columns if name in pq.read_schema(path).names]
@@ -142,7 +145,7 @@ def is_study(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def read_study(folder: Path) -> Study:
+def read_findings(folder: Path) -> Findings:
     """The study in a folder.
 
     Raises:
@@ -154,12 +157,12 @@ def read_study(folder: Path) -> Study:
         raise InputError(f"{folder}: must have a trial that has ended; run the study: raysim study {folder / FILE}")
     with _readable(path):
         table = pq.read_table(path)
-    study = Study(folder, config, text, tuple(trials_of(table)))
+    study = Findings(folder, config, text, tuple(entries_of(table)))
     _check_metrics(study)
     return study
 
 
-def trials_of(table: pa.Table) -> Iterator[Trial]:
+def entries_of(table: pa.Table) -> Iterator[Entry]:
     """The rows of `trials.parquet`.
 
     Raises:
@@ -174,7 +177,7 @@ def trials_of(table: pa.Table) -> Iterator[Trial]:
         if name not in (*COLUMNS, "seconds") and pa.types.is_floating(table.schema.field(name).type)
     ]
     for row in table.to_pylist():
-        yield Trial(
+        yield Entry(
             dataset=row["dataset"],
             algorithm=row["algorithm"],
             point=row["point"],
@@ -218,7 +221,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise InputError(f"{path} is not a Parquet table: {reason}; run the study again") from None
 
 
-def _check_metrics(study: Study) -> None:
+def _check_metrics(study: Findings) -> None:
     """That the reported metric was measured, and the one that is searched by, where there was a search."""
     measured = {column for each in study.trials if each.status == "done" for column in each.metrics}
     keys = ["metric"] if all(each.is_chosen for each in study.trials) else ["metric", "select_by"]

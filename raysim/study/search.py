@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from raysim.study.read import Study, Trial, keys_of
+from raysim.study.read import Entry, Findings, keys_of
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class Search:
         return {key: values for key, values in every.items() if len(values) > 1}
 
 
-def searches_of(study: Study) -> list[Search]:
+def searches_of(study: Findings) -> list[Search]:
     """Every search of two points or more."""
     found = [_search(study, dataset, name) for dataset in study.datasets for name in study.algorithms]
     return [each for each in found if len(each.points) > 1]
 
 
-def _search(study: Study, dataset: str, algorithm: str) -> Search:
+def _search(study: Findings, dataset: str, algorithm: str) -> Search:
     trials = study.of(dataset, algorithm)
     # The winner has run on all seeds and folds since: of it, too, only what the search saw.
     seen = {each.split for each in trials if not each.is_chosen}
-    by_point: dict[str, list[Trial]] = {}
+    by_point: dict[str, list[Entry]] = {}
     for each in trials:
         if each.split in seen or not seen:
             by_point.setdefault(each.point, []).append(each)
@@ -77,7 +77,7 @@ def _search(study: Study, dataset: str, algorithm: str) -> Search:
     return Search(dataset, algorithm, tuple(points))
 
 
-def _point(text: str, trials: Sequence[Trial], select_by: str) -> Point:
+def _point(text: str, trials: Sequence[Entry], select_by: str) -> Point:
     values = [value for each in trials if (value := each.value(select_by)) is not None]
     return Point(text, tuple(values), len(trials) - len(values), any(each.is_chosen for each in trials))
 

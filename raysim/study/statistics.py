@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from raysim.study.read import Study, Trial, Unit
+from raysim.study.read import Entry, Findings, Unit
 
 LEVEL = 0.05
 """A difference is significant where p, corrected, is below it."""
@@ -110,7 +110,7 @@ class Row:
         return float(np.std(list(self.values.values()), ddof=1)) if self.n > 1 else None
 
 
-def rows_of(study: Study) -> list[Row]:
+def rows_of(study: Findings) -> list[Row]:
     """A row a data set and algorithm, in the study's order; p corrected over the algorithms of a data set."""
     return [row for dataset in study.datasets for row in _corrected(_rows(study, dataset))]
 
@@ -151,7 +151,7 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def difference(ours: Sequence[Trial], baseline: Sequence[Trial], metric: str) -> Difference:
+def difference(ours: Sequence[Entry], baseline: Sequence[Entry], metric: str) -> Difference:
     """What some trials are ahead of the baseline's, paired by seed and folds, then averaged over validation folds."""
     left, right = ({each.split: each.value(metric) for each in trials} for trials in (ours, baseline))
     both = {
@@ -179,7 +179,7 @@ def by_unit(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
     return {unit: float(np.mean(found[unit])) for unit in order}
 
 
-def _rows(study: Study, dataset: str) -> list[Row]:
+def _rows(study: Findings, dataset: str) -> list[Row]:
     counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
     baseline = counting.get(study.baseline, [])
     return [

@@ -11,7 +11,7 @@ import pyarrow as pa
 import rich.table
 
 from raysim.report.tables import ABSENT
-from raysim.study.read import Study, Trial, trials_of
+from raysim.study.read import Entry, Findings, entries_of
 from raysim.study.statistics import Row, averages
 from raysim.study.words import Measured, p_value, percent, point_text
 
@@ -47,7 +47,7 @@ class Table:
     lines: tuple[Line, ...]
 
 
-def differences(study: Study, rows: Sequence[Row]) -> Table:
+def differences(study: Findings, rows: Sequence[Row]) -> Table:
     """A row a data set, a column an algorithm: the baseline's mean, the others' difference in % of it."""
     measured = Measured.of(study.metric)
     lines = [Line((name,), _line([row for row in rows if row.dataset == name], measured)) for name in study.datasets]
@@ -56,7 +56,7 @@ def differences(study: Study, rows: Sequence[Row]) -> Table:
     return Table(("data set",), tuple(study.algorithms), tuple(lines))
 
 
-def details(study: Study, rows: Sequence[Row]) -> Table:
+def details(study: Findings, rows: Sequence[Row]) -> Table:
     """A row a data set and algorithm: mean and standard deviation, the test, and what was chosen."""
     measured = Measured.of(study.metric)
     headings = (measured.title, "n", "difference, %", "pairs", "p", "p, Holm", "hyper-parameters")
@@ -90,8 +90,8 @@ def standings(
         select_by: the column that the search goes by.
         metric: the column that is reported.
     """
-    found: dict[tuple[str, str], list[Trial]] = defaultdict(list)
-    for trial in trials_of(trials):
+    found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for trial in entries_of(trials):
         found[trial.dataset, trial.algorithm].append(trial)
     by, reported = Measured.of(select_by), Measured.of(metric)
     table = rich.table.Table()
@@ -114,7 +114,7 @@ def standings(
     return table
 
 
-def means_of(trials: Iterable[Trial], metric: str) -> dict[str, float]:
+def means_of(trials: Iterable[Entry], metric: str) -> dict[str, float]:
     """The mean of a metric by point, over a point's trials; none for a point of which a trial has not ended well."""
     values: dict[str, list[float | None]] = defaultdict(list)
     for trial in trials:
@@ -126,7 +126,7 @@ def means_of(trials: Iterable[Trial], metric: str) -> dict[str, float]:
     }
 
 
-def _leader(trials: Sequence[Trial], by: Measured) -> tuple[str | None, float | None]:
+def _leader(trials: Sequence[Entry], by: Measured) -> tuple[str | None, float | None]:
     """The chosen point or, while nothing is chosen, the best so far, and its mean by what the search goes by."""
     chosen = [each for each in trials if each.is_chosen]
     if chosen:
@@ -139,7 +139,7 @@ def _leader(trials: Sequence[Trial], by: Measured) -> tuple[str | None, float | 
     return next((point, mean) for point, mean in means.items() if mean == best)
 
 
-def _progress(trials: Sequence[Trial], planned: int | None) -> str:
+def _progress(trials: Sequence[Entry], planned: int | None) -> str:
     ended = Counter(each.status for each in trials)
     lost = "".join(f", {ended[status]} {status}" for status in ("diverged", "failed") if ended[status])
     return f"{len(trials)}/{planned or '?'}{lost}"
@@ -159,7 +159,7 @@ def _line(rows: Sequence[Row], measured: Measured) -> tuple[Cell, ...]:
     )
 
 
-def _averages(study: Study, rows: Sequence[Row], measured: Measured) -> tuple[Cell, ...]:
+def _averages(study: Findings, rows: Sequence[Row], measured: Measured) -> tuple[Cell, ...]:
     found = averages(rows)
     ahead = {name: 0.0 if name == study.baseline else value for name, value in found.items()}
     best = measured.metric.best(list(ahead.values())) if len(ahead) > 1 else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from raysim.errors import unknown
 from raysim.report.tables import ABSENT, METRICS, TARGETS, Metric
-from raysim.study.read import Study, keys_of
+from raysim.study.read import Findings, keys_of
 from raysim.study.statistics import LEVEL, Row
 
 FEW = 6
@@ -87,7 +87,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
-def caption(study: Study, rows: Sequence[Row]) -> str:
+def caption(study: Findings, rows: Sequence[Row]) -> str:
     """What the table of differences shows, and which test its stars stand for."""
     measured, baseline = Measured.of(study.metric), study.baseline
     better = "smaller is better" if measured.is_smaller_better else "larger is better"
@@ -101,7 +101,7 @@ def caption(study: Study, rows: Sequence[Row]) -> str:
     )
 
 
-def notes(study: Study, rows: Sequence[Row]) -> list[str]:
+def notes(study: Findings, rows: Sequence[Row]) -> list[str]:
     """What a reader of the tables has to know of the trials and the tests behind them."""
     said: dict[str, list[str]] = defaultdict(list)
     for row in rows:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raysim.study.read import read_study
+from raysim.study.read import read_findings
 from raysim.study.statistics import Row, averages, holm, rows_of, signed_rank
 
 from .studies import trial, trials, write_study
@@ -16,7 +16,7 @@ MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 
 
 def rows(folder: Path) -> dict[str, Row]:
-    return {row.algorithm: row for row in rows_of(read_study(folder))}
+    return {row.algorithm: row for row in rows_of(read_findings(folder))}
 
 
 def test_the_signed_rank_test_gives_the_textbook_example() -> None:
@@ -91,7 +91,7 @@ def test_p_is_corrected_for_the_algorithms_of_a_data_set_alone(tmp_path: Path) -
     both = [row for name in names for row in trials(name, ahead)]
     alone = trials("radfed", ahead, dataset="mnist")
     study = write_study(tmp_path, [*trials("fedavg", base), *both, *trials("fedavg", base, dataset="mnist"), *alone])
-    found = {(row.dataset, row.algorithm): row.difference for row in rows_of(read_study(study))}
+    found = {(row.dataset, row.algorithm): row.difference for row in rows_of(read_findings(study))}
     assert {of: each.p_holm for of, each in found.items() if each and each.pairs} == {
         ("digits", "radfed"): 0.0625,
         ("digits", "fedprox"): 0.0625,
@@ -152,6 +152,6 @@ def test_averages_over_data_sets_are_those_of_the_paper(tmp_path: Path) -> None:
         for number, line in enumerate(lines)
         for name, ahead in zip(names, line, strict=True)
     ]
-    average = averages(rows_of(read_study(write_study(tmp_path, found))))
+    average = averages(rows_of(read_findings(write_study(tmp_path, found))))
     assert 100 * average.pop("fedavg") == pytest.approx(AVERAGE[0], abs=0.01)
     assert [average[name] for name in names[1:]] == pytest.approx(AVERAGE[1:], abs=0.02)

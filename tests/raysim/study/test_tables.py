@@ -11,7 +11,7 @@ from rich.console import Console
 from raysim.errors import InputError
 from raysim.study import conclude
 from raysim.study.latex import escaped
-from raysim.study.read import Study, read_study
+from raysim.study.read import Findings, read_findings
 from raysim.study.statistics import rows_of
 from raysim.study.tables import details, differences, markdown, standings
 from raysim.study.words import Measured, caption, notes, percent
@@ -23,7 +23,7 @@ BASE, AHEAD = [0.5, 0.6, 0.7, 0.8, 0.7, 0.6], [0.51, 0.62, 0.73, 0.84, 0.75, 0.6
 
 def shown(folder: Path) -> list[list[str]]:
     """The table of differences as Markdown has it, cell by cell, without its head."""
-    study = read_study(folder)
+    study = read_findings(folder)
     lines = markdown(differences(study, rows_of(study))).splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
@@ -31,7 +31,7 @@ def shown(folder: Path) -> list[list[str]]:
 def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) -> None:
     behind = [value - 0.05 for value in AHEAD]
     found = [*trials("fedprox", behind), *trials("radfed", AHEAD), *trials("fedavg", BASE)]
-    study = read_study(write_study(tmp_path, found))
+    study = read_findings(write_study(tmp_path, found))
     assert study.algorithms == ["fedavg", "fedprox", "radfed"]
     assert shown(tmp_path) == [["digits", "(65.00)", "-2.31", "**+5.38**"]]
     assert "n = 5 to 6 differing pairs" in caption(study, rows_of(study))
@@ -40,7 +40,7 @@ def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) ->
 def test_a_significant_difference_has_a_star(tmp_path: Path) -> None:
     write_study(tmp_path, [*trials("fedavg", BASE), *trials("radfed", AHEAD)])
     assert shown(tmp_path) == [["digits", "(65.00)", "**+5.38\\***"]]
-    cells = details(read_study(tmp_path), rows_of(read_study(tmp_path))).lines[1].cells
+    cells = details(read_findings(tmp_path), rows_of(read_findings(tmp_path))).lines[1].cells
     assert [cell.text for cell in cells] == ["68.50 ± 11.47", "6", "+5.38", "6", "0.031", "0.031", "–"]
     assert [cell.star for cell in cells].index(True) == 2
 
@@ -49,7 +49,7 @@ def test_of_a_loss_the_smallest_is_best_and_values_are_as_they_are(tmp_path: Pat
     found = [
         row | {"held_out_loss": row["held_out_accuracy"]} for row in [*trials("fedavg", BASE), *trials("b", AHEAD)]
     ]
-    study = read_study(write_study(tmp_path, found, metric="held_out_loss"))
+    study = read_findings(write_study(tmp_path, found, metric="held_out_loss"))
     assert shown(tmp_path) == [["digits", "**(0.6500)**", "+5.38\\*"]]
     assert "smaller is better" in caption(study, rows_of(study))
 
@@ -73,7 +73,7 @@ def test_several_data_sets_have_a_row_of_means_in_the_order_of_the_file(tmp_path
 def test_what_a_reader_has_to_know_is_said(tmp_path: Path) -> None:
     lost = trial("fedprox", 3, 0, status="diverged")
     found = [*trials("fedavg", [0.5, 0.5, 0.5]), *trials("fedprox", [0.5, 0.5]), lost, *trials("b", [0.6, 0.5, 0.7])]
-    study = read_study(write_study(tmp_path, found))
+    study = read_findings(write_study(tmp_path, found))
     said = notes(study, rows_of(study))
     assert said == [
         "1 of 3 trials diverged, and is left out: fedprox on digits.",
@@ -167,7 +167,7 @@ def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
 
 
 def test_a_study_knows_what_is_inherited(tmp_path: Path) -> None:
-    study: Study = read_study(
+    study: Findings = read_findings(
         write_study(tmp_path, trials("fedavg", BASE), inherit={"fedavg": {"server.alpha": "fedasync:alpha"}})
     )
     assert study.inherited("fedavg") == {"server.alpha": "fedasync:alpha"}

@@ -12,7 +12,7 @@ from partitioning.disk import complete
 from raysim.report.templates import save
 from raysim.study import page
 from raysim.study.latex import latex
-from raysim.study.read import Study, read_study
+from raysim.study.read import Findings, read_findings
 from raysim.study.statistics import Row, rows_of
 from raysim.study.tables import details, differences, markdown, piped
 from raysim.study.words import caption, notes
@@ -55,7 +55,7 @@ def conclude(folder: Path, out: Path | None = None) -> Path:
     Raises:
         InputError: the folder is no study's, no trial has ended, or a file of it is damaged.
     """
-    study = read_study(folder)
+    study = read_findings(folder)
     rows = rows_of(study)
     with complete(folder / "summary.parquet") as aside:
         pq.write_table(_summary(study, rows), aside)
@@ -65,11 +65,11 @@ def conclude(folder: Path, out: Path | None = None) -> Path:
     return save(page.render(study, rows), out or folder / "report.html")
 
 
-def _summary(study: Study, rows: Sequence[Row]) -> pa.Table:
+def _summary(study: Findings, rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist([_record(study, row) for row in rows], SUMMARY)
 
 
-def _record(study: Study, row: Row) -> dict[str, object]:
+def _record(study: Findings, row: Row) -> dict[str, object]:
     own: dict[str, object] = {
         "dataset": row.dataset,
         "algorithm": row.algorithm,
@@ -97,13 +97,13 @@ def _record(study: Study, row: Row) -> dict[str, object]:
     }
 
 
-def _markdown(study: Study, rows: Sequence[Row]) -> str:
+def _markdown(study: Findings, rows: Sequence[Row]) -> str:
     said = "\n".join(f"- {piped(sentence)}" for sentence in notes(study, rows))
     parts = [f"# {study.name}", markdown(differences(study, rows)), piped(caption(study, rows)), said]
     return "\n\n".join(part.strip() for part in [*parts, markdown(details(study, rows))] if part) + "\n"
 
 
-def _latex(study: Study, rows: Sequence[Row]) -> str:
+def _latex(study: Findings, rows: Sequence[Row]) -> str:
     head = "% Needs \\usepackage{booktabs}.\n"
     first = latex(differences(study, rows), caption(study, rows), "tab:differences")
     others = [
