@@ -104,7 +104,8 @@ def _markdown(study: Findings, rows: Sequence[Row]) -> str:
 
 
 def _latex(study: Findings, rows: Sequence[Row]) -> str:
-    head = "% Needs \\usepackage{booktabs}.\n"
+    # What has to be said, for the author to say where it fits.
+    head = "".join(f"% {line}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
     first = latex(differences(study, rows), caption(study, rows), "tab:differences")
     others = [
         latex(

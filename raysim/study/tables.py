@@ -93,23 +93,21 @@ def standings(
     found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for trial in entries_of(trials):
         found[trial.dataset, trial.algorithm].append(trial)
-    by, reported = Measured.of(select_by), Measured.of(metric)
-    table = rich.table.Table()
-    for name in ("data set", "algorithm"):
-        table.add_column(name)
+    by = Measured.of(select_by)
+    table = rich.table.Table("data set", "algorithm")
     table.add_column("trials", justify="right")
     table.add_column("best point")
-    table.add_column(f"{by.target}\n{by.title}", justify="right")
-    table.add_column(f"{reported.target}\n{reported.title}", justify="right")
+    for column in (select_by, metric):
+        table.add_column(column.replace("_", " "), justify="right")
     for of in dict.fromkeys([*planned, *found]):
-        point, trained = _leader(found[of], by)
+        point, validated = _leader(found[of], by)
         tested = [value for each in found[of] if each.counts and (value := each.value(metric)) is not None]
         table.add_row(
             *of,
             _progress(found[of], planned.get(of)),
             point_text(point),
-            by.text(trained),
-            reported.text(float(np.mean(tested)) if tested else None),
+            _plain(validated),
+            _plain(float(np.mean(tested)) if tested else None),
         )
     return table
 
@@ -137,6 +135,10 @@ def _leader(trials: Sequence[Entry], by: Measured) -> tuple[str | None, float | 
         return None, None
     best = by.metric.best(list(means.values()))
     return next((point, mean) for point, mean in means.items() if mean == best)
+
+
+def _plain(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.4f}"
 
 
 def _progress(trials: Sequence[Entry], planned: int | None) -> str:

@@ -91,7 +91,7 @@ def caption(study: Findings, rows: Sequence[Row]) -> str:
     """What the table of differences shows, and which test its stars stand for."""
     measured, baseline = Measured.of(study.metric), study.baseline
     better = "smaller is better" if measured.is_smaller_better else "larger is better"
-    pairs = sorted({row.difference.test.pairs for row in rows if row.difference and row.difference.pairs})
+    pairs = sorted({count for row in rows if row.difference and (count := row.difference.test.pairs)})
     counted = f"n = {pairs[0]}" if len(pairs) == 1 else f"n = {pairs[0]} to {pairs[-1]}" if pairs else "no"
     return (
         f"{measured.title} ({measured.target.lower()}; {better}). In brackets the mean of {baseline}; for the others, "

@@ -112,6 +112,14 @@ def check_latex(text: str) -> None:
         assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {len(columns)}
 
 
+def test_what_has_to_be_said_stands_above_the_latex_table(tmp_path: Path) -> None:
+    conclude(write_study(tmp_path, [*trials("fedavg", [0.5, 0.6]), *trials("radfed", [0.6, None], status="diverged")]))
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert text.startswith(
+        "% Needs \\usepackage{booktabs}.\n% 2 of 2 trials diverged, and are left out: radfed on digits."
+    )
+
+
 def test_minus_is_a_minus_in_latex(tmp_path: Path) -> None:
     conclude(write_study(tmp_path, [*trials("fedavg", AHEAD), *trials("radfed", BASE)]))
     assert r"digits & \textbf{(68.50)} & $-$5.11$^*$ \\" in (tmp_path / "table.tex").read_text(encoding="utf-8")
@@ -153,8 +161,8 @@ def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
     columns = ("validation_accuracy", "held_out_accuracy")
     lines = screen(standings(pa.Table.from_pylist(found, SCHEMA), planned, *columns)).splitlines()
     (radfed,) = (line for line in lines if "radfed" in line)
-    assert "4/6, 1 diverged" in radfed and "merge_every = 3" in radfed and "65.00" in radfed
-    assert "90.00" not in radfed and "10.00" not in radfed
+    assert "4/6, 1 diverged" in radfed and "merge_every = 3" in radfed and "0.6500" in radfed
+    assert "0.9000" not in radfed and "0.1000" not in radfed
     (fedavg,) = (line for line in lines if "fedavg" in line)
     assert "0/2" in fedavg
     found[2] |= {"chosen": True, "stage": "final"}
@@ -163,7 +171,7 @@ def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
         for line in screen(standings(pa.Table.from_pylist(found, SCHEMA), planned, *columns)).splitlines()
         if "radfed" in line
     )
-    assert "65.00" in radfed and "10.00" in radfed
+    assert "0.6500" in radfed and "0.1000" in radfed
 
 
 def test_a_study_knows_what_is_inherited(tmp_path: Path) -> None:
