@@ -85,15 +85,15 @@ def study(
 
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"):
-            from raysim.study import studying
-            from raysim.study.showing import board
-            from raysim.study.tables import standings
+            from raysim.studies import studying
+            from raysim.studies.showing import board
+            from raysim.studies.tables import standings
         with board() as watcher:
             done = studying.study(
                 file, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
             )
     screen = Console()
-    screen.print(standings(done.trials, done.planned))
+    screen.print(standings(done.standing))
     for path in (done.folder / "table.md", done.folder / "report.html"):
         if path.exists():
             screen.print(f"written {path}", soft_wrap=True, highlight=False)
@@ -141,9 +141,14 @@ def _show(done: Run, *more: str) -> None:
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
 @click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
 def report(folders: tuple[Path, ...], out: Path | None) -> None:
-    """Write the report of one run, or of several side by side."""
+    """Write the report of one run, or of several side by side; or that of a study, and its tables."""
     from raysim.report import write
+    from raysim.studies.concluding import conclude
+    from raysim.studies.read import is_study
 
+    if len(folders) == 1 and is_study(folders[0]):
+        click.echo(conclude(folders[0], out))
+        return
     default = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
     click.echo(write(folders, out or default))
 

@@ -7,7 +7,7 @@ import pytest
 from algorithms import Rounds
 from raysim.config import Experiment, read
 from raysim.config.read import recipes
-from raysim.study.file import Study, read_study
+from raysim.studies.file import Study, read_study
 
 STUDIES = [name for name in recipes() if "study" in read(name)]
 

@@ -18,8 +18,8 @@ from raysim.measures import Targets
 from raysim.planning import planned
 from raysim.population import population_of
 from raysim.preparing import prepared
-from raysim.study.file import DataSet, Study, first_points
-from raysim.study.trial import Trials, view
+from raysim.studies.file import DataSet, Study, first_points
+from raysim.studies.trial import Trials, view
 
 
 def populations_of(study: Study, folder: Path, tell: Callable[[str], None]) -> dict[str, Population]:

@@ -10,9 +10,9 @@ import pytest
 import partitioning
 from partitioning import Population
 from raysim.data import load
-from raysim.study.course import Course, mean_of
-from raysim.study.file import Study
-from raysim.study.trial import Record, Trial, Trials
+from raysim.studies.course import Course, mean_of
+from raysim.studies.file import Study
+from raysim.studies.trial import Record, Trial, Trials
 
 Score = Callable[[Mapping[str, Any]], float | None]
 """The validation accuracy of a trial's point; None where it diverges."""

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from raysim.measures.selection import is_better
-from raysim.study.file import DataSet, Study
-from raysim.study.grid import Point, Space, written
-from raysim.study.trial import Record, Trial, Trials
+from raysim.studies.file import DataSet, Study
+from raysim.studies.grid import Point, Space, written
+from raysim.studies.read import Standing
+from raysim.studies.trial import Record, Trial, Trials
 
 
 @dataclass
@@ -105,6 +106,11 @@ class Course:
             if trial.name in self._records
         ]
         return pa.Table.from_pylist(rows, schema(self._columns))
+
+    def standing(self) -> Standing:
+        """How the study stands."""
+        table = self._study.table
+        return Standing(self.table(), self.planned(), str(table.select_by), str(table.metric))
 
     def _row(self, trial: Trial, cell: Cell) -> dict[str, object]:
         record, split = self._records[trial.name], trial.split

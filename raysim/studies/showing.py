@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from raysim.progress import Watcher
-from raysim.study.tables import standings
-
-Planned = Mapping[tuple[str, str], int]
+from raysim.studies.read import Standing
+from raysim.studies.tables import standings
 
 
 class Board(Watcher):
@@ -23,8 +21,8 @@ class Board(Watcher):
     def ended(self, text: str) -> None:
         """A trial has ended: which, and how."""
 
-    def stand(self, trials: pa.Table, planned: Planned, running: int) -> None:
-        """How the study stands: its ended trials, how many there are in all, and how many are under way."""
+    def stand(self, standing: Standing, running: int) -> None:
+        """How the study stands, and how many trials are under way."""
 
 
 class OfTrial(Watcher):
@@ -59,9 +57,9 @@ class BoardLines(Board):
         self._done += 1
         self._console.print(f"{self._done} of {self._all}  {text}", soft_wrap=True, highlight=False)
 
-    def stand(self, trials: pa.Table, planned: Planned, running: int) -> None:
-        self._done, self._all = trials.num_rows, sum(planned.values())
-        rows = trials.filter(pc.field("chosen")).select(["dataset", "algorithm", "point"]).to_pylist()
+    def stand(self, standing: Standing, running: int) -> None:
+        self._done, self._all = standing.trials.num_rows, sum(standing.planned.values())
+        rows = standing.trials.filter(pc.field("chosen")).select(["dataset", "algorithm", "point"]).to_pylist()
         for key in dict.fromkeys(tuple(row.values()) for row in rows):
             if key not in self._chosen and key[2] != "{}":
                 self._console.print("{}, {}: chosen {}".format(*key), soft_wrap=True, highlight=False)
@@ -80,10 +78,11 @@ class LiveBoard(Board):
     def notice(self, text: str) -> None:
         self._live.console.print(f"notice: {text}", soft_wrap=True)
 
-    def stand(self, trials: pa.Table, planned: Planned, running: int) -> None:
-        done, left = trials.num_rows, sum(planned.values()) - trials.num_rows - running
+    def stand(self, standing: Standing, running: int) -> None:
+        done = standing.trials.num_rows
+        left = sum(standing.planned.values()) - done - running
         line = f"trials: {done} done, {running} running, {left} left"
-        self._live.update(Group(standings(trials, planned), Text(line)))
+        self._live.update(Group(standings(standing), Text(line)))
 
 
 @contextmanager

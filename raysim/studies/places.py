@@ -16,10 +16,10 @@ from raysim.experiment import placed
 from raysim.fleet.lost import ActorLostError
 from raysim.fleet.processes import Processes
 from raysim.fleet.ray_process import running
-from raysim.study.file import Study
-from raysim.study.trial import Ending, Trial, attempt
+from raysim.studies.file import Study
+from raysim.studies.trial import Ending, Trial, attempt
 
-LOG = logging.getLogger("raysim.study")
+LOG = logging.getLogger("raysim.studies")
 
 RETRIES = 3
 """How often a trial is run again whose process died."""

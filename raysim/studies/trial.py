@@ -20,8 +20,8 @@ from raysim.config.preparation import OF_ROWS, STRENGTHS, Preparation
 from raysim.errors import DivergedError, InputError
 from raysim.folder import STOPPED, await_free, has_begun
 from raysim.resuming import read_result, settings
-from raysim.study.file import DataSet, Split, Study
-from raysim.study.grid import Point, Space, written
+from raysim.studies.file import DataSet, Split, Study
+from raysim.studies.grid import Point, Space, written
 
 FREED_SECONDS = 30
 """How long a process that worked on a trial, and was killed, may take to be gone."""

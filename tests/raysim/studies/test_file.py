@@ -11,7 +11,7 @@ from partitioning.command import run_command
 from raysim.cli import cli
 from raysim.config import Experiment, read
 from raysim.errors import InputError
-from raysim.study.file import Study, completed, read_study
+from raysim.studies.file import Study, completed, read_study
 
 
 def test_what_stands_beside_the_study_changes_its_base(tmp_path: Path) -> None:

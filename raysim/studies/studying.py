@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import raysim.study
 from partitioning.disk import DiskFullError, complete
 from raysim.config import own
 from raysim.config.own import whose
@@ -24,16 +23,18 @@ from raysim.fleet import settled
 from raysim.folder import write_config
 from raysim.log import run_log
 from raysim.stopping import Stop
-from raysim.study.course import Course
-from raysim.study.file import Study, completed, read_study
-from raysim.study.folder import STUDY, TRIALS, study_folder
-from raysim.study.grid import Point
-from raysim.study.places import Place, place_for
-from raysim.study.populations import fitted, populations_of
-from raysim.study.showing import Board, OfTrial
-from raysim.study.trial import Ending, Record, Trial, Trials, read_record
+from raysim.studies.concluding import conclude
+from raysim.studies.course import Course
+from raysim.studies.file import Study, completed, read_study
+from raysim.studies.folder import STUDY, TRIALS, study_folder
+from raysim.studies.grid import Point
+from raysim.studies.places import Place, place_for
+from raysim.studies.populations import fitted, populations_of
+from raysim.studies.read import Standing
+from raysim.studies.showing import Board, OfTrial
+from raysim.studies.trial import Ending, Record, Trial, Trials, read_record
 
-LOG = logging.getLogger("raysim.study")
+LOG = logging.getLogger("raysim.studies")
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,18 @@ class Studied:
 
     Args:
         folder: of the study.
-        trials: one row a trial, as in `trials.parquet`.
+        standing: at the end.
         winners: the chosen hyper-parameters by data set and algorithm.
-        planned: how many trials each of these has.
     """
 
     folder: Path
-    trials: pa.Table
+    standing: Standing
     winners: Mapping[tuple[str, str], Point]
-    planned: Mapping[tuple[str, str], int]
+
+    @property
+    def trials(self) -> pa.Table:
+        """One row a trial, as in `trials.parquet`."""
+        return self.standing.trials
 
 
 def study(
@@ -94,14 +98,14 @@ def study(
         for text in course.lost():
             board.notice(text)
         board.stage("writing the tables and the report")
-        raysim.study.conclude(folder)
+        conclude(folder)
     if failed:
         name, text = next(iter(failed.items()))
         raise RuntimeError(
             f"{len(failed)} trials failed, {name} with {text}; see {folder / 'run.log'}, and run them again with: "
             f"raysim study {folder}"
         )
-    return Studied(folder, course.table(), course.winners(), course.planned())
+    return Studied(folder, course.standing(), course.winners())
 
 
 def _opened(
@@ -178,10 +182,10 @@ def _tell(trial: Trial, record: Record, ending: Ending, board: Board) -> None:
 
 
 def _write(course: Course, folder: Path, board: Board, running: int) -> None:
-    table = course.table()
+    standing = course.standing()
     with complete(folder / TRIALS) as aside:
-        pq.write_table(table, aside)
-    board.stand(table, course.planned(), running)
+        pq.write_table(standing.trials, aside)
+    board.stand(standing, running)
 
 
 @contextmanager

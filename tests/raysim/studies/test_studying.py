@@ -18,9 +18,9 @@ import tomli_w
 
 import raysim
 from raysim.errors import StoppedError
-from raysim.study.showing import Board
-from raysim.study.studying import Studied
-from tests.raysim.study.conftest import SMALL
+from raysim.studies.showing import Board
+from raysim.studies.studying import Studied
+from tests.raysim.studies.conftest import SMALL
 
 
 class Notes(Board):
@@ -52,7 +52,9 @@ def stamps(folder: Path) -> dict[str, int]:
 def test_each_winner_runs_on_all_folds_and_seeds(on_ray: Studied) -> None:
     table = on_ray.trials
     assert table.equals(pq.read_table(on_ray.folder / "trials.parquet"))
-    assert set(table["status"].to_pylist()) == {"done"} and table.num_rows == sum(on_ray.planned.values()) == 16
+    assert (
+        set(table["status"].to_pylist()) == {"done"} and table.num_rows == sum(on_ray.standing.planned.values()) == 16
+    )
     for name in ("fedavg", "radfed"):
         rows = table.filter(pc.field("algorithm") == name).to_pylist()
         final = [row for row in rows if row["stage"] == "final"]

@@ -17,7 +17,7 @@ from raysim.config import Experiment, changed, own, read
 from raysim.config.check import Table, checked, known, part
 from raysim.config.read import assign
 from raysim.errors import InputError
-from raysim.study.grid import Point, Space, flat, in_order
+from raysim.studies.grid import Point, Space, flat, in_order
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """What a data set of a study can be called: folders have its name."""
