@@ -24,6 +24,7 @@ class Prepared:
 
     Args:
         path: folder of the population, its images decoded.
+        digest: the sha256 of its manifest.json.
         shape: of one sample in training.
         classes: how many there are.
         whole: shape of one sample in evaluation, where nothing is cut.
@@ -33,6 +34,7 @@ class Prepared:
     """
 
     path: Path
+    digest: str
     shape: tuple[int, ...]
     classes: int
     whole: tuple[int, ...]
@@ -52,13 +54,14 @@ def prepared(population: Population, data: Data) -> Prepared:
         InputError: what is asked for cannot be done to these samples.
     """
     path = decode_population(population, picture=Picture(data.size, data.channels))
-    decoder = decoder_of(Population.open(path))
+    opened = Population.open(path)
+    decoder = decoder_of(opened)
     standardise = standardisation(data.standardise, population, path)
     online = () if data.appends else data.changes
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
-    _check_pixels(Population.open(path), online)
-    return Prepared(path, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)
+    _check_pixels(opened, online)
+    return Prepared(path, opened.digest, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:

@@ -13,7 +13,7 @@ import ray
 
 from raysim.errors import RetriesSpentError
 from raysim.fleet.bench import BenchPlan
-from raysim.fleet.lost import ActorLostError, late, take
+from raysim.fleet.lost import AbsentError, ActorLostError, late, take
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
@@ -86,12 +86,21 @@ class Crew:
                 self._not_in_time(reference)
 
     def _prepare(self, actor: int, handle: Any) -> None:
-        self._starts[handle.prepare.remote(self._plan)] = _Start(actor, handle, time.monotonic())
+        prepared = handle.prepare.remote(self._plan, self._place.keeper(self._plan))
+        self._starts[prepared] = _Start(actor, handle, time.monotonic())
+
+    def _provide(self, start: _Start, node: str) -> None:
+        """Have an actor get ready as soon as its node has a copy of the population, however long that takes."""
+        copy = self._place.copies.on(node, self._plan)
+        prepared = start.handle.prepare.remote(self._plan, self._place.keeper(self._plan), copy)
+        self._starts[prepared] = _Start(start.actor, start.handle, float("inf"))
 
     def _take_in(self, reference: Any) -> None:
         start = self._starts.pop(reference)
         try:
             self._place.admit(take(reference))
+        except AbsentError as error:
+            self._provide(start, error.node)
         except ActorLostError as error:
             self._start_again(start.actor, error)
         else:
