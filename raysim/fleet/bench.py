@@ -34,6 +34,7 @@ from raysim.errors import InputError, unknown
 from raysim.fleet.memory import models_fit
 from raysim.models import build
 from raysim.models.own import check_own
+from raysim.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,14 @@ class BenchPlan:
         population = Population.open(self.population, self.fold)
         samples = population.sizes - population.test_sizes
         clients = population.train_clients
-        return Census(clients, samples[clients], joining(population, self.joins))
+        sites = self.sites
+        numbers = None if sites is None else sites.numbers[clients]
+        return Census(clients, samples[clients], joining(population, self.joins), numbers)
+
+    @cached_property
+    def sites(self) -> Sites | None:
+        """The sites of all clients, training or not; None where there are none."""
+        return Sites.of(Population.open(self.population))
 
     @property
     def cohort(self) -> int:
