@@ -34,11 +34,12 @@ def _group(context: click.Context) -> None:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def verify(folder: Path) -> None:
+@click.option("--site", "sites", multiple=True, help="A site of which the samples are there; repeatable.  [all]")
+def verify(folder: Path, sites: tuple[str, ...]) -> None:
     """Check every byte of the population in DIR."""
     from partitioning.verification import verify as find_faults
 
-    findings = find_faults(folder)
+    findings = find_faults(folder, sites or None)
     if findings:
         more = f" (and {len(findings) - 1} more, listed above)" if len(findings) > 1 else ""
         if more:

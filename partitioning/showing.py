@@ -126,6 +126,7 @@ def _gather(name: str, population: "Population") -> _Facts:
             "validation_clients": len(population.validation_clients),
             "test_clients": len(population.test_clients),
             "folds": manifest.splits.folds,
+            "clients_by_site": _clients_by_site(population),
             "samples_left_out": manifest.counts.source_rows - manifest.counts.samples,
             "local_test_samples": int(population.test_sizes.sum()),
             "global_test_samples": manifest.counts.test_rows,
@@ -133,6 +134,11 @@ def _gather(name: str, population: "Population") -> _Facts:
         report=manifest.report,
         columns={column.name: column.type for column in manifest.columns},
     )
+
+
+def _clients_by_site(population: "Population") -> dict[str, int]:
+    sites = population.sites
+    return {} if sites is None else {each["values"]: each["counts"] for each in sites.value_counts().to_pylist()}
 
 
 def _print(facts: Sequence[_Facts]) -> None:

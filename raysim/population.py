@@ -41,6 +41,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         except InputError:
             shutil.rmtree(folder)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
+    dividing += [] if partition.site is None else [partition.site]
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     population = partitioning.make(
         train,
@@ -55,6 +56,7 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         folds=partition.folds,
         stratify=partition.stratify,
         local_test=partition.local_test,
+        site=partition.site,
         features=partition.features,
         buckets=partition.buckets,
         dataset=source.name,

@@ -82,6 +82,7 @@ class Partition(Table):
     fold: Annotated[int, Field(ge=0)] | None = None
     stratify: bool = False
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
+    site: str | None = None
     features: tuple[str, ...] = ()
     buckets: Annotated[int, Field(ge=2)] = 4
 

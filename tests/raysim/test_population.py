@@ -75,3 +75,19 @@ def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: 
     assert len(population) == 3
     assert decoder_of(population).shape == (1,)
     assert Shards(population.path).samples(1, "all")[0].tolist() == [[2.0]] * 8
+
+
+def test_the_column_that_names_the_site_is_no_input(tmp_path: Path) -> None:
+    table = pa.table({"age": [1.0, 2.0] * 8, "ward": [0, 1, 2, 3] * 4, "town": [1, 2] * 8, "label": [0, 1] * 8})
+    pq.write_table(table, tmp_path / "t.parquet")
+    experiment = Experiment.of(
+        {
+            "data": {"dataset": f"file:{tmp_path / 't.parquet'}"},
+            "partition": {"scheme": "natural", "column": "ward", "site": "town"},
+        }
+    )
+    population = population_of(experiment, tmp_path / "population")
+    assert population.sites is not None and population.sites.to_pylist() == ["1", "1", "2", "2"]
+    assert decoder_of(population).shape == (1,)
+    (population.path / population.manifest.shards[0].name).unlink()
+    assert Shards(population.path, sites=("2",)).samples(2, "all")[0].tolist() == [[2.0]] * 4
