@@ -6,6 +6,7 @@ from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.machine import settled
 from raysim.fleet.own_code import sent_whole
+from raysim.fleet.pinned_actors import PinnedActors
 from raysim.fleet.ray_fleet import RayFleet
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Inline",
     "InlineFleet",
     "ModelPlan",
+    "PinnedActors",
     "RayFleet",
     "sent_whole",
     "settled",

@@ -54,7 +54,7 @@ class ClientActor:
         return measure(plan)
 
     def prepare(self, plan: BenchPlan) -> tuple[dict[str, str], str]:
-        """Set up the bench that the following blocks run on; the fingerprint, and the name of the node."""
+        """Set up the bench that the following blocks run on; the fingerprint, and the node that it is on."""
         if self._bench is not None:
             self._bench.kept.close()
             # Its models go before the next ones come, for a GPU may not hold both; cycles hold some of them.

@@ -130,7 +130,7 @@ class Crew:
         else:
             self._failed.pop(start.actor, None)
             self.there[start.actor] = Member(start.handle, host, self._place.site(start.actor))
-            LOG.info("client actor %d is there, on node %s", start.actor, host)
+            LOG.info("client actor %d is there, on node %s", start.actor, host[:8])
 
     def _not_in_time(self, reference: Any) -> None:
         if not self.there:

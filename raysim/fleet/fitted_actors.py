@@ -14,7 +14,7 @@ from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.lost import take
 from raysim.fleet.patience import START_SECONDS, Patience
-from raysim.fleet.placing import Each, living
+from raysim.fleet.placing import living
 from raysim.fleet.sharing import arranged, capacity, fraction, sharers
 
 LOG = logging.getLogger("raysim")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from raysim.errors import InputError
 from raysim.fleet.bench import BenchPlan
@@ -15,14 +14,7 @@ class PinnedActors(ClientActors):
     """A running Ray on which client actors start when it is known which sites there are.
 
     A node of site NAME has the label site=NAME. Models travel; the blocks of a site's clients go to its actors alone.
-
-    Args:
-        actors: how many each site has; None for as many as its nodes hold.
-        cpus_per_actor: CPUs of each.
-        gpus_per_actor: GPUs of each.
-        address: of a running cluster.
-        labels: that their nodes have besides.
-        group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
+    Its arguments are those of `ClientActors`, but that `actors` is how many each site has.
 
     Raises:
         InputError: the population has no sites, or a client without one, or no living node is of one of them (from
@@ -31,17 +23,7 @@ class PinnedActors(ClientActors):
 
     pinned = True
 
-    def __init__(
-        self,
-        actors: int | None = None,
-        cpus_per_actor: int = 1,
-        gpus_per_actor: float = 0,
-        address: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        group: int | Literal["auto"] = "auto",
-    ) -> None:
-        super().__init__(actors, cpus_per_actor, gpus_per_actor, address, labels=labels, group=group)
-        self._names: tuple[str, ...] = ()
+    _names: tuple[str, ...] = ()
 
     def fit(self, plans: Mapping[str, BenchPlan]) -> None:
         """Start the actors of each of the population's sites.

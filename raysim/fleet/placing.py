@@ -30,7 +30,7 @@ class Host:
     """A living node of Ray's.
 
     Args:
-        name: its address, and the beginning of its id.
+        name: its id.
         resources: what it has in all, by their names.
         labels: likewise.
     """
@@ -101,16 +101,19 @@ def check_gpus(gpus: float) -> None:
 def living() -> list[Host]:
     """Ray's living nodes."""
     nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return [Host(_name(node["NodeManagerAddress"], node["NodeID"]), node["Resources"], node["Labels"]) for node in nodes]
+    return [Host(node["NodeID"], node["Resources"], node["Labels"]) for node in nodes]
+
+
+def titles() -> dict[str, str]:
+    """What all nodes that there ever were are called in what a person reads: address and beginning of the id."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: f"{node['NodeManagerAddress']}/{node['NodeID'][:8]}" for node in nodes}
 
 
 def here() -> str:
-    """The name of the node that this process is on."""
-    return _name(ray.util.get_node_ip_address(), ray.get_runtime_context().get_node_id())
-
-
-def _name(address: str, identity: str) -> str:
-    return f"{address}/{identity[:8]}"
+    """The id of the node that this process is on."""
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
 
 
 def described(hosts: Sequence[Host]) -> str:

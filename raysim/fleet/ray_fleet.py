@@ -20,6 +20,7 @@ from raysim.fleet.groups import Apart, Groups, Part, Sharing, Task, group_size
 from raysim.fleet.inline import run_here
 from raysim.fleet.lost import ActorLostError, hung, take
 from raysim.fleet.patience import Pace
+from raysim.fleet.placing import titles
 from raysim.fleet.traffic import Held, Left, Traffic, array_bytes
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ class RayFleet:
         self._hand_out()
         return self._outcomes(added)
 
+    def by_node(self) -> dict[str, dict[str, int]]:
+        """Bytes in and out of each of Ray's nodes, as far as they came from or went to another."""
+        known = titles()
+        return {known[node]: each for node, each in self.traffic.by_node().items()}
+
     def close(self) -> None:
         """Release what the driver's own bench holds; the actors end with their context."""
         if self._own is not None:
@@ -176,7 +182,9 @@ class RayFleet:
                     self._own = self._plan.build()
                 # What the driver put is at hand.
                 values = [held.value for held in one.references]
-                blocks = [replace(each, references=tuple(held.value for held in each.references)) for each in one.blocks]
+                blocks = [
+                    replace(each, references=tuple(held.value for held in each.references)) for each in one.blocks
+                ]
                 try:
                     outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
                 except DivergedError as error:

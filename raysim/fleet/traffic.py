@@ -130,7 +130,10 @@ Stored = Held | Left
 
 
 def array_bytes(value: Any) -> int:
-    """The bytes of all arrays in a value made of dataclasses and containers."""
+    """The bytes of all arrays in a value made of dataclasses and containers.
+
+    But not of fields with an underscore: they are a process's own, and not sent.
+    """
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, (list, tuple)):
@@ -138,5 +141,6 @@ def array_bytes(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(array_bytes(item) for item in value.values())
     if is_dataclass(value) and not isinstance(value, type):
-        return sum(array_bytes(getattr(value, field.name)) for field in fields(value))
+        names = (field.name for field in fields(value) if not field.name.startswith("_"))
+        return sum(array_bytes(getattr(value, name)) for name in names)
     return 0
