@@ -176,7 +176,7 @@ def _run(
         LOG.info(text)
         watcher.notice(text)
     watcher.stage("reading the data and partitioning it into clients")
-    population = population_of(experiment, folder / "population")
+    population = population_of(experiment, folder / "population", watcher.stage)
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
     experiment.evaluate.selection.check(targets.columns)
     samples = prepared(population, experiment.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
+from partitioning.remote import is_uri
 from partitioning.schemes import parameters
 from raysim.config import Experiment
 from raysim.config.experiment import Data, Partition
@@ -20,21 +21,25 @@ from raysim.data.domains import by_domain, of_each
 from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
 from raysim.data.sources import check_classes
 from raysim.errors import InputError
+from raysim.progress import Copying
 
 
-def population_of(experiment: Experiment, folder: Path) -> Population:
+def population_of(
+    experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None
+) -> Population:
     """Open the population that the experiment names, or make it; in the view of its fold, where it names one.
 
     Args:
         experiment: its `[data]` and `[partition]`.
         folder: where a made one goes; where that is there already, it is opened.
+        stage: is told where it takes long to fetch one.
 
     Raises:
         InputError: the data, the partition or the population's files are not as they must be.
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        return Population.open(Path(str(data.population)).expanduser(), data.fold)
+        return Population.open(_folder_of(str(data.population), stage), data.fold)
     if folder.exists():
         try:
             return Population.open(folder, partition.fold)
@@ -63,6 +68,13 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         **partition.beyond(Partition),
     )
     return population if partition.fold is None else population.fold(partition.fold)
+
+
+def _folder_of(name: str, stage: Callable[[str], object]) -> Path:
+    """The folder of a population by its path or URI: of what a URI names it is in the cache."""
+    if is_uri(name):
+        return partitioning.fetch(name, told=Copying(stage, f"fetching {name}"))
+    return Path(name).expanduser()
 
 
 def _tables(

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Devices
+from partitioning.remote import is_uri
 from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
@@ -62,7 +63,8 @@ class Data(Preparation):
 
     def located(self) -> Data:
         """The same with absolute paths: that of a user's own files starts where `root` says, or here."""
-        located = {} if self.population is None else {"population": _absolute(self.population)}
+        elsewhere = self.population is None or is_uri(self.population)
+        located = {} if elsewhere else {"population": _absolute(str(self.population))}
         if self.root is not None or OWN_FILES.match(self.dataset or ""):
             located["root"] = _absolute(self.root or "")
         if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):

@@ -60,6 +60,21 @@ def test_a_made_population_is_opened_where_it_is(tmp_path) -> None:
         population_of(Experiment.of({"data": {"population": str(tmp_path / "nosuch")}}), tmp_path / "unused")
 
 
+def test_a_population_may_be_where_a_uri_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("raysim.progress.PATIENCE", (0, 0))
+    made = population_of(Experiment.of({**BASE, "data": {"dataset": "digits"}}), tmp_path / "made")
+    elsewhere = Experiment.of({"data": {"population": made.path.as_uri()}})
+    told: list[str] = []
+    opened = population_of(elsewhere, tmp_path / "unused", told.append)
+    assert opened.fingerprint == made.fingerprint and opened.path == tmp_path / "cache" / "populations" / made.digest
+    assert told[0].startswith(f"fetching {made.path.as_uri()}: 0 of")
+    # The resolved file says where it came from, and what is there is not fetched again.
+    assert Experiment.of(elsewhere.to_toml()) == elsewhere
+    told.clear()
+    assert population_of(elsewhere, tmp_path / "unused", told.append).path == opened.path and not told
+
+
 @pytest.mark.parametrize("hospital", [[1, 2, 3], ["a", "b", "c"]])
 def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: list[int] | list[str]) -> None:
     table = pa.table({"age": [1.0, 2.0, 3.0] * 8, "hospital": hospital * 8, "label": [0, 1, 1] * 8})
