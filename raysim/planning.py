@@ -50,6 +50,7 @@ def planned(
             joins=table.joins,
             standardise=samples.standardise,
             augment=samples.augment,
+            here=() if experiment.fleet.pinned else None,
         )
         try:
             plan = plan.resolved()

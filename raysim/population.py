@@ -39,7 +39,9 @@ def population_of(
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        return Population.open(_folder_of(str(data.population), stage), data.fold)
+        # Of a pinned one no samples need be here.
+        here = () if experiment.fleet.pinned else None
+        return Population.open(_folder_of(str(data.population), stage), data.fold, sites=here)
     if folder.exists():
         try:
             return Population.open(folder, partition.fold)

@@ -52,12 +52,13 @@ def prepared(population: Population, data: Data) -> Prepared:
         InputError: what is asked for cannot be done to these samples.
     """
     path = decode_population(population, picture=Picture(data.size, data.channels))
-    decoder = decoder_of(Population.open(path))
+    decoded = population if path == population.path else Population.open(path)
+    decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
     online = () if data.appends else data.changes
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
-    _check_pixels(Population.open(path), online)
+    _check_pixels(decoded, online)
     return Prepared(path, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)
 
 

@@ -166,6 +166,7 @@ class BenchPlan:
         joins: the first rounds of clients that are not there from the first; see `joining`.
         standardise: what is done to all inputs; None where they stay.
         augment: what changes inputs in training; None where they stay.
+        here: the sites whose samples are where the plan is; None for all.
     """
 
     population: Path
@@ -179,6 +180,7 @@ class BenchPlan:
     joins: Mapping[str, int] = field(default_factory=dict)
     standardise: Standardise | None = None
     augment: Augment | None = None
+    here: tuple[str, ...] | None = None
 
     def build(self, share: float = 1.0) -> Bench:
         """Set up a bench in this process.
@@ -195,7 +197,7 @@ class BenchPlan:
         placement = self.algorithm.divide(Layout.of(module))
         with models_fit(self.lanes):
             resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
-        shards = Shards(self.population, self.device, share, self.standardise)
+        shards = Shards(self.population, self.device, share, self.standardise, self.here)
         kept = KeptStore(self.kept, placement.kept)
         return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute), self.augment)
 
@@ -240,7 +242,7 @@ class BenchPlan:
         Raises:
             InputError: `joins` names somebody who is none of them.
         """
-        population = Population.open(self.population, self.fold)
+        population = Population.open(self.population, self.fold, sites=self.here)
         samples = population.sizes - population.test_sizes
         clients = population.train_clients
         sites = self.sites
@@ -250,7 +252,7 @@ class BenchPlan:
     @cached_property
     def sites(self) -> Sites | None:
         """The sites of all clients, training or not; None where there are none."""
-        return Sites.of(Population.open(self.population))
+        return Sites.of(Population.open(self.population, sites=self.here))
 
     @property
     def cohort(self) -> int:

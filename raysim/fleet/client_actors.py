@@ -186,6 +186,10 @@ class ClientActors:
             self._wait()
         return self._handles
 
+    def plan_of(self, number: int, plan: BenchPlan) -> BenchPlan:
+        """What an actor sets up for a plan."""
+        return plan
+
     def fit(self, plans: Mapping[str, BenchPlan]) -> None:
         """Nothing is left to choose: what an actor takes was given, and the actors start with Ray."""
 

@@ -36,7 +36,23 @@ class Member:
     site: int | None = None
 
 
-class Crew:
+class Roster:
+    """The client actors that are there, each by its number."""
+
+    def __init__(self) -> None:
+        self.there: dict[int, Member] = {}
+
+    @property
+    def hosts(self) -> list[str]:
+        """The nodes that actors are on."""
+        return sorted({member.host for member in self.there.values()})
+
+    def neighbours(self, host: str) -> list[int]:
+        """The actors on a node."""
+        return sorted(actor for actor, member in self.there.items() if member.host == host)
+
+
+class Crew(Roster):
     """The actors of a fleet, each by its number.
 
     Args:
@@ -46,7 +62,7 @@ class Crew:
     """
 
     def __init__(self, place: ClientActors, plan: BenchPlan, tell: Callable[[str], object]) -> None:
-        self.there: dict[int, Member] = {}
+        super().__init__()
         self.starting = 0.0
         """Seconds spent on taking in actors, waiting for the first included."""
         self._place, self._plan, self._tell = place, plan, tell
@@ -60,15 +76,6 @@ class Crew:
     def awaited(self) -> Iterable[Any]:
         """References that are ready as soon as an actor is, or has failed to be."""
         return self._starts
-
-    @property
-    def hosts(self) -> list[str]:
-        """The nodes that actors are on."""
-        return sorted({member.host for member in self.there.values()})
-
-    def neighbours(self, host: str) -> list[int]:
-        """The actors on a node."""
-        return sorted(actor for actor, member in self.there.items() if member.host == host)
 
     def gather(self, wait: float = 0) -> None:
         """Take in the actors whose bench is set up; if asked to, wait so many seconds for one."""
@@ -118,7 +125,8 @@ class Crew:
         return True
 
     def _prepare(self, actor: int, handle: Any) -> None:
-        self._starts[handle.prepare.remote(self._plan)] = _Start(actor, handle, time.monotonic())
+        plan = self._place.plan_of(actor, self._plan)
+        self._starts[handle.prepare.remote(plan)] = _Start(actor, handle, time.monotonic())
 
     def _take_in(self, reference: Any) -> None:
         start = self._starts.pop(reference)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from algorithms import Bench, Block, Function, Output
 from algorithms.tree import Node, join_all
-from raysim.fleet.crew import Crew, Member
+from raysim.fleet.crew import Member, Roster
 from raysim.fleet.queue import Queue, work_of
 from raysim.fleet.traffic import Left
 
@@ -221,7 +221,7 @@ class Groups:
         sizes: Sequence[int],
         most: int,
         sites: Sequence[int | None] | None,
-        crew: Crew,
+        crew: Roster,
         least: float,
         deaths: Counter[int],
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from raysim.errors import InputError
 from raysim.fleet.bench import BenchPlan
@@ -24,6 +25,11 @@ class PinnedActors(ClientActors):
     pinned = True
 
     _names: tuple[str, ...] = ()
+
+    def plan_of(self, number: int, plan: BenchPlan) -> BenchPlan:
+        """The plan with the samples of the actor's site alone."""
+        site = self.site(number)
+        return plan if site is None else replace(plan, here=(self._names[site],))
 
     def fit(self, plans: Mapping[str, BenchPlan]) -> None:
         """Start the actors of each of the population's sites.

@@ -170,9 +170,10 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
     data = config.get("data", {})
     elsewhere = data.get("population")
     fold = config.get("partition", data).get("fold")
+    here = () if config.get("fleet", {}).get("pinned") and elsewhere else None
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
-            return Population.open(path, fold)
+            return Population.open(path, fold, sites=here)
     return None
 
 
