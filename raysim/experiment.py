@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from raysim.config import Experiment, changed, read
 from raysim.config.experiment import FleetTable
 from raysim.ending import continuable, own_errors
 from raysim.errors import InputError, one_input_error
-from raysim.fleet import ClientActors, FittedActors, Inline, sent_whole, settled
+from raysim.fleet import ClientActors, FittedActors, Inline, PinnedActors, sent_whole, settled
 from raysim.folder import old_folder, run_folder, run_log, write_config
 from raysim.home import Home, new_home, old_home
 from raysim.job import Job
@@ -219,14 +218,35 @@ def _run(
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
     """What starts the place to work: this process, or client actors on Ray."""
     gpus = table.gpus_per_actor
-    if inline and gpus:
+    if table.transport == "direct":
         raise InputError(
-            f"fleet.gpus_per_actor = {json.dumps(gpus)} with --inline: must be 0, for this process computes on the "
-            "CPU; set fleet.gpus_per_actor = 0, or leave --inline out"
+            'fleet.transport = "direct": must be "host", for Ray\'s direct transport between GPUs takes one object a '
+            'call, and the calls of a block leave a model for each visit; set fleet.transport = "host"'
         )
     if inline:
+        _check_inline(table)
         return Inline
+    if gpus == "auto" and table.pinned:
+        raise InputError(
+            'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, for sites may have different '
+            "GPUs; set fleet.gpus_per_actor = 1"
+        )
+    actors, cpus, labels, group = table.actors, table.cpus_per_actor, table.labels, table.group
     if gpus == "auto":
-        return partial(FittedActors, table.actors, table.cpus_per_actor, address)
-    actors = table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor)
-    return partial(ClientActors, actors, table.cpus_per_actor, gpus, address)
+        return partial(FittedActors, actors, cpus, address, labels=labels, group=group)
+    kind = PinnedActors if table.pinned else ClientActors
+    return partial(kind, actors, cpus, gpus, address, labels=labels, group=group)
+
+
+def _check_inline(table: FleetTable) -> None:
+    """Refuse what is asked of actors where there are none."""
+    if table.gpus_per_actor:
+        raise InputError(
+            f"fleet.gpus_per_actor = {json.dumps(table.gpus_per_actor)} with --inline: must be 0, for this process "
+            "computes on the CPU; set fleet.gpus_per_actor = 0, or leave --inline out"
+        )
+    if table.pinned:
+        raise InputError(
+            "fleet.pinned = true with --inline: must be false, for this process would need the data of all sites; set "
+            "fleet.pinned = false, or leave --inline out"
+        )

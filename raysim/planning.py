@@ -54,6 +54,7 @@ def planned(
             standardise=samples.standardise,
             augment=samples.augment,
             origin=origin,
+            here=() if experiment.fleet.pinned else None,
         )
         try:
             plan = plan.resolved()
@@ -69,7 +70,8 @@ def _origin(experiment: Experiment, samples: Prepared) -> Origin:
     """Where nodes find the population: by its URI, where what is trained on is what was fetched, or on the driver's."""
     name, fetched = experiment.data.population or "", place_of(samples.digest)
     uri = name if is_uri(name) and samples.path == fetched else None
-    return Origin(samples.digest, uri, experiment.fleet.copies)
+    fleet = experiment.fleet
+    return Origin(samples.digest, uri, fleet.copies and not fleet.pinned)
 
 
 def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:

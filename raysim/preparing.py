@@ -54,14 +54,16 @@ def prepared(population: Population, data: Data) -> Prepared:
         InputError: what is asked for cannot be done to these samples.
     """
     path = decode_population(population, picture=Picture(data.size, data.channels))
-    opened = Population.open(path)
-    decoder = decoder_of(opened)
+    decoded = population if path == population.path else Population.open(path)
+    decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
     online = () if data.appends else data.changes
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
-    _check_pixels(opened, online)
-    return Prepared(path, opened.digest, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)
+    _check_pixels(decoded, online)
+    return Prepared(
+        path, decoded.digest, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment
+    )
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:

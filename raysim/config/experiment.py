@@ -90,13 +90,17 @@ class Partition(Table):
 
 
 class FleetTable(Table):
-    """`[fleet]`: what runs the blocks. Only `block` and `cpus_per_actor` touch the result."""
+    """`[fleet]`: what runs the blocks, and where. Only `block` and `cpus_per_actor` touch the result."""
 
     actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     copies: bool = True
+    group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    labels: dict[str, str] = Field(default_factory=dict)
+    pinned: bool = False
+    transport: Literal["host", "direct"] = "host"
 
 
 class Evaluate(Table):

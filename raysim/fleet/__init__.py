@@ -6,6 +6,7 @@ from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.machine import settled
 from raysim.fleet.own_code import sent_whole
+from raysim.fleet.pinned_actors import PinnedActors
 from raysim.fleet.ray_fleet import RayFleet
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "InlineFleet",
     "ModelPlan",
     "Origin",
+    "PinnedActors",
     "RayFleet",
     "sent_whole",
     "settled",

@@ -44,8 +44,8 @@ def found(plan: BenchPlan) -> BenchPlan:
         return plan
     if not origin.copies:
         raise InputError(
-            f"fleet.copies = false: every node must see the population {plan.population}, and {platform.node()} "
-            "does not; mount it there, or set fleet.copies = true"
+            f"data.population: every node must see {plan.population}, and {platform.node()} does not, and may have no "
+            "copy (fleet.copies = false, or fleet.pinned = true); mount it there"
         )
     folder = place_of(origin.digest)
     if not is_whole(folder, origin.digest):

@@ -175,9 +175,10 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
     if is_uri(elsewhere):
         with suppress(InputError):  # as where there is no network
             elsewhere = fetch(elsewhere)
+    here = () if config.get("fleet", {}).get("pinned") and elsewhere else None
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
-            return Population.open(path, fold)
+            return Population.open(path, fold, sites=here)
     return None
 
 
