@@ -200,7 +200,9 @@ def _run(
     if not targets.targets:
         watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
-    home.keep()
+    if home.uri is not None:
+        watcher.stage(f"storing what is there so far at {home.uri}")
+        home.keep()
     LOG.info("%d clients, %d samples", len(population), population.sizes.sum())
 
     watcher.stage("starting the fleet")

@@ -122,7 +122,10 @@ def _kept(home: Home, watcher: Watcher) -> Iterator[Home]:
         error.args = tuple(
             each.replace(str(home.folder), home.name) if isinstance(each, str) else each for each in error.args
         )
-        home.saving(watcher)()
+        try:
+            home.keep()
+        except InputError as late:
+            watcher.notice(f"{late}; what was done is in {home.folder}, and raysim resume goes on from there")
         raise
     try:
         home.keep()

@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from algorithms import Augment
 from partitioning import Population
+from partitioning.errors import ElsewhereError
 from raysim.config.experiment import Data
 from raysim.data import decode_population, decoder_of
 from raysim.data.augment import augmentation, check_pixels
 from raysim.data.features import Arrays, features
 from raysim.data.images import Picture
 from raysim.data.standardise import Standardise, standardisation
+from raysim.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,17 @@ def prepared(population: Population, data: Data) -> Prepared:
     Raises:
         InputError: what is asked for cannot be done to these samples.
     """
+    try:
+        return _prepared(population, data)
+    except ElsewhereError as error:
+        raise InputError(
+            f"{error}; with fleet.pinned = true nobody reads all sites' to decode images, to standardise or to "
+            "check colours: make the population of arrays and with --standardise, or leave data.standardise and "
+            "data.augment out"
+        ) from None
+
+
+def _prepared(population: Population, data: Data) -> Prepared:
     path = decode_population(population, picture=Picture(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)

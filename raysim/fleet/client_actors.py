@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import ray
@@ -51,17 +52,17 @@ class ClientActor:
         """What this process's results depend on."""
         return fingerprint(self._device)
 
-    def measure(self, plan: BenchPlan, copy: None = None) -> tuple[int, int]:
+    def measure(self, plan: BenchPlan, copy: Path | None = None) -> tuple[int, int]:
         """The most bytes that a plan takes of the GPU, and those that it has; `copy` is as for `prepare`."""
-        return measure(found(plan))
+        return measure(found(plan, copy))
 
-    def prepare(self, plan: BenchPlan, keeper: Any = None, copy: None = None) -> tuple[dict[str, str], str]:
+    def prepare(self, plan: BenchPlan, keeper: Any = None, copy: Path | None = None) -> tuple[dict[str, str], str]:
         """Set up the bench that the following blocks run on; the fingerprint, and the node that it is on.
 
         Args:
             plan: of the bench.
             keeper: keeps what clients keep, where the node does not see the folder for it; None where all see it.
-            copy: of the population, is to be here before.
+            copy: of the population, on this node; None where it has not been given one.
 
         Raises:
             AbsentError: the population is to be copied to the node.
@@ -72,7 +73,7 @@ class ClientActor:
             self._bench = None
             if self._device != "cpu":
                 gc.collect()
-        bench = found(plan).build(self._share)
+        bench = found(plan, copy).build(self._share)
         self._bench = bench if keeper is None else replace(bench, kept=reached(bench.kept, keeper))
         return self.fingerprint(), here()
 

@@ -32,14 +32,20 @@ HELD = 4
 """Pieces that are held for the next node that asks for them: nodes that copy at the same time read alike."""
 
 
-def found(plan: BenchPlan) -> BenchPlan:
-    """The plan with the folder in which this node has the population: the driver's, or a copy in its cache.
+def found(plan: BenchPlan, copy: Path | None = None) -> BenchPlan:
+    """The plan with the folder in which this node has the population: the driver's, or a copy.
+
+    Args:
+        plan: as the driver has it.
+        copy: that this node has just been given; None where one may be in its cache.
 
     Raises:
         AbsentError: it has none yet.
         InputError: it has none, and may have none.
     """
     origin = plan.origin
+    if copy is not None:
+        return replace(plan, population=copy)
     if origin is None or holds(plan.population, origin.digest):
         return plan
     if not origin.copies:
@@ -82,7 +88,7 @@ class Copies:
         self._under_way: dict[tuple[str, Path], Any] = {}
 
     def on(self, node: str, plan: BenchPlan) -> Any:
-        """Have a node given a copy, once; a reference to nothing, which is there when the copy is.
+        """Have a node given a copy, once; a reference to its folder there.
 
         Args:
             node: Ray's id of it.
@@ -109,8 +115,8 @@ def at(node: str) -> dict[str, Any]:
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 
-def receive(origin: Origin, sender: Any) -> None:
-    """Copy a population into this node's cache, unless it is there.
+def receive(origin: Origin, sender: Any) -> Path:
+    """Copy a population into this node's cache, unless it is there; its folder.
 
     Args:
         origin: which population.
@@ -126,6 +132,7 @@ def receive(origin: Origin, sender: Any) -> None:
         folder = fetch(origin.uri)
     if folder.name != origin.digest:
         raise InputError(f"data.population = {origin.uri!r}: must stay as it was when the run began; run it anew")
+    return folder
 
 
 def pieces(sender: Any, name: str) -> Iterator[bytes]:
@@ -143,6 +150,7 @@ def _has_failed(reference: Any) -> bool:
     """Whether a copy came to nothing, as where its node died."""
     ready, _ = ray.wait([reference], timeout=0)
     try:
-        return bool(ready) and ray.get(reference) is not None
+        ray.get(ready)
     except Exception:  # told by the actor that waits for it; another one may fare better
         return True
+    return False
