@@ -64,17 +64,19 @@ class Sender:
 
     Args:
         folder: of the population.
+        size: bytes of a piece.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, size: int = PIECE) -> None:
+        self._folder, self._size = folder, size
         self._held: OrderedDict[tuple[str, int], Any] = OrderedDict()
 
     def piece(self, name: str, number: int) -> list[Any]:
         """A reference to a piece of a file, which nodes that ask in time share; the piece behind the last is empty."""
         key = (name, number)
         if key not in self._held:
-            self._held[key] = ray.put(np.fromfile(self._folder / name, np.uint8, PIECE, offset=number * PIECE))
+            content = np.fromfile(self._folder / name, np.uint8, self._size, offset=number * self._size)
+            self._held[key] = ray.put(content)
             if len(self._held) > HELD:
                 self._held.popitem(last=False)
         return [self._held[key]]

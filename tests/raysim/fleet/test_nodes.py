@@ -16,6 +16,7 @@ import raysim
 from partitioning import Population
 from raysim.data import load
 from raysim.errors import InputError, StoppedError
+from raysim.fleet.copies import Sender, pieces
 from raysim.progress import Watcher
 from raysim.stopping import Stop
 
@@ -106,6 +107,19 @@ def test_another_run_finds_the_copies(nodes: Nodes) -> None:
         raysim.resume(stopped(name), actors=2, address=nodes.address)
     assert "it is given a copy" in Path("first/run.log").read_text()
     assert "it is given a copy" not in Path("second/run.log").read_text()
+
+
+@pytest.mark.slow
+def test_files_come_in_pieces_that_readers_share(nodes: Nodes, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 10
+    (tmp_path / "file").write_bytes(content)
+    (tmp_path / "empty").touch()
+    sender = ray.remote(Sender).options(num_cpus=0).remote(tmp_path, 100)
+    assert b"".join(pieces(sender, "file")) == content
+    assert [len(piece) for piece in pieces(sender, "file")] == [100] * 25 + [60]
+    assert list(pieces(sender, "empty")) == []
+    shared, again, other = ray.get([sender.piece.remote("file", number) for number in (0, 0, 1)])
+    assert shared == again != other
 
 
 def test_a_population_that_must_not_be_copied(nodes: Nodes) -> None:
