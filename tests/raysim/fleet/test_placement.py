@@ -91,9 +91,7 @@ def test_the_data_of_several_sites_in_one_place_are_refused(
     cluster: Cluster, population: Population, tmp_path: Path
 ) -> None:
     plan = plan_of(population, centralized(Sample(), LOCAL), tmp_path)
-    message = (
-        r"fleet.pinned = true: must be false where the data of several sites are needed in one place, as VisitU"
-    )
+    message = r"fleet.pinned = true: must be false where the data of several sites are needed in one place, as VisitU"
     with PinnedActors(1, address=cluster.address) as actors:
         actors.fit({"centralized": plan})
         with closing(actors.fleet(plan)) as fleet, pytest.raises(InputError, match=message):
