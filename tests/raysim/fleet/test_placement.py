@@ -79,8 +79,10 @@ def test_a_pinned_populations_clients_are_visited_on_their_sites(
     sites = population.sites.to_pylist()
     assert [sites[client] for client in visits["client"]] == [("north", "south")[n] for n in visits["machine_actor"]]
     assert len(set(visits["machine_actor"])) == 2
-    blocks = zip(visits["block"], visits["client"], strict=True)
-    assert all(len({sites[c] for b, c in blocks if b == block}) == 1 for block in set(visits["block"]))
+    blocks: dict[int, set[str]] = {}
+    for block, client in zip(visits["block"], visits["client"], strict=True):
+        blocks.setdefault(block, set()).add(sites[client])
+    assert all(len(names) == 1 for names in blocks.values())
     traffic = json.loads((pinned.folder / "fedavg" / "summary.json").read_text())["machine_traffic"]
     crossed = sum(pq.read_table(pinned.folder / "fedavg" / "metrics.parquet")["machine_bytes_crossed"].to_pylist())
     assert len(traffic) == 3 and sum(node["bytes_in"] for node in traffic.values()) >= crossed > 0
