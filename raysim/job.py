@@ -93,8 +93,8 @@ class Job:
                 files.stop({"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": self.here})
                 raise
             summary = summary_of(result, experiment.evaluate.target, self.here)
-            summary["machine_traffic"] = fleet.by_node()
-            for node, each in fleet.by_node().items():
+            summary["machine_traffic"] = traffic = fleet.by_node()
+            for node, each in traffic.items():
                 LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, each["bytes_in"], each["bytes_out"])
             files.finish(state, fleet.placement, summary, module.state_dict())
         return result

@@ -104,8 +104,9 @@ class RayFleet:
 
     def by_node(self) -> dict[str, dict[str, int]]:
         """Bytes in and out of each of Ray's nodes, as far as they came from or went to another."""
-        known = titles()
-        return {known[node]: each for node, each in self.traffic.by_node().items()}
+        counted = self.traffic.by_node()
+        known = titles() if counted else {}  # a short run may have ended before Ray had started
+        return {known[node]: each for node, each in counted.items()}
 
     def close(self) -> None:
         """Release what the driver's own bench holds; the actors end with their context."""
