@@ -72,7 +72,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
     Seconds are the machine's, `simulated_seconds` apart: those are virtual, null where there are no devices.
     """
     whole = ["visits", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
-    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
+    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
     return pa.schema(
         [
             ("round", pa.int64()),

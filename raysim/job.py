@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,7 @@ class Job:
         watcher: is told what happens.
         loggers: are told of the rounds.
         stop: asks the run to stop.
+        saved: called after each checkpoint.
     """
 
     experiment: Experiment
@@ -52,6 +53,7 @@ class Job:
     watcher: Watcher
     loggers: Telling
     stop: Stop
+    saved: Callable[[], None] = lambda: None
 
     def run(self, name: str, plan: BenchPlan) -> Result:
         """Run one algorithm, or go on with it."""
@@ -62,7 +64,7 @@ class Job:
             tell(text)
         measures = experiment.evaluate.measures
         identity = {**self.here, **settings(experiment, name)}
-        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
+        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment), self.saved)
         snapshot = checkpoints.newest(tell)
         done = snapshot.state.round if snapshot else 0
         if folder.exists():
@@ -98,6 +100,9 @@ class Job:
                 files.stop({"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": self.here})
                 raise
             summary = summary_of(result, experiment.evaluate.target, self.here)
+            summary["machine_traffic"] = traffic = fleet.by_node()
+            for node, each in traffic.items():
+                LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, each["bytes_in"], each["bytes_out"])
             files.finish(state, fleet.placement, summary, module.state_dict())
         self.loggers.end(result)
         return result

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from algorithms import Block
+
+PATIENCE = (2, 5)
+"""Seconds until a person is told how much is copied, and those between two times."""
 
 
 class Watcher:
@@ -28,6 +32,25 @@ class Watcher:
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
         """A round is done."""
+
+
+class Copying:
+    """Tells how much of something large is copied, to whoever has waited for two seconds, and then from time to time.
+
+    Args:
+        stage: is told.
+        what: is being done.
+    """
+
+    def __init__(self, stage: Callable[[str], object], what: str) -> None:
+        self._stage, self._what = stage, what
+        self._next = time.monotonic() + PATIENCE[0]
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of the bytes copied so far, and of those of everything."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + PATIENCE[1]
+            self._stage(f"{self._what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
 
 class Lines(Watcher):

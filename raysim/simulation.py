@@ -349,4 +349,5 @@ def _measured(traffic: Traffic) -> dict[str, Any]:
         "machine_bytes_driver": traffic.driver,
         "machine_bytes_inlined": traffic.inlined,
         "machine_bytes_moved": traffic.moved,
+        "machine_bytes_crossed": traffic.crossed,
     }

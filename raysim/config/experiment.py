@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Devices
+from partitioning.remote import is_uri
 from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
@@ -63,7 +64,8 @@ class Data(Preparation):
 
     def located(self) -> Data:
         """The same with absolute paths: that of a user's own files starts where `root` says, or here."""
-        located = {} if self.population is None else {"population": _absolute(self.population)}
+        elsewhere = self.population is None or is_uri(self.population)
+        located = {} if elsewhere else {"population": _absolute(str(self.population))}
         if self.root is not None or OWN_FILES.match(self.dataset or ""):
             located["root"] = _absolute(self.root or "")
         if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):
@@ -87,17 +89,23 @@ class Partition(Table):
     validation: Annotated[int, Field(ge=0)] | None = None
     stratify: bool = False
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
+    site: str | None = None
     features: tuple[str, ...] = ()
     buckets: Annotated[int, Field(ge=2)] = 4
 
 
 class FleetTable(Table):
-    """`[fleet]`: what runs the blocks. Only `block` and `cpus_per_actor` touch the result."""
+    """`[fleet]`: what runs the blocks, and where. Only `block` and `cpus_per_actor` touch the result."""
 
     actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    copies: bool = True
+    group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    labels: dict[str, str] = Field(default_factory=dict)
+    pinned: bool = False
+    transport: Literal["host", "direct"] = "host"
 
 
 class Evaluate(Table):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raysim.away import here
 from raysim.report import curves, tables
 from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
@@ -13,20 +14,22 @@ from raysim.report.read import Run, read_runs
 from raysim.report.templates import save, template
 
 
-def write(runs: Sequence[Path], out: Path) -> Path:
+def write(runs: Sequence[str | Path], out: Path) -> Path:
     """Write one HTML page about the runs, side by side, to `out`, and return `out`.
 
     The page needs no network and no other file, and the same runs give the same bytes. It appears whole or
     not at all: a page that was there before stays until the new one is complete.
 
     Args:
-        runs: folders that `raysim run` wrote, in the order of the page.
+        runs: folders that `raysim run` wrote, or their URIs, in the order of the page.
         out: the page's file; folders above it are made.
 
     Raises:
         InputError: no run is given, a folder is no run or holds a damaged file, or `out` is a folder.
     """
-    return save(render(read_runs(runs)), out)
+    with here(runs) as folders:
+        page = render(read_runs(folders))
+    return save(page, out)
 
 
 def render(runs: Sequence[Run]) -> str:

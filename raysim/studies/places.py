@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from raysim.config import own
 from raysim.errors import InputError
-from raysim.experiment import placed
 from raysim.fleet.lost import ActorLostError
 from raysim.fleet.processes import Processes
 from raysim.fleet.ray_process import running
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt
+from raysim.workplace import How, placed
 
 LOG = logging.getLogger("raysim.studies")
 
@@ -59,7 +59,7 @@ class InTurn:
     def __init__(
         self,
         folder: Path,
-        how: Mapping[str, Any],
+        how: How,
         ray: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._folder, self._how, self._ray = folder, how, ray
@@ -122,7 +122,7 @@ class SideBySide:
 
     def begin(self, trial: Trial) -> None:
         folder = (self._folder / trial.name).absolute()
-        self._processes.begin(trial, attempt, trial.experiment.to_toml(), folder, {"inline": True})
+        self._processes.begin(trial, attempt, trial.experiment.to_toml(), folder, How(inline=True))
 
     def next(self) -> tuple[Trial, Ending]:
         while True:
@@ -139,11 +139,7 @@ class SideBySide:
 def place_for(
     study: Study,
     folder: Path,
-    *,
-    actors: int | None,
-    inline: bool,
-    address: str | None,
-    how: Mapping[str, Any],
+    how: How,
     tell: Callable[[str], None],
 ) -> Place:
     """The place that a study's trials want.
@@ -153,29 +149,26 @@ def place_for(
     Args:
         study: resolved.
         folder: of the trials.
-        actors: client actors of each trial, or trials at once.
-        inline: run all in this process, without Ray.
-        address: of a running Ray cluster.
-        how: trials that are run from this process are told of and stopped.
+        how: it is run: with so many client actors a trial, or trials at once.
         tell: called with what a person should know of.
 
     Raises:
         InputError: what was asked for does not go together.
     """
     for dataset in study.datasets:
-        placed(dataset.experiment, actors, inline, address)
+        placed(dataset.experiment, how)
     tables = [dataset.experiment.fleet for dataset in study.datasets]
-    if inline:
-        return InTurn(folder, {**how, "inline": True})
+    if how.inline:
+        return InTurn(folder, how)
     cpus = max(table.cpus_per_actor for table in tables)
     if any(table.gpus_per_actor or table.actors for table in tables):
-        most = max(actors or table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor) for table in tables)
-        how = {**how, "actors": actors, "address": address}
-        return InTurn(folder, how, lambda: running(most * cpus, address or os.environ.get("RAY_ADDRESS")))
+        cores = os.cpu_count() or 1
+        most = max(how.actors or table.actors or max(1, cores // table.cpus_per_actor) for table in tables)
+        return InTurn(folder, how, lambda: running(most * cpus, how.address or os.environ.get("RAY_ADDRESS")))
     for name in own.names(study.raw):
         if name.startswith("__main__:"):
             raise InputError(
                 f"{name} is of a script: must be of a module that other processes can import; move it to one, or set "
                 "inline = True"
             )
-    return SideBySide(folder, Processes(actors, cpus, address), tell)
+    return SideBySide(folder, Processes(how.actors, cpus, how.address), tell)

@@ -33,6 +33,7 @@ from raysim.studies.populations import fitted, populations_of
 from raysim.studies.read import Standing
 from raysim.studies.showing import Board, OfTrial
 from raysim.studies.trial import Ending, Record, Trial, Trials, read_record
+from raysim.workplace import How
 
 LOG = logging.getLogger("raysim.studies")
 
@@ -87,10 +88,8 @@ def study(
     """
     plan, folder = _opened(config, out, changes)
     board = watcher or Board()
-    how = {"watcher": OfTrial(board), "stop": stop or Stop()}
-    place = place_for(
-        plan, folder / "trials", actors=actors, inline=inline, address=address, how=how, tell=board.notice
-    )
+    how = How(actors, inline, address, OfTrial(board), stop or Stop())
+    place = place_for(plan, folder / "trials", how, board.notice)
     with _continuable(folder), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)
         with place:

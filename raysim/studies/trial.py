@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow.parquet as pq
 
@@ -22,6 +22,9 @@ from raysim.folder import STOPPED, await_free, has_begun
 from raysim.resuming import read_result, settings
 from raysim.studies.file import DataSet, Split, Study
 from raysim.studies.grid import Point, Space, written
+
+if TYPE_CHECKING:
+    from raysim.workplace import How
 
 FREED_SECONDS = 30
 """How long a process that worked on a trial, and was killed, may take to be gone."""
@@ -129,24 +132,28 @@ def view(population: Population, experiment: Experiment) -> Population:
     return population if fold is None else population.fold(fold, experiment.validation)
 
 
-def attempt(config: Mapping[str, Any], folder: Path, how: Mapping[str, Any]) -> Ending:
+def attempt(config: Mapping[str, Any], folder: Path, how: How) -> Ending:
     """Run a trial, or go on with it.
 
     Args:
         config: the experiment.
         folder: the trial's.
-        how: it is run: what else `raysim.run` takes.
+        how: it is run.
     """
-    from raysim.experiment import go_on, train  # late: it needs Ray, and who only reads records does not
+    # Late: they need Ray, and who only reads records does not.
+    from raysim.experiment import begin, go_on, own_folders
+    from raysim.home import Home
+
+    home = Home(folder, str(folder))
 
     await_free(folder, FREED_SECONDS)
     try:
         if _goes_on(folder, config):
-            go_on(folder, **how)
+            go_on(home, how)
         else:
             if folder.exists():
                 shutil.rmtree(folder)
-            train(config, folder, **how)
+            begin(Experiment.of(config, own_folders(config)), home, how)
     except DivergedError as error:
         return Ending("diverged", str(error))
     except InputError as error:
