@@ -40,13 +40,20 @@ def place_of(digest: str, cache: Path | None = None) -> Path:
     return (cache or default_cache()) / "populations" / digest
 
 
-def is_whole(folder: Path, digest: str) -> bool:
-    """Return whether a folder has the population of this digest, every file in its size."""
+def holds(folder: Path, digest: str) -> bool:
+    """Return whether a folder has the manifest of this sha256."""
     try:
-        content = (folder / MANIFEST).read_bytes()
-        if hashlib.sha256(content).hexdigest() != digest:
-            return False
-        for stored in Manifest.from_json(content, name=str(folder)).files:
+        return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest() == digest
+    except OSError:
+        return False
+
+
+def is_whole(folder: Path, digest: str) -> bool:
+    """Return whether a folder has the population of which the manifest has this sha256, every file in its size."""
+    if not holds(folder, digest):
+        return False
+    try:
+        for stored in Manifest.from_json((folder / MANIFEST).read_bytes(), name=str(folder)).files:
             check_size(folder / stored.name, stored.bytes)
     except (OSError, InputError):
         return False

@@ -15,7 +15,7 @@ import pyarrow as pa
 from partitioning.checks import Integers, whole
 from partitioning.clients import ClientTable, Places, schema_of
 from partitioning.columns import describe
-from partitioning.errors import InputError, listing, suggestion
+from partitioning.errors import ElsewhereError, InputError, listing, suggestion
 from partitioning.features import split_counts
 from partitioning.files import MappedFile, StoredFile, TableFile, check_size, reading
 from partitioning.manifest import Manifest
@@ -277,7 +277,7 @@ class Population:
         """
         self._check_client(client)
         if not self.are_here[client]:
-            raise InputError(
+            raise ElsewhereError(
                 f"{self.path} was opened without the site of client {client}: its samples must be read at that site"
             )
         number, section = int(self._places.batch[client]), self.table.section(client)

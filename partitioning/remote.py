@@ -22,7 +22,7 @@ _GOOGLE = re.compile(r"(gs|gcs)://")
 _GOOGLE_SECONDS = 15  # that are spent on trying again; Amazon's library gives up after some 6 by itself
 
 
-def is_uri(name: str | Path) -> bool:
+def is_uri(name: object) -> bool:
     """Return whether a name is a URI, such as s3://bucket/folder, and not a path."""
     return isinstance(name, str) and _URI.match(name) is not None
 

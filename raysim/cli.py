@@ -16,6 +16,19 @@ if TYPE_CHECKING:  # it takes seconds to import
     from raysim.experiment import Run
 
 
+class _Place(click.ParamType[Path | str]):
+    # A folder or, as it is, the URI of one.
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        from partitioning.remote import is_uri
+
+        return str(value) if is_uri(value) else Path(value)
+
+
+PLACE = _Place()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="raysim")
 @click.pass_context
@@ -27,9 +40,7 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder of the run; must be new.  [default: runs/NAME-TIME]"
-)
+@click.option("--out", type=PLACE, help="Folder of the run, or its URI; must be new.  [default: runs/NAME-TIME]")
 @click.option(
     "--set",
     "changes",
@@ -41,7 +52,12 @@ def cli(context: click.Context) -> None:
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
 @click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
 def run(
-    experiment: str, out: Path | None, changes: tuple[str, ...], actors: int | None, inline: bool, address: str | None
+    experiment: str,
+    out: Path | str | None,
+    changes: tuple[str, ...],
+    actors: int | None,
+    inline: bool,
+    address: str | None,
 ) -> None:
     """Run an experiment file, or a recipe by its name (see `raysim list recipes`)."""
     with _shown() as (engine, tell):
@@ -49,17 +65,17 @@ def run(
     _show(
         done,
         "next    open the report; try another seed: the same command with --set seed=7 and without --out; "
-        f"compare the two: raysim report {done.folder} OTHER",
+        f"compare the two: raysim report {done.uri or done.folder} OTHER",
     )
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=PLACE, metavar="DIR")
 @click.option("--actors", type=int, help="Number of client actors.  [default: the run's, else one a core]")
 @click.option("--inline", is_flag=True, help="Go on in this process, without Ray.")
 @click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
-def resume(folder: Path, actors: int | None, inline: bool, address: str | None) -> None:
-    """Go on with a run that was stopped: DIR is its folder, or that of one of its algorithms."""
+def resume(folder: Path | str, actors: int | None, inline: bool, address: str | None) -> None:
+    """Go on with a run that was stopped: DIR is its folder or URI, or that of one of its algorithms."""
     with _shown() as (engine, tell):
         done = engine.resume(folder, actors=actors, inline=inline, address=address, **tell)
     _show(done)
@@ -92,18 +108,19 @@ def _show(done: Run, *more: str) -> None:
 
     screen = Console()
     screen.print(results_table(done.results))
-    for line in (f"report  {done.report}", *more):
+    kept = [] if done.uri is None else [f"kept    {done.uri}"]
+    for line in (f"report  {done.report}", *kept, *more):
         screen.print(line, soft_wrap=True, highlight=False)
 
 
 @cli.command()
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.argument("folders", nargs=-1, required=True, type=PLACE, metavar="DIR...")
 @click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
-def report(folders: tuple[Path, ...], out: Path | None) -> None:
+def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     """Write the report of one run, or of several side by side."""
     from raysim.report import write
 
-    default = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
+    default = Path(folders[0] if len(folders) == 1 and isinstance(folders[0], Path) else "", "report.html")
     click.echo(write(folders, out or default))
 
 

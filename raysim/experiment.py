@@ -19,6 +19,7 @@ from raysim.ending import continuable, own_errors
 from raysim.errors import InputError, one_input_error
 from raysim.fleet import ClientActors, FittedActors, Inline, PinnedActors, sent_whole, settled
 from raysim.folder import old_folder, run_folder, run_log, write_config
+from raysim.home import Home, new_home, old_home
 from raysim.job import Job
 from raysim.measures import Targets
 from raysim.planning import planned
@@ -26,21 +27,26 @@ from raysim.population import population_of
 from raysim.preparing import prepared
 from raysim.progress import Watcher
 from raysim.result import Result
-from raysim.resuming import check_place, read_result, run_of, stored
+from raysim.resuming import check_place, read_result, stored
 from raysim.stopping import Stop
 
 LOG = logging.getLogger("raysim")
 
 Workplace = Callable[[], ClientActors | Inline]
+Placed = tuple[Experiment, Workplace]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, its report, and a result for each algorithm."""
+    """A finished run: its folder, its report, and a result for each algorithm.
+
+    Where it is kept at a URI, the folder is a copy in the cache.
+    """
 
     folder: Path
     report: Path
     results: tuple[Result, ...]
+    uri: str | None = None
 
 
 def run(
@@ -59,7 +65,7 @@ def run(
     Args:
         config: an experiment file, a recipe's name, or the same as a mapping, where `algorithm.name` may also be
             a function of one's own, and `model.name` a class.
-        out: the run's folder, which must be new; default `runs/NAME-TIME`.
+        out: the run's folder, which must be new, or its URI; default `runs/NAME-TIME`.
         changes: `key.path=value` each, applied to the file.
         actors: client actors, instead of the file's; never changes the result.
         inline: run in this process, without Ray; never changes the result.
@@ -78,14 +84,16 @@ def run(
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
     name = "run" if isinstance(config, Mapping) else Path(config).stem
     experiment, workplace = _placed(Experiment.of(raw, _folders(config)), actors, inline, address)
-    folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    out = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}" if out is None else out
     watcher = watcher or Watcher()
-    with continuable(folder, watcher), run_folder(folder), _working(folder, experiment):
-        # From here on whatever stops the run leaves what `resume` needs.
-        write_config(folder / "config.toml", experiment.to_toml())
-        results = _run(experiment, folder, workplace(), watcher, stop or Stop(), experiment.names)
-    # Outside, where nothing that goes wrong removes what was trained.
-    return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()))
+    with new_home(out, watcher) as home:
+        folder = home.folder
+        with continuable(folder, watcher, home.name), run_folder(folder), _working(folder, experiment):
+            # From here on whatever stops the run leaves what `resume` needs.
+            write_config(folder / "config.toml", experiment.to_toml())
+            results = _run(experiment, home, workplace(), watcher, stop or Stop(), experiment.names)
+        # Outside, where nothing that goes wrong removes what was trained.
+        return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()), home.uri)
 
 
 def resume(
@@ -100,7 +108,7 @@ def resume(
     """Go on with a run that was stopped, at whatever instant; its files are those of a run that was not.
 
     Args:
-        folder: the run's, or that of one of its algorithms: then only that one goes on.
+        folder: the run's, or that of one of its algorithms: then only that one goes on; or its URI.
         actors: client actors, instead of the run's; never changes the result.
         inline: go on in this process, without Ray; never changes the result.
         address: of a running Ray cluster; None starts Ray here.
@@ -111,26 +119,33 @@ def resume(
         InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
         Others: as `run`.
     """
-    folder, only = run_of(Path(folder))
-    experiment, workplace = _placed(stored(folder), actors, inline, address)
     watcher = watcher or Watcher()
-    page = folder / "report.html"
+    with old_home(folder, watcher) as (home, only):
+        return _resume(
+            home, only, watcher, stop or Stop(), partial(_placed, actors=actors, inline=inline, address=address)
+        )
+
+
+def _resume(home: Home, only: str | None, watcher: Watcher, stop: Stop, placed: Callable[[Experiment], Placed]) -> Run:
+    """Go on with a run, or with only one of its algorithms."""
+    folder, page = home.folder, home.folder / "report.html"
+    experiment, workplace = placed(stored(folder))
     with old_folder(folder):
         names = experiment.names if only is None else (only,)
         there = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in there]
         if left:
-            with continuable(folder, watcher), _working(folder, experiment):
-                there |= _run(experiment, folder, workplace(), watcher, stop or Stop(), left)
+            with continuable(folder, watcher, home.name), _working(folder, experiment):
+                there |= _run(experiment, home, workplace(), watcher, stop, left)
         else:
-            watcher.notice(f"{folder / (only or '')} has ended: nothing is left to do")
+            watcher.notice(
+                f"{Path(home.name, only or '') if home.uri is None else home.uri} has ended: nothing is left to do"
+            )
     # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
-    return Run(folder, report.write([folder], page), tuple(there[name] for name in names))
+    return Run(folder, report.write([folder], page), tuple(there[name] for name in names), home.uri)
 
 
-def _placed(
-    experiment: Experiment, actors: int | None, inline: bool, address: str | None
-) -> tuple[Experiment, Workplace]:
+def _placed(experiment: Experiment, actors: int | None, inline: bool, address: str | None) -> Placed:
     """The experiment with as many actors as are asked for, and what starts the place to work."""
     if inline and (actors is not None or address is not None):
         raise InputError(
@@ -162,7 +177,7 @@ def _folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
 
 def _run(
     experiment: Experiment,
-    folder: Path,
+    home: Home,
     place: ClientActors | Inline,
     watcher: Watcher,
     stop: Stop,
@@ -172,6 +187,7 @@ def _run(
 
     What is there already of a run that goes on is taken as it is.
     """
+    folder = home.folder
     for text in experiment.own_code_told:
         LOG.info(text)
         watcher.notice(text)
@@ -184,6 +200,9 @@ def _run(
     if not targets.targets:
         watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
+    if home.uri is not None:
+        watcher.stage(f"storing what is there so far at {home.uri}")
+        home.keep()
     LOG.info("%d clients, %d samples", len(population), population.sizes.sum())
 
     watcher.stage("starting the fleet")
@@ -192,7 +211,7 @@ def _run(
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
         check_place([folder / name for name in experiment.names if name not in names], here)
-        job = Job(experiment, folder, place, targets, here, watcher, stop)
+        job = Job(experiment, folder, place, targets, here, watcher, stop, home.saving(watcher))
         results = {name: job.run(name, plan) for name, plan in plans.items()}
     watcher.stage("writing the report")
     return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ class Job:
         here: what the bytes depend on beside the experiment.
         watcher: is told what happens.
         stop: asks the run to stop.
+        saved: called after each checkpoint.
     """
 
     experiment: Experiment
@@ -48,6 +49,7 @@ class Job:
     here: Mapping[str, str]
     watcher: Watcher
     stop: Stop
+    saved: Callable[[], None] = lambda: None
 
     def run(self, name: str, plan: BenchPlan) -> Result:
         """Run one algorithm, or go on with it."""
@@ -57,7 +59,7 @@ class Job:
             watcher.notice(text)
         measures = experiment.evaluate.measures
         identity = {**self.here, **settings(experiment, name)}
-        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
+        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment), self.saved)
         snapshot = checkpoints.newest(watcher.notice)
         done = snapshot.state.round if snapshot else 0
         if folder.exists():

@@ -39,9 +39,7 @@ def population_of(
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        # Of a pinned one no samples need be here.
-        here = () if experiment.fleet.pinned else None
-        return Population.open(_folder_of(str(data.population), stage), data.fold, sites=here)
+        return _opened(experiment, stage)
     if folder.exists():
         try:
             return Population.open(folder, partition.fold)
@@ -72,11 +70,18 @@ def population_of(
     return population if partition.fold is None else population.fold(partition.fold)
 
 
-def _folder_of(name: str, stage: Callable[[str], object]) -> Path:
-    """The folder of a population by its path or URI: of what a URI names it is in the cache."""
-    if is_uri(name):
-        return partitioning.fetch(name, told=Copying(stage, f"fetching {name}"))
-    return Path(name).expanduser()
+def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Population:
+    """The population that was made before; of what a URI names it is the copy in the cache."""
+    data, pinned = experiment.data, experiment.fleet.pinned
+    name = str(data.population)
+    if is_uri(name) and pinned:
+        raise InputError(
+            f"data.population = {name!r} with fleet.pinned = true: must be a folder, where each node has its site's "
+            "samples alone; give its path"
+        )
+    path = partitioning.fetch(name, told=Copying(stage, f"fetching {name}")) if is_uri(name) else Path(name)
+    # Of a pinned one no samples need be here.
+    return Population.open(path.expanduser(), data.fold, sites=() if pinned else None)
 
 
 def _tables(

@@ -96,6 +96,7 @@ class FleetTable(Table):
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    copies: bool = True
     group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     labels: dict[str, str] = Field(default_factory=dict)
     pinned: bool = False

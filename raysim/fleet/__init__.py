@@ -1,6 +1,6 @@
 """Fleets: what runs blocks of work, in this process or on Ray."""
 
-from raysim.fleet.bench import BenchPlan, ModelPlan
+from raysim.fleet.bench import BenchPlan, ModelPlan, Origin
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline, InlineFleet
@@ -16,6 +16,7 @@ __all__ = [
     "Inline",
     "InlineFleet",
     "ModelPlan",
+    "Origin",
     "PinnedActors",
     "RayFleet",
     "sent_whole",

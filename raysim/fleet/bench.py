@@ -151,6 +151,21 @@ FUSED_BLOCK = 5
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a node finds a population that does not see the driver's folder of it.
+
+    Args:
+        digest: the sha256 of its manifest.json.
+        uri: that each node fetches it from by itself; None: from the driver's node.
+        copies: whether a node may have a copy at all.
+    """
+
+    digest: str
+    uri: str | None = None
+    copies: bool = True
+
+
+@dataclass(frozen=True)
 class BenchPlan:
     """What to set up where blocks run.
 
@@ -166,6 +181,7 @@ class BenchPlan:
         joins: the first rounds of clients that are not there from the first; see `joining`.
         standardise: what is done to all inputs; None where they stay.
         augment: what changes inputs in training; None where they stay.
+        origin: where nodes find the population that do not see its folder; None where all see it.
         here: the sites whose samples are where the plan is; None for all.
     """
 
@@ -180,6 +196,7 @@ class BenchPlan:
     joins: Mapping[str, int] = field(default_factory=dict)
     standardise: Standardise | None = None
     augment: Augment | None = None
+    origin: Origin | None = None
     here: tuple[str, ...] | None = None
 
     def build(self, share: float = 1.0) -> Bench:

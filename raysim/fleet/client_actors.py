@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import ray
@@ -15,7 +16,9 @@ import ray
 from algorithms import Bench, Block, Function
 from algorithms.tree import Node
 from raysim.fleet.bench import BenchPlan
+from raysim.fleet.copies import Copies, found
 from raysim.fleet.inline import run_here
+from raysim.fleet.keeping import Keeping, reached
 from raysim.fleet.lost import ActorLostError, late, take
 from raysim.fleet.machine import fingerprint, keep_memory, settle
 from raysim.fleet.patience import START_SECONDS, Patience
@@ -49,19 +52,29 @@ class ClientActor:
         """What this process's results depend on."""
         return fingerprint(self._device)
 
-    def measure(self, plan: BenchPlan) -> tuple[int, int]:
-        """The most bytes that a plan takes of the GPU, and those that it has."""
-        return measure(plan)
+    def measure(self, plan: BenchPlan, copy: Path | None = None) -> tuple[int, int]:
+        """The most bytes that a plan takes of the GPU, and those that it has; `copy` is as for `prepare`."""
+        return measure(found(plan, copy))
 
-    def prepare(self, plan: BenchPlan) -> tuple[dict[str, str], str]:
-        """Set up the bench that the following blocks run on; the fingerprint, and the node that it is on."""
+    def prepare(self, plan: BenchPlan, keeper: Any = None, copy: Path | None = None) -> tuple[dict[str, str], str]:
+        """Set up the bench that the following blocks run on; the fingerprint, and the node that it is on.
+
+        Args:
+            plan: of the bench.
+            keeper: keeps what clients keep, where the node does not see the folder for it; None where all see it.
+            copy: of the population, on this node; None where it has not been given one.
+
+        Raises:
+            AbsentError: the population is to be copied to the node.
+        """
         if self._bench is not None:
             self._bench.kept.close()
             # Its models go before the next ones come, for a GPU may not hold both; cycles hold some of them.
             self._bench = None
             if self._device != "cpu":
                 gc.collect()
-        self._bench = plan.build(self._share)
+        bench = found(plan, copy).build(self._share)
+        self._bench = bench if keeper is None else replace(bench, kept=reached(bench.kept, keeper))
         return self.fingerprint(), here()
 
     def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
@@ -125,6 +138,8 @@ class ClientActors:
         self._each = Each(cpus_per_actor, gpus_per_actor, labels or {})
         self.patience, self.group, self.home = patience, group, ""
         self._address = address or os.environ.get("RAY_ADDRESS")
+        self.copies = Copies()
+        self._keeping: Keeping | None = None
         self._wanted = actors
         self._cores = actors or max(1, (os.cpu_count() or 1) // cpus_per_actor)
         """Actors that fit a Ray of our own, which has as many CPUs as these take."""
@@ -201,6 +216,14 @@ class ClientActors:
     ) -> RayFleet:
         """A fleet on these actors, each with a bench of its own."""
         return RayFleet(self, plan, done, tell)
+
+    def keeper(self, plan: BenchPlan) -> Any:
+        """What keeps what a plan's clients keep, for nodes that do not see its folder; None where there are none."""
+        if self._is_here or not plan.placement.kept.entries:
+            return None
+        if self._keeping is None or self._keeping.folder != plan.kept:
+            self._keeping = Keeping(plan)
+        return self._keeping.handle
 
     def admit(self, actors: dict[str, str]) -> None:
         """Take note of an actor that has arrived, by its fingerprint.

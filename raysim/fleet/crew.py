@@ -13,7 +13,7 @@ import ray
 
 from raysim.errors import RetriesSpentError
 from raysim.fleet.bench import BenchPlan
-from raysim.fleet.lost import ActorLostError, late, take
+from raysim.fleet.lost import AbsentError, ActorLostError, late, take
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
@@ -125,14 +125,22 @@ class Crew(Roster):
         return True
 
     def _prepare(self, actor: int, handle: Any) -> None:
-        plan = self._place.plan_of(actor, self._plan)
-        self._starts[handle.prepare.remote(plan)] = _Start(actor, handle, time.monotonic())
+        plan, keeper = self._place.plan_of(actor, self._plan), self._place.keeper(self._plan)
+        self._starts[handle.prepare.remote(plan, keeper)] = _Start(actor, handle, time.monotonic())
+
+    def _provide(self, start: _Start, node: str) -> None:
+        """Have an actor get ready as soon as its node has a copy of the population, however long that takes."""
+        plan, keeper = self._place.plan_of(start.actor, self._plan), self._place.keeper(self._plan)
+        prepared = start.handle.prepare.remote(plan, keeper, self._place.copies.on(node, plan))
+        self._starts[prepared] = _Start(start.actor, start.handle, float("inf"))
 
     def _take_in(self, reference: Any) -> None:
         start = self._starts.pop(reference)
         try:
             fingerprint, host = take(reference)
             self._place.admit(fingerprint)
+        except AbsentError as error:
+            self._provide(start, error.node)
         except ActorLostError as error:
             self._start_again(start.actor, error)
         else:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import ray
 
 from raysim.errors import InputError, of_algorithm
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.lost import take
+from raysim.fleet.lost import AbsentError, take
 from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.placing import living
 from raysim.fleet.sharing import arranged, capacity, fraction, sharers
@@ -72,6 +72,14 @@ class FittedActors(ClientActors):
                 'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
             )
 
+    def _measure(self, probe: Any, plan: BenchPlan) -> tuple[int, int]:
+        """What one plan takes; its population is copied to the probe's node first, where that does not see it."""
+        try:
+            taken: tuple[int, int] = take(probe.measure.remote(plan))
+        except AbsentError as error:
+            taken = take(probe.measure.remote(plan, self.copies.on(error.node, plan)))
+        return taken
+
     def _measured(self, plans: Mapping[str, BenchPlan]) -> tuple[int, int]:
         """The most bytes that a plan takes of a GPU, and those that it has: an actor with a whole one tries it."""
         probe = self._actor(0, self._each)
@@ -80,7 +88,7 @@ class FittedActors(ClientActors):
             measured: list[tuple[int, int]] = []
             for name, plan in plans.items():
                 with of_algorithm(name):
-                    measured.append(take(probe.measure.remote(plan)))
+                    measured.append(self._measure(probe, plan))
             return max(measured)
         finally:
             ray.kill(probe)

@@ -10,20 +10,21 @@ import jinja2
 
 from partitioning import InputError
 from partitioning.disk import complete
+from raysim.away import here
 from raysim.report import curves, tables
 from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
 from raysim.report.read import Run, read_runs
 
 
-def write(runs: Sequence[Path], out: Path) -> Path:
+def write(runs: Sequence[str | Path], out: Path) -> Path:
     """Write one HTML page about the runs, side by side, to `out`, and return `out`.
 
     The page needs no network and no other file, and the same runs give the same bytes. It appears whole or
     not at all: a page that was there before stays until the new one is complete.
 
     Args:
-        runs: folders that `raysim run` wrote, in the order of the page.
+        runs: folders that `raysim run` wrote, or their URIs, in the order of the page.
         out: the page's file; folders above it are made.
 
     Raises:
@@ -31,7 +32,8 @@ def write(runs: Sequence[Path], out: Path) -> Path:
     """
     if out.is_dir():
         raise InputError(f"{out} is a folder, and the report is one file; name a file in it")
-    page = render(read_runs(runs))
+    with here(runs) as folders:
+        page = render(read_runs(folders))
     out.parent.mkdir(parents=True, exist_ok=True)
     with complete(out) as aside:
         aside.write_text(page, encoding="utf-8")

@@ -1,15 +1,18 @@
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import partitioning
 from partitioning import Population
 from raysim.config import Experiment
 from raysim.data import decoder_of, load
 from raysim.data.shards import Shards
 from raysim.errors import InputError
 from raysim.population import population_of
+from raysim.preparing import prepared
 
 BASE = {"partition": {"clients": 4}}
 
@@ -106,3 +109,42 @@ def test_the_column_that_names_the_site_is_no_input(tmp_path: Path) -> None:
     assert decoder_of(population).shape == (1,)
     (population.path / population.manifest.shards[0].name).unlink()
     assert Shards(population.path, sites=("2",)).samples(2, "all")[0].tolist() == [[2.0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("made", "data", "told"),
+    [
+        pytest.param({"standardise": True}, {"standardise": "global"}, None, id="moments are there"),
+        pytest.param({}, {}, None, id="nothing is asked for"),
+        pytest.param(
+            {}, {"standardise": "global"}, "must be read at that site; with fleet.pinned = true", id="moments"
+        ),
+        pytest.param({}, {"image_size": 4}, "must be read at that site; with fleet.pinned = true", id="pictures"),
+    ],
+)
+def test_a_driver_prepares_a_pinned_population_without_its_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: dict[str, Any], data: dict[str, Any], told: str | None
+) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    digits = load("digits").train
+    towns = pa.array(["bath" if row % 2 else "york" for row in range(len(digits))])
+    table = digits.append_column("town", towns)
+    partitioning.make(table, tmp_path / "p", scheme="domains", domain="town", clients_per_domain=2, site="town", **made)
+    for shard in (tmp_path / "p").glob("shard-*"):
+        shard.unlink()
+    raw = {"data": {"population": str(tmp_path / "p"), **data}, "fleet": {"pinned": True}}
+    experiment = Experiment.of(raw)
+    population = population_of(experiment, tmp_path / "unused")
+    if told is None:
+        assert prepared(population, experiment.data).shape == (1, 8, 8)
+    else:
+        with pytest.raises(InputError, match=told):
+            prepared(population, experiment.data)
+
+
+def test_a_pinned_population_is_not_fetched(tmp_path: Path) -> None:
+    raw = {"data": {"population": "s3://bucket/p"}, "fleet": {"pinned": True}}
+    with pytest.raises(
+        InputError, match="must be a folder, where each node has its site's samples alone; give its path"
+    ):
+        population_of(Experiment.of(raw), tmp_path / "unused")
