@@ -26,6 +26,7 @@ EXPERIMENT: dict[str, Any] = {
     # Large enough that Ray leaves models on the node where they were made: below 100 KB the driver holds them.
     "model": {"name": "mlp", "hidden": [1000], "norm": "batch"},
     "local": {"lr": 0.1, "batch_size": 32},
+    "fleet": {"block": 1, "group": 3},
     "evaluate": {"every": 2},
 }
 RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "merge_every": 3}}
@@ -99,7 +100,8 @@ def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], n
     struck = raysim.run(experiment, tmp_path / "struck", actors=2, address=nodes.cluster.address, watcher=watcher)
     assert files(struck) == files(undisturbed)
     assert [result.metrics for result in struck.results] == [result.metrics for result in undisturbed.results]
-    assert any("its node has died" in text for text in watcher.told)
+    # In which words depends on what was under way, and on whether Ray or the other end of a connection is faster.
+    assert any("client actor" in text for text in watcher.told)
     again = "the rounds since round 0 are done again" in (struck.folder / "run.log").read_text()
     assert again == (experiment is RADFED)
 
