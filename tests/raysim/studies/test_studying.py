@@ -10,7 +10,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -125,7 +124,7 @@ def test_what_diverges_is_on_record_and_never_wins(small: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_killed_with_all_its_processes_it_goes_on(on_ray: Studied, small: Any, tmp_path: Path) -> None:
+def test_killed_with_all_its_processes_it_goes_on(small: Any, tmp_path: Path) -> None:
     folder, file = tmp_path / "killed", tmp_path / "small.toml"
     file.write_text(tomli_w.dumps(small))
     command = [sys.executable, "-m", "raysim", "study", str(file), "--out", str(folder), "--actors", "2"]
@@ -136,10 +135,10 @@ def test_killed_with_all_its_processes_it_goes_on(on_ray: Studied, small: Any, t
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = stamps(folder)
-    subprocess.run(command, check=True)
+    done = raysim.study(folder, inline=True)
     assert before.items() <= stamps(folder).items()
-    table: pa.Table = pq.read_table(folder / "trials.parquet")
-    assert table.drop(["seconds"]).equals(on_ray.trials.drop(["seconds"]))
+    left_alone = raysim.study(small, tmp_path / "alone", inline=True)
+    assert done.trials.drop(["seconds"]).equals(left_alone.trials.drop(["seconds"]))
 
 
 @pytest.mark.slow
@@ -174,9 +173,9 @@ def _workers() -> list[int]:
 
 
 @pytest.mark.slow
-def test_trials_with_client_actors_run_in_turn_on_all_of_them(on_ray: Studied, small: Any, tmp_path: Path) -> None:
+def test_trials_with_client_actors_run_in_turn_on_all_of_them(small: Any, tmp_path: Path) -> None:
     small["fleet"] = {"actors": 2}
-    small["study"]["seeds"] = [1]
+    small["study"] |= {"seeds": [1], "grid": {}}
     done = raysim.study(small, tmp_path / "study")
-    one = on_ray.trials.filter(pc.field("seed") == 1)
-    assert done.trials.drop(["seconds"]).equals(one.drop(["seconds"]))
+    alone = raysim.study(small, tmp_path / "alone", inline=True)
+    assert done.trials.drop(["seconds"]).equals(alone.trials.drop(["seconds"]))
