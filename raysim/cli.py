@@ -1,4 +1,4 @@
-"""The command line: `raysim run | resume | report | list | export`."""
+"""The command line: `raysim run | resume | submit | follow | report | list | export`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from partitioning.command import run_command
 
 if TYPE_CHECKING:  # it takes seconds to import
     from raysim.experiment import Run
+    from raysim.stopping import Stop
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -65,6 +66,80 @@ def resume(folder: Path, actors: int | None, inline: bool, address: str | None) 
     _show(done)
 
 
+ADDRESS = click.option(
+    "--address",
+    required=True,
+    envvar=["RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"],
+    metavar="URL",
+    help="The cluster's dashboard, http://HOST:8265.",
+)
+KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the cluster, too.")
+
+
+@cli.command()
+@click.argument("experiment", metavar="FILE_OR_RECIPE")
+@ADDRESS
+@click.option("--out", type=click.Path(path_type=Path), help="Folder here; must be new.  [default: runs/NAME-TIME]")
+@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
+@click.option("--actors", type=int, help="Number of client actors.  [default: the file's, else one a core of the head]")
+@click.option(
+    "--working-dir",
+    type=click.Path(path_type=Path),
+    help="A folder that the job works in a copy of.  [default: the file, its modules, and small data that it names]",
+)
+@click.option("--stage", metavar="DIR", help="Folder of the cluster that all nodes see.  [default: the head's /tmp]")
+@KEEP
+@click.option("--detach", is_flag=True, help="Send the job, and do not follow it.")
+def submit(
+    experiment: str,
+    address: str,
+    out: Path | None,
+    changes: tuple[str, ...],
+    actors: int | None,
+    working_dir: Path | None,
+    stage: str | None,
+    keep: bool,
+    detach: bool,
+) -> None:
+    """Run an experiment as a job of a Ray cluster, follow it, and fetch its folder."""
+    with _attended():
+        from raysim.cluster import attending, submitting
+
+        head, job = submitting.submit(
+            experiment, address, out, changes=changes, actors=actors, working_dir=working_dir, stage=stage
+        )
+        again = f"raysim follow {job.id} --address {head.address}"
+        if detach:
+            click.echo(again)
+        else:
+            click.echo(f"job {job.id}", err=True)
+            _show(attending.attend(head, job, keep=keep))
+
+
+@cli.command()
+@click.argument("job")
+@ADDRESS
+@click.option("--out", type=click.Path(path_type=Path), help="Folder here.  [default: as it was submitted]")
+@click.option("--stop", is_flag=True, help="Stop the job; what it has written is fetched.")
+@KEEP
+def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
+    """Follow a JOB that was submitted before, and fetch its folder."""
+    with _attended():
+        from raysim.cluster import attending, submitting
+
+        head = submitting.Head(address)
+        _show(attending.attend(head, submitting.Job.of(head, job, out), stop=stop, keep=keep))
+
+
+@contextmanager
+def _attended() -> Iterator[None]:
+    """Within, signals leave a job alone that is followed, or stop it; see `raysim.cluster.attending`."""
+    from raysim.stopping import stopped_by_signals
+
+    with stopped_by_signals() as stop, _ended_by(stop):
+        yield
+
+
 @contextmanager
 def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
@@ -72,22 +147,33 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
 
     from raysim.stopping import stopped_by_signals
 
-    with stopped_by_signals() as stop:
-        try:
-            with Console(stderr=True).status("loading"):
-                from raysim import experiment
-                from raysim.progress import display
-            with display() as watcher:
-                yield experiment, {"watcher": watcher, "stop": stop}
-        except KeyboardInterrupt as stopped:
-            click.echo(str(stopped) or "interrupted", err=True)
-            # As a shell has it, of whom a signal ends.
-            raise click.exceptions.Exit(128 + stop.signal) from None
+    with stopped_by_signals() as stop, _ended_by(stop):
+        with Console(stderr=True).status("loading"):
+            from raysim import experiment
+            from raysim.progress import display
+            from raysim.telling import is_followed, telling
+        with telling() if is_followed() else display() as watcher:
+            yield experiment, {"watcher": watcher, "stop": stop}
+
+
+@contextmanager
+def _ended_by(stop: Stop) -> Iterator[None]:
+    """Within, what ends a command by a signal is a line, and its exit status the shell's."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        click.echo(str(stopped) or "interrupted", err=True)
+        # As a shell has it, of whom a signal ends.
+        raise click.exceptions.Exit(128 + stop.signal) from None
 
 
 def _show(done: Run, *more: str) -> None:
     from rich.console import Console
 
+    from raysim.telling import is_followed
+
+    if is_followed():  # whoever follows the run shows its results, once its folder is there
+        return
     from raysim.table import results_table
 
     screen = Console()

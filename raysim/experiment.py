@@ -76,10 +76,8 @@ def run(
             far stays, and the report is of it. Algorithms that come after it are not run.
         OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
-    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
-    name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment, workplace = _placed(Experiment.of(raw, _folders(config)), actors, inline, address)
-    folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    experiment, workplace = _placed(resolved(config, changes), actors, inline, address)
+    folder = place_of(config, out)
     watcher = watcher or Watcher()
     with continuable(folder, watcher), run_folder(folder), _working(folder, experiment):
         # From here on whatever stops the run leaves what `resume` needs.
@@ -87,6 +85,18 @@ def run(
         results = _run(experiment, folder, workplace(), watcher, stop or Stop(), experiment.names)
     # Outside, where nothing that goes wrong removes what was trained.
     return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()))
+
+
+def resolved(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
+    """The experiment that `run` is given, checked."""
+    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
+    return Experiment.of(raw, _folders(config))
+
+
+def place_of(config: str | Path | Mapping[str, Any], out: str | Path | None) -> Path:
+    """The folder of a run that is about to begin."""
+    name = "run" if isinstance(config, Mapping) else Path(config).stem
+    return Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def resume(
@@ -129,6 +139,13 @@ def resume(
     return Run(folder, report.write([folder], page), tuple(there[name] for name in names))
 
 
+def ended(folder: Path) -> Run:
+    """A run that has ended, as its folder has it."""
+    experiment = stored(folder)
+    results = [read_result(folder / name, experiment) for name in experiment.names]
+    return Run(folder, folder / "report.html", tuple(result for result in results if result is not None))
+
+
 def _placed(
     experiment: Experiment, actors: int | None, inline: bool, address: str | None
 ) -> tuple[Experiment, Workplace]:
@@ -137,12 +154,17 @@ def _placed(
         raise InputError(
             "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
         )
-    if actors is not None:
-        if actors < 1:
-            raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
-        fleet = experiment.fleet.model_copy(update={"actors": actors})
-        experiment = experiment.model_copy(update={"fleet": fleet})
+    experiment = with_actors(experiment, actors)
     return experiment, _workplace(experiment.fleet, inline, address)
+
+
+def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
+    """The experiment with as many actors as are asked for; None leaves it."""
+    if actors is None:
+        return experiment
+    if actors < 1:
+        raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
+    return experiment.model_copy(update={"fleet": experiment.fleet.model_copy(update={"actors": actors})})
 
 
 @contextmanager
