@@ -125,10 +125,12 @@ def submit(
 def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
     """Follow a JOB that was submitted before, and fetch its folder."""
     with _attended():
-        from raysim.cluster import attending, submitting
+        from raysim.cluster.attending import attend
+        from raysim.cluster.head import Head
+        from raysim.cluster.submitting import Job
 
-        head = submitting.Head(address)
-        _show(attending.attend(head, submitting.Job.of(head, job, out), stop=stop, keep=keep))
+        head = Head(address)
+        _show(attend(head, Job.of(head, job, out), stop=stop, keep=keep))
 
 
 @contextmanager

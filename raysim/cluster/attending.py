@@ -96,10 +96,11 @@ def _told(head: Head, job: Job) -> Iterator[None]:
         yield
     except HeadLostError as error:
         raise RuntimeError(
-            f"{error}: once it does, {_again(head, job)}; its run is in {job.stage} there, lost with the cluster unless "
-            "that is storage of its own (--stage)"
+            f"{error}: once it does, {_again(head, job)}; the run is in {job.stage} there, and lost with the cluster "
+            "unless that is storage of its own (--stage)"
         ) from None
     except ParcelError as error:
         raise RuntimeError(
-            f"the run's folder cannot be fetched, for {error}: copy {job.stage} from the cluster, or {_again(head, job)}"
+            f"the run's folder cannot be fetched, for {error}: copy {job.stage} from the cluster, or "
+            f"{_again(head, job)}"
         ) from None

@@ -255,8 +255,8 @@ def _check_versions(address: str, about: Mapping[str, str]) -> None:
     here = ray.__version__, _minor(platform.python_version())
     if there != here:
         raise InputError(
-            f"--address = {address!r}: the cluster has Ray {there[0]} and Python {there[1]}, and here are {here[0]} and "
-            f"{here[1]}: must be the same; install ray=={there[0]} on Python {there[1]} here, or another image there"
+            f"--address = {address!r}: the cluster has Ray {there[0]} and Python {there[1]}, and here are {here[0]} "
+            f"and {here[1]}: must be the same; install ray=={there[0]} on Python {there[1]} here, or change the image"
         )
 
 

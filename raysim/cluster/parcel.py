@@ -76,9 +76,11 @@ def send(folder: Path, stream: TextIO, limit: int = LIMIT) -> None:
         return
     lines = _Lines(stream)
     # Fast: most of it, models and tables, hardly shrinks.
-    with gzip.GzipFile(fileobj=cast(BinaryIO, lines), mode="wb", compresslevel=1, mtime=0) as packed:
-        with tarfile.open(fileobj=packed, mode="w|") as tar:
-            tar.add(folder, arcname=".")
+    with (
+        gzip.GzipFile(fileobj=cast(BinaryIO, lines), mode="wb", compresslevel=1, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as tar,
+    ):
+        tar.add(folder, arcname=".")
     lines.end()
 
 

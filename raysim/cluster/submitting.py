@@ -32,7 +32,7 @@ STAGE = "/tmp"
 STOP_SECONDS = 60
 """How long a job that is asked to stop has to end its round; Ray's own 3 seconds are not enough for many."""
 
-PLACES = (("data", "dataset"), ("data", "root"), ("data", "population"), ("data", "test"), ("model", "weights"))
+PLACES = {"data": ("dataset", "root", "population", "test"), "model": ("weights",)}
 """Keys of a run's experiment that say where something is, beside `modules`."""
 
 COMPLAINT = "raysim: "
@@ -213,9 +213,7 @@ def _job(config: str, stage: str, out: Path, experiment: Experiment) -> Job:
     name = re.sub(r"[^\w-]", "-", Path(config).stem)
     ours = f"{parcel.FOLDER}{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     table = experiment.to_toml()
-    places = {
-        part: {key: table[part][key] for at, key in PLACES if at == part and key in table[part]} for part, _ in PLACES
-    }
+    places = {part: {key: table[part][key] for key in keys if key in table[part]} for part, keys in PLACES.items()}
     return Job(ours, str(PurePosixPath(stage, ours, out.name)), out, {**places, "modules": table.get("modules")})
 
 
@@ -231,7 +229,7 @@ def _relocate(job: Job) -> None:
     if not path.is_file():
         return
     config = tomllib.loads(path.read_text(encoding="utf-8"))
-    for part in {part for part, _ in PLACES}:
+    for part in PLACES:
         config[part] = {**config[part], **job.places[part]}
     if job.places["modules"] is not None:
         config["modules"] = job.places["modules"]

@@ -48,7 +48,13 @@ def grid() -> Iterator[Grid]:
     # A job runs the `python` of the head's path.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
-    environment = {**os.environ, **token, "RAY_TMPDIR": str(folder), "PATH": path, "RAY_raylet_start_wait_time_s": "120"}
+    environment = {
+        **os.environ,
+        **token,
+        "RAY_TMPDIR": str(folder),
+        "PATH": path,
+        "RAY_raylet_start_wait_time_s": "120",
+    }
     environment.pop("RAY_ADDRESS", None)
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "tests.raysim.cluster.grid"]
@@ -66,20 +72,22 @@ def grid() -> Iterator[Grid]:
 
 
 def serve() -> None:
-    import raysim  # noqa: F401  before ray
     from ray.cluster_utils import Cluster
 
-    ports = [free_port(), free_port()]
     head = {
-        **{"num_cpus": 0, "include_dashboard": True, "dashboard_host": "127.0.0.1", "dashboard_port": ports[0]},
+        "num_cpus": 0,
+        "include_dashboard": True,
+        "dashboard_host": "127.0.0.1",
+        "dashboard_port": free_port(),
         # Ray's own default is one port, which another cluster on this machine may have.
-        "dashboard_agent_listen_port": ports[1],
+        "dashboard_agent_listen_port": free_port(),
     }
     cluster = Cluster(True, head_node_args=head)
     for _ in range(NODES):
         cluster.add_node(num_cpus=1)
     dashboard = f"http://{cluster.head_node.address_info['webui_url']}"
-    print(json.dumps({"dashboard": dashboard, "address": cluster.address}), flush=True)
+    sys.stdout.write(json.dumps({"dashboard": dashboard, "address": cluster.address}) + "\n")
+    sys.stdout.flush()
     sys.stdin.read()
     cluster.shutdown()
 

@@ -71,7 +71,7 @@ def test_what_unpacks_to_more_than_the_limit_is_refused_here(run: Path, tmp_path
 def test_what_was_damaged_on_the_way_leaves_nothing(run: Path, tmp_path: Path, damage: str) -> None:
     lines = sent(run)
     broken = {"cut": lines[:-1], "changed": [lines[0][:-8] + "AAAAAAA=", *lines[1:]], "empty": []}[damage]
-    with pytest.raises(ParcelError, match="breaks off after|are not those that were sent"):
+    with pytest.raises(ParcelError, match=r"breaks off after|are not those that were sent"):
         receive(broken, tmp_path / "here")
     assert [path.name for path in tmp_path.iterdir()] == ["raysim-x"]
 
