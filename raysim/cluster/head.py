@@ -225,19 +225,16 @@ def _connected(address: str) -> _Client:
         client = _Client(address)
         about = client.about()
     except AuthenticationError as error:
-        said = (
-            "none was sent" if "401" in str(error) or "required" in str(error) else "the one that was sent is another"
-        )
+        said = "none was sent" if "required" in str(error) else "the one that was sent is another"
         raise InputError(
             f"--address = {address!r}: the cluster wants its token, and {said}; set RAY_AUTH_MODE=token, and "
             "RAY_AUTH_TOKEN_PATH to a file that has it"
         ) from None
-    except requests.exceptions.Timeout:
-        raise InputError(
-            f"{wrong} nothing answered within {CONNECT_SECONDS + ANSWER_SECONDS} s; check it, and that this machine "
-            "may connect to it"
-        ) from None
-    except ConnectionError:
+    except (requests.exceptions.Timeout, ConnectionError) as error:
+        late = requests.exceptions.Timeout
+        if isinstance(error, late) or isinstance(error.__context__, late):
+            what = f"nothing answered within {CONNECT_SECONDS + ANSWER_SECONDS} s; check it, and that this machine may"
+            raise InputError(f"{wrong} {what} connect to it") from None
         raise InputError(f"{wrong} nothing listens there; check it, and that the cluster runs") from None
     except (requests.exceptions.RequestException, RuntimeError, LookupError, TypeError, ValueError):
         raise InputError(f"{wrong} what answers there is none; check the port, which is {PORT} in most") from None

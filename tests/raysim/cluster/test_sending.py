@@ -63,11 +63,11 @@ def test_small_data_goes_and_the_file_finds_it_there(folder: Path, monkeypatch: 
     away = folder.parent / "elsewhere" / "digits.parquet"
     file = write(folder / "exp.toml", data={"dataset": f"file:{away}", "test": "file:near/test.parquet"})
     with staged(file, resolved(file)) as sent:
-        assert files(sent.folder) == {"exp.toml", "dataset/digits.parquet", "near/test.parquet"}
+        assert files(sent.folder) == {"exp.toml", "dataset/digits.parquet", "test/test.parquet"}
         monkeypatch.chdir(sent.folder)
         there = resolved(sent.file, sent.changes).data
         assert there.dataset == "file:dataset/digits.parquet" and there.root == str(sent.folder.resolve())
-        assert there.test == f"file:{sent.folder.resolve() / 'near' / 'test.parquet'}"
+        assert there.test == f"file:{sent.folder.resolve() / 'test' / 'test.parquet'}"
 
 
 def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
