@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -81,15 +81,15 @@ def telling() -> Iterator[Watcher]:
     yield Telling(sys.stdout)
 
 
-def replay(line: str, watcher: Watcher) -> bool:
-    """Let a watcher know what a line tells; False where it is any other line."""
+def replay(line: str, watcher: Watcher, said: Callable[[str], str] = str) -> bool:
+    """Let a watcher know what a line tells, its texts as `said` has them; False where it is any other line."""
     if not line.startswith(MARK):
         return False
     match json.loads(line.removeprefix(MARK)):
         case ["stage", str(text)]:
-            watcher.stage(text)
+            watcher.stage(said(text))
         case ["notice", str(text)]:
-            watcher.notice(text)
+            watcher.notice(said(text))
         case ["begin", str(name), int(rounds), int(cohort)]:
             watcher.begin(name, rounds, cohort)
         case ["block", int(visits)]:

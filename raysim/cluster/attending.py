@@ -10,9 +10,9 @@ import click
 
 from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import ParcelError
-from raysim.cluster.submitting import Job, JobFailedError, fetch, follow, result
+from raysim.cluster.submitting import Job, JobFailedError, fetch, follow
 from raysim.errors import InputError, StoppedError
-from raysim.experiment import Run
+from raysim.experiment import Run, ended
 from raysim.folder import has_begun
 from raysim.progress import display
 
@@ -50,8 +50,11 @@ def attend(head: Head, job: Job, *, stop: bool = False, keep: bool = False) -> R
             if stop:
                 raise StoppedError(f"stopped{remedy}") from None
             raise type(error)(f"{error}{remedy}") from None
-        fetch(head, job, keep)
-        return result(job)
+        if not fetch(head, job, keep):
+            raise RuntimeError(
+                f"the run has ended, and {job.stage} is not on the cluster any more: it was fetched before"
+            )
+        return ended(job.out)
 
 
 def _rescued(head: Head, job: Job, keep: bool) -> str:
@@ -94,6 +97,10 @@ def _told(head: Head, job: Job) -> Iterator[None]:
     """Within, what cuts the run off from here is told with what to do about it."""
     try:
         yield
+    except StoppedError:
+        raise
+    except KeyboardInterrupt:
+        raise StoppedError(f"interrupted; {_again(head, job)}") from None
     except HeadLostError as error:
         raise RuntimeError(
             f"{error}: once it does, {_again(head, job)}; the run is in {job.stage} there, and lost with the cluster "

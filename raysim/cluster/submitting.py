@@ -21,7 +21,7 @@ from raysim.cluster.head import Head
 from raysim.cluster.sending import Sent, staged, whole
 from raysim.config import Experiment
 from raysim.errors import InputError
-from raysim.experiment import Run, ended, place_of, resolved, with_actors
+from raysim.experiment import place_of, resolved, with_actors
 from raysim.folder import write_config
 from raysim.progress import Watcher
 from raysim.telling import FOLLOWED, replay
@@ -68,7 +68,11 @@ class Job:
                 f"job {job!r}: must be one that `raysim submit` sent; see the list in the cluster's dashboard"
             )
         stored = json.loads(metadata["raysim"])
-        return cls(job, stored["stage"], new_folder(out or Path(stored["out"])), stored["places"])
+        return cls(job, stored["stage"], _new_folder(out or Path(stored["out"])), stored["places"])
+
+    def here(self, text: str) -> str:
+        """What is said there of the run's folder, said of the folder here."""
+        return text.replace(self.stage, str(self.out))
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -107,10 +111,10 @@ def submit(
     stage = stage or STAGE
     if not PurePosixPath(stage).is_absolute():
         raise InputError(f"--stage = {stage!r}: must be an absolute path on the cluster; write e.g. /mnt/shared")
-    out = new_folder(place_of(config, out))
+    out = _new_folder(place_of(config, out))
     experiment = _checked(config, changes, actors, working_dir)
     head = Head(address)
-    with whole_or_staged(config, experiment, working_dir) as sent:
+    with _prepared(config, experiment, working_dir) as sent:
         job = _job(config, stage, out, experiment)
         command = _command(sent, job, changes, actors)
         variables = {FOLLOWED: "1", "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}
@@ -128,12 +132,11 @@ def follow(head: Head, job: Job, watcher: Watcher) -> None:
     """
     said, last = "", ""
     for line in head.lines(job.id):
-        shown = line.replace(job.stage, str(job.out))
-        if shown.startswith(COMPLAINT):
-            said = shown.removeprefix(COMPLAINT)
-        elif not replay(shown, watcher):
-            watcher.line(shown)
-            last = shown.strip() or last
+        if line.startswith(COMPLAINT):
+            said = job.here(line.removeprefix(COMPLAINT))
+        elif not replay(line, watcher, job.here):
+            watcher.line(job.here(line))
+            last = line.strip() or last
     details = head.details(job.id)
     if details.status is JobStatus.SUCCEEDED:
         return
@@ -159,7 +162,7 @@ def fetch(head: Head, job: Job, keep: bool = False) -> bool:
     Raises:
         ParcelError: it is too large, or what came is not what was sent.
     """
-    new_folder(job.out)
+    _new_folder(job.out)
     sender = f"{job.id}-parcel-{secrets.token_hex(3)}"
     command = f"python -m raysim.cluster.parcel send {shlex.quote(job.stage)}"
     head.submit(command, sender, {}, {})
@@ -172,13 +175,8 @@ def fetch(head: Head, job: Job, keep: bool = False) -> bool:
     return there
 
 
-def result(job: Job) -> Run:
-    """The run of a job that has been fetched."""
-    return ended(job.out)
-
-
 @contextmanager
-def whole_or_staged(config: str, experiment: Experiment, working_dir: Path | None) -> Iterator[Sent]:
+def _prepared(config: str, experiment: Experiment, working_dir: Path | None) -> Iterator[Sent]:
     """Within, what is sent is there: a folder of the user's, or one with what the experiment needs."""
     if working_dir is not None:
         yield whole(working_dir, config)
@@ -187,12 +185,16 @@ def whole_or_staged(config: str, experiment: Experiment, working_dir: Path | Non
         yield sent
 
 
-def new_folder(out: Path) -> Path:
+def _new_folder(out: Path) -> Path:
     """The absolute path of a run's folder.
 
     Raises:
-        InputError: it is there already.
+        InputError: it is there already, or it is none of this machine's.
     """
+    if ":/" in str(out):
+        raise InputError(
+            f"--out = {str(out)!r}: must be a folder here, for that is where the run is fetched to; name one"
+        )
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise InputError(
             f"--out = {str(out)!r} exists and is not empty: must be a new folder; choose another, or remove it"
@@ -220,7 +222,10 @@ def _job(config: str, stage: str, out: Path, experiment: Experiment) -> Job:
 def _command(sent: Sent, job: Job, changes: Sequence[str], actors: int | None) -> str:
     settings = [part for change in (*changes, *sent.changes) for part in ("--set", change)]
     given = [] if actors is None else ["--actors", str(actors)]
-    return shlex.join(["python", "-m", "raysim", "run", sent.file, "--out", job.stage, *settings, *given])
+    # A folder that only its owner may read, for the default is in one that is everybody's.
+    make = ["mkdir", "-p", "-m", "700", str(PurePosixPath(job.stage).parent)]
+    run = ["exec", "python", "-m", "raysim", "run", sent.file, "--out", job.stage, *settings, *given]
+    return f"{shlex.join(make)} && {shlex.join(run)}"
 
 
 def _relocate(job: Job) -> None:

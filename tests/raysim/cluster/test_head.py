@@ -74,6 +74,7 @@ def test_where_nothing_listens(address: str) -> None:
     assert "and nothing listens there" in refusal(address)
 
 
+@pytest.mark.slow
 def test_what_swallows_every_packet() -> None:
     with listening(accepts=False) as address:
         assert "nothing answered within 20 s" in refusal(f"http://{address}")
@@ -121,10 +122,15 @@ def test_run_takes_no_url_and_names_what_does() -> None:
         check_answers("http://x:8265")
 
 
-def test_run_finds_out_soon_that_something_else_answers() -> None:
-    started = time.monotonic()
+def test_run_finds_out_that_something_else_answers() -> None:
     with serving({}) as address, pytest.raises(InputError, match="what answers there is none; check the port"):
         check_answers(address.removeprefix("http://"))
-    with listening(accepts=False) as address, pytest.raises(InputError, match="nothing answers there"):
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accepts", [True, False])
+def test_run_finds_out_soon_that_nothing_answers(accepts: bool) -> None:
+    started = time.monotonic()
+    with listening(accepts) as address, pytest.raises(InputError, match="nothing answers there"):
         check_answers(address)
     assert time.monotonic() - started < 30

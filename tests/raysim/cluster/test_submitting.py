@@ -66,13 +66,15 @@ def cluster() -> Iterator[Grid]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "study"
     folder.mkdir()
     (folder / "exp.toml").write_text(EXPERIMENT)
     (folder / "submitted.py").write_text(MODULE)
     (folder / "beside_submitted.py").write_text(BESIDE)
-    return folder / "exp.toml"
+    yield folder / "exp.toml"
+    for name in ("submitted", "beside_submitted"):  # the next test has its own
+        sys.modules.pop(name, None)
 
 
 @contextmanager
