@@ -80,8 +80,9 @@ def _leave(head: Head, job: Job) -> None:
     Raises:
         StoppedError: none came.
     """
-    click.echo(f"the job goes on; Ctrl-C within {AGAIN_SECONDS} s stops it", err=True)
     try:
+        # Inside, for the other one may come as soon as this is read.
+        click.echo(f"the job goes on; Ctrl-C within {AGAIN_SECONDS} s stops it", err=True)
         time.sleep(AGAIN_SECONDS)
     except KeyboardInterrupt:
         return
