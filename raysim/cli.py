@@ -1,4 +1,4 @@
-"""The command line: `raysim run | resume | study | report | list | export`."""
+"""The command line: `raysim run | resume | submit | follow | study | report | list | export`."""
 
 from __future__ import annotations
 
@@ -115,6 +115,73 @@ def study(
             screen.print(f"written {path}", soft_wrap=True, highlight=False)
 
 
+ADDRESS = click.option(
+    "--address",
+    required=True,
+    envvar=["RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"],
+    metavar="URL",
+    help="The cluster's dashboard, http://HOST:8265.",
+)
+KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the cluster, too.")
+
+
+@cli.command()
+@click.argument("experiment", metavar="FILE_OR_RECIPE")
+@ADDRESS
+@click.option("--out", type=click.Path(path_type=Path), help="Folder here; must be new.  [default: runs/NAME-TIME]")
+@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
+@click.option("--actors", type=int, help="Number of client actors.  [default: the file's, else one a core of the head]")
+@click.option(
+    "--working-dir",
+    type=click.Path(path_type=Path),
+    help="A folder that the job works in a copy of.  [default: the file, its modules, and small data that it names]",
+)
+@click.option("--stage", metavar="DIR", help="Folder of the cluster that all nodes see.  [default: the head's /tmp]")
+@KEEP
+@click.option("--detach", is_flag=True, help="Send the job, and do not follow it.")
+def submit(
+    experiment: str,
+    address: str,
+    out: Path | None,
+    changes: tuple[str, ...],
+    actors: int | None,
+    working_dir: Path | None,
+    stage: str | None,
+    keep: bool,
+    detach: bool,
+) -> None:
+    """Run an experiment as a job of a Ray cluster, follow it, and fetch its folder."""
+    with _stoppable():
+        from raysim.cluster import attending, submitting
+
+        head, job = submitting.submit(
+            experiment, address, out, changes=changes, actors=actors, working_dir=working_dir, stage=stage
+        )
+        again = f"raysim follow {job.id} --address {head.address}"
+        if detach:
+            click.echo(again)
+        else:
+            click.echo(f"job {job.id}", err=True)
+            _show(attending.attend(head, job, keep=keep))
+
+
+@cli.command()
+@click.argument("job")
+@ADDRESS
+@click.option("--out", type=click.Path(path_type=Path), help="Folder here.  [default: as it was submitted]")
+@click.option("--stop", is_flag=True, help="Stop the job; what it has written is fetched.")
+@KEEP
+def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
+    """Follow a JOB that was submitted before, and fetch its folder."""
+    with _stoppable():
+        from raysim.cluster.attending import attend
+        from raysim.cluster.head import Head
+        from raysim.cluster.submitting import Job
+
+        head = Head(address)
+        _show(attend(head, Job.of(head, job, out), stop=stop, keep=keep))
+
+
 @contextmanager
 def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
@@ -124,7 +191,8 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
         with Console(stderr=True).status("loading"):
             from raysim import experiment
             from raysim.progress import display
-        with display() as watcher:
+            from raysim.telling import is_followed, telling
+        with telling() if is_followed() else display() as watcher:
             yield experiment, {"watcher": watcher, "stop": stop}
 
 
@@ -145,6 +213,10 @@ def _stoppable() -> Iterator[Stop]:
 def _show(done: Run, *more: str) -> None:
     from rich.console import Console
 
+    from raysim.telling import is_followed
+
+    if is_followed():  # whoever follows the run shows its results, once its folder is there
+        return
     from raysim.table import results_table
 
     screen = Console()

@@ -79,12 +79,22 @@ def run(
         OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
     how = How(actors, inline, address, watcher or Watcher(), stop or Stop())
-    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
-    name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment = Experiment.of(raw, own_folders(config))
-    with new_home(out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}", how.watcher) as home:
+    experiment = resolved(config, changes)
+    with new_home(place_of(config, out), how.watcher) as home:
         # The report comes last, where nothing that goes wrong removes what was trained.
         return _reported(home, begin(experiment, home, how), how.watcher)
+
+
+def resolved(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
+    """The experiment that `run` is given, checked."""
+    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
+    return Experiment.of(raw, own_folders(config))
+
+
+def place_of(config: str | Path | Mapping[str, Any], out: str | Path | None) -> str | Path:
+    """The folder of a run that is about to begin, or its URI."""
+    name = "run" if isinstance(config, Mapping) else Path(config).stem
+    return out if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def resume(
@@ -154,6 +164,13 @@ def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
     if isinstance(config, Mapping) or not Path(config).is_file():
         return (here,)
     return (Path(config).resolve().parent, here)
+
+
+def ended(folder: Path) -> Run:
+    """A run that has ended, as its folder has it."""
+    experiment = stored(folder)
+    results = [read_result(folder / name, experiment) for name in experiment.names]
+    return Run(folder, folder / "report.html", tuple(result for result in results if result is not None))
 
 
 def _reported(home: Home, results: Mapping[str, Result], watcher: Watcher) -> Run:

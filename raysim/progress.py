@@ -24,6 +24,9 @@ class Watcher:
     def notice(self, text: str) -> None:
         """Something that a person should know of."""
 
+    def line(self, text: str) -> None:
+        """Something else that a run on another machine has written."""
+
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         """An algorithm begins, with so many visits a round."""
 
@@ -65,6 +68,9 @@ class Lines(Watcher):
     def notice(self, text: str) -> None:
         self._console.print(f"notice: {text}", soft_wrap=True)
 
+    def line(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         each = "1 visit each" if cohort == 1 else f"{cohort} visits each"
         self._console.print(f"{name}: rounds 1 to {rounds}, {each}")
@@ -84,6 +90,9 @@ class Bars(Watcher):
 
     def notice(self, text: str) -> None:
         self._progress.console.print(f"notice: {text}", soft_wrap=True)
+
+    def line(self, text: str) -> None:
+        self._progress.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         self._rounds, self._visits, self._cohort = 0, 0, cohort

@@ -46,12 +46,17 @@ def placed(experiment: Experiment, how: How) -> tuple[Experiment, Workplace]:
         raise InputError(
             "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
         )
-    if how.actors is not None:
-        if how.actors < 1:
-            raise InputError(f"--actors = {how.actors}: must be a whole number >= 1; use --actors 1")
-        fleet = experiment.fleet.model_copy(update={"actors": how.actors})
-        experiment = experiment.model_copy(update={"fleet": fleet})
+    experiment = with_actors(experiment, how.actors)
     return experiment, _workplace(experiment.fleet, how.inline, how.address)
+
+
+def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
+    """The experiment with as many actors as are asked for; None leaves it."""
+    if actors is None:
+        return experiment
+    if actors < 1:
+        raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
+    return experiment.model_copy(update={"fleet": experiment.fleet.model_copy(update={"actors": actors})})
 
 
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
