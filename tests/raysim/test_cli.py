@@ -58,7 +58,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     [
         ("algorithms", [*ALGORITHMS, "module:function"]),
         ("models", [*MODELS, "module:Class"]),
-        ("datasets", [*DATASETS, "file:", "folder:", "NAME,NAME", "shifted:NAME"]),
+        ("datasets", [*DATASETS, "file:", "folder:", "synthetic:ALPHA,BETA,CLIENTS", "NAME,NAME", "shifted:NAME"]),
         ("recipes", list(recipes())),
     ],
 )
