@@ -163,9 +163,9 @@ def _cluster(jobs: bool, memory: int) -> Iterator[Cluster]:
 
     cluster = Cluster(shutdown_at_exit=False)
     try:
-        # The agent takes jobs; its usual port may be another Ray's, beside which it would start none.
-        head = {"num_cpus": 0, "include_dashboard": jobs, "object_store_memory": memory}
-        _add(cluster, dashboard_agent_listen_port=None, **head)
+        # The usual ports, of the dashboard and of the agent that takes jobs, may be another Ray's.
+        free = {"dashboard_port": None, "dashboard_agent_listen_port": None}
+        _add(cluster, num_cpus=0, include_dashboard=jobs, object_store_memory=memory, **free)
         yield cluster
     finally:
         _on_signals(signal.SIG_IGN)  # it is the end already

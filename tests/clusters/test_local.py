@@ -39,6 +39,7 @@ def models(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.safetensors")}
 
 
+@pytest.mark.slow  # by default jobs are sent to it, see tests/raysim/cluster
 def test_a_run_on_it_and_its_end(tmp_path: Path) -> None:
     changes = [part for each in SETTINGS for part in ("--set", each)]
     run = [sys.executable, "-m", "raysim", "run", "quickstart", "--actors", "2", "--out", str(tmp_path / "run")]

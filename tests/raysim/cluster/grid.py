@@ -1,15 +1,11 @@
-"""A Ray cluster of three nodes on this machine with a job server, as a process of its own that ends with its input.
-
-It says in a line of JSON where it is. The head has no CPU: so the driver is there, and the actors are not.
-"""
+"""The cluster of `clusters/local`, a head and two nodes with a job server, for tests that send jobs to it."""
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
+import re
 import shutil
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-NODES = 2
+from raysim.fleet import leftovers
+
+SCRIPT = Path(__file__).parents[3] / "clusters" / "local" / "cluster.py"
 
 
 @dataclass(frozen=True)
@@ -37,66 +35,34 @@ class Grid:
     environment: dict[str, str]
     process: subprocess.Popen[str]
 
+    def end(self) -> int:
+        """End it as Ctrl-C does: the exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(120)
+
 
 @contextmanager
 def grid() -> Iterator[Grid]:
-    """Within, a cluster runs that wants a token."""
-    folder = Path(tempfile.mkdtemp(prefix="g", dir="/tmp"))
-    (folder / "stage").mkdir()
-    (folder / "token").write_text(secrets.token_hex(32))
-    (folder / "token").chmod(0o600)
+    """Within, a cluster runs that wants a token; at its end nothing of it is left."""
+    stage = Path(tempfile.mkdtemp(prefix="g", dir="/tmp"))
     # A job runs the `python` of the head's path.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
-    environment = {
-        **os.environ,
-        **token,
-        "RAY_TMPDIR": str(folder),
-        "PATH": path,
-        "RAY_raylet_start_wait_time_s": "120",
-    }
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     environment.pop("RAY_ADDRESS", None)
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "tests.raysim.cluster.grid"]
-    root = Path(__file__).parents[3]
-    process = subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=root
-    )
+    process = subprocess.Popen([sys.executable, str(SCRIPT)], stderr=subprocess.PIPE, text=True, env=environment)
+    said: dict[str, str] = {}
     try:
-        assert process.stdout is not None
-        where = json.loads(next(line for line in process.stdout if line.startswith("{")))
-        yield Grid(**where, stage=folder / "stage", environment=environment, process=process)
+        assert process.stderr is not None
+        while "from" not in said:
+            name, _, rest = next(process.stderr).strip().partition(" ")
+            said[name] = rest.strip()
+        own = dict(re.findall(r"(\w+)=(\S+)", said["from"]))
+        del own["RAY_ADDRESS"]
+        there = Grid(said["jobs"], said["address"], stage, {**environment, **own}, process)
+        yield there
+        if process.poll() is None:
+            assert there.end() == 128 + signal.SIGINT
+        assert leftovers.processes(own["RAY_TMPDIR"]) == [] and not Path(own["RAY_TMPDIR"]).exists()
     finally:
+        process.kill()
         process.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def serve() -> None:
-    from ray.cluster_utils import Cluster
-
-    head = {
-        "num_cpus": 0,
-        "include_dashboard": True,
-        "dashboard_host": "127.0.0.1",
-        "dashboard_port": free_port(),
-        # Ray's own default is one port, which another cluster on this machine may have.
-        "dashboard_agent_listen_port": free_port(),
-    }
-    cluster = Cluster(True, head_node_args=head)
-    for _ in range(NODES):
-        cluster.add_node(num_cpus=1)
-    dashboard = f"http://{cluster.head_node.address_info['webui_url']}"
-    sys.stdout.write(json.dumps({"dashboard": dashboard, "address": cluster.address}) + "\n")
-    sys.stdout.flush()
-    sys.stdin.read()
-    cluster.shutdown()
-
-
-def free_port() -> int:
-    with socket.socket() as there:
-        there.bind(("127.0.0.1", 0))
-        return int(there.getsockname()[1])
-
-
-if __name__ == "__main__":
-    serve()
+        shutil.rmtree(stage, ignore_errors=True)

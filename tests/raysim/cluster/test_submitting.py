@@ -221,7 +221,7 @@ def test_a_head_that_is_lost_is_told_within_a_minute(file: Path, tmp_path: Path)
     with grid() as there, command(there, *submit(there, file, tmp_path / "out", "--set", "rounds=100000")) as process:
         assert process.stdout is not None
         next(line for line in process.stdout if line.startswith("flat: rounds 1 to"))
-        there.process.communicate()
+        there.end()
         lost = time.monotonic()
         out, _ = process.communicate(timeout=WAIT_SECONDS)
         assert process.returncode == 1 and time.monotonic() - lost < 60, out

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray.cluster_utils import Cluster
 
 import raysim
 from raysim.errors import RetriesSpentError
 from raysim.progress import Watcher
+from tests.nodes import nodes as cluster_of
 
 pytestmark = pytest.mark.slow
-
-NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-"""Ray's own settings would notice a dead node after some 15 seconds."""
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 6,
@@ -70,11 +67,8 @@ class Removing(Watcher):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Nodes]:
-    started = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": NOTICED})
-    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
-    yield Nodes(started)
-    ray.shutdown()
-    started.shutdown()
+    with cluster_of(noticed=True) as started:
+        yield Nodes(started)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 
 import partitioning
 import raysim
@@ -19,6 +18,7 @@ from raysim.errors import InputError, StoppedError
 from raysim.fleet.copies import Sender, pieces
 from raysim.progress import Watcher
 from raysim.stopping import Stop
+from tests.nodes import nodes as cluster_of
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 4,
@@ -47,14 +47,10 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    started = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     caches = tuple(tmp_path_factory.mktemp("cache") for _ in range(2))
-    for cache in caches:
-        started.add_node(num_cpus=1, env_vars={"RAYSIM_CACHE": str(cache)})
-    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
-    yield Nodes(started.address, caches)
-    ray.shutdown()
-    started.shutdown()
+    each = [{"num_cpus": 1, "env_vars": {"RAYSIM_CACHE": str(cache)}} for cache in caches]
+    with cluster_of(*each) as started:
+        yield Nodes(started.address, caches)
 
 
 @pytest.fixture(autouse=True)

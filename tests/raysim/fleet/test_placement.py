@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import ray
 from ray.cluster_utils import Cluster
 from ray.experimental import get_object_locations
 
@@ -22,6 +21,7 @@ from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, PinnedActors, settled
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
+from tests.nodes import nodes
 from tests.raysim.fleet.faults import trained
 
 LOCAL = Local(lr=0.1, batch_size=32)
@@ -31,13 +31,9 @@ NORMED = ModelPlan("mlp", {"hidden": (400,), "norm": "batch"}, (1, 8, 8), 10, se
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    started = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    started.add_node(num_cpus=2, labels={"site": "north"})
-    started.add_node(num_cpus=1, labels={"site": "south"})
-    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
-    yield started
-    ray.shutdown()
-    started.shutdown()
+    north, south = ({"num_cpus": cpus, "labels": {"site": site}} for cpus, site in ((2, "north"), (1, "south")))
+    with nodes(north, south) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
