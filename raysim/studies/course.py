@@ -137,11 +137,12 @@ class Course:
             cell = self._cells[dataset, name]
             if not cell.points and not cell.lost:
                 self._open(cell)
+                known += [trial for _, trial in cell.search]
             if cell.search and cell.winner is None and not cell.lost and self._searched(cell):
                 self._choose(cell)
             if cell.winner is not None and not cell.final:
                 cell.final = [self._trials.of(cell.dataset, name, cell.winner, split) for split in self._study.finals]
-            known += cell.trials
+                known += cell.final
         new = [trial for trial in known if trial.name not in self._named]
         self._named.update(trial.name for trial in new)
         return new

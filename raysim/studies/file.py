@@ -123,6 +123,8 @@ class Study:
         names = datasets[0].experiment.names
         spaces = in_order(names, part(given, "grid"), part(given, "inherit"))
         table = _resolved(table, datasets[0].experiment, bool(_searched(spaces)))
+        if _searched(spaces):
+            _check_rounds(datasets)
         _check_folds(datasets, table.folds or 0)
         study = cls(table, datasets, spaces, {})
         for dataset in datasets:
@@ -247,6 +249,18 @@ def _datasets(
     return tuple(datasets)
 
 
+def _check_rounds(datasets: Sequence[DataSet]) -> None:
+    """That no test decides, by the choice of the round, what a point is worth."""
+    for each in datasets:
+        evaluate = each.experiment.evaluate
+        if evaluate.select == "best" and not evaluate.select_by.startswith("validation_"):
+            raise InputError(
+                f"{each.name}: evaluate.select_by = {evaluate.select_by!r} with study.grid: must be a column of the "
+                "validation clients, for what is tested must not say which round's model a point is compared by; set "
+                'evaluate.select_by = "validation_accuracy"'
+            )
+
+
 def _check_folds(datasets: Sequence[DataSet], folds: int) -> None:
     for each in datasets:
         if (there := each.experiment.partition) is not None and there.folds != folds:
@@ -259,7 +273,9 @@ def _check_folds(datasets: Sequence[DataSet], folds: int) -> None:
 def _called(experiment: Experiment) -> str:
     """What the only data set is called."""
     data = experiment.data
-    told = Path((data.dataset or data.population or "").rpartition(":")[2]).stem
+    told = data.dataset or Path(data.population or "").name
+    if told.startswith(("file:", "folder:")):
+        told = Path(told.partition(":")[2]).stem
     return re.sub(r"[^A-Za-z0-9._-]", "-", told).strip("-._") or "data"
 
 

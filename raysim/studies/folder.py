@@ -26,7 +26,8 @@ def study_folder(out: Path) -> Iterator[Path]:
         there = {path.name for path in out.iterdir()}
     except OSError as error:
         raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
-    if there - {"run.log"} and not there & {STUDY, "populations"}:
+    # A study makes its populations first. A study.toml alone is the user's, which the resolved one would replace.
+    if there - {"run.log"} and not {"run.log", "populations"} <= there:
         what = "holds a run" if "config.toml" in there else "is not empty"
         raise InputError(f"--out = {str(out)!r} {what}: must be a new folder, or a study's; choose another")
     with locked(out):

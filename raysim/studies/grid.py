@@ -151,7 +151,9 @@ def _values(name: str, table: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         what = f"study.grid.{name}.{key} = {values!r}"
         if not isinstance(values, list | tuple) or not values:
             raise InputError(f"{what}: must be a list of values; write e.g. {key} = [0.1, 0.01]")
-        if len({json.dumps(value, default=str) for value in values}) < len(values):
+        # 1 and 1.0 would be one trial under two names.
+        alike = {json.dumps(json.loads(json.dumps(value, default=str), parse_int=float)) for value in values}
+        if len(alike) < len(values):
             raise InputError(f"{what}: must name each value only once; leave one out")
     return {key: tuple(values) for key, values in flat(table).items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,9 @@ from raysim.studies.trial import Ending, Record, Trial, Trials, read_record
 from raysim.workplace import How
 
 LOG = logging.getLogger("raysim.studies")
+
+PAUSE = 10
+"""After the table was written it is left alone for so many times as long: it has a row for each of many trials."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,16 @@ def carry_out(course: Course, place: Place, folder: Path, board: Board) -> dict[
         InputError, DiskFullError: what every trial would meet with.
     """
     failed: dict[str, str] = {}
-    waiting = deque(course.begin())
+    try:
+        _carry_on(course, place, folder, board, failed)
+    finally:
+        _write(course, folder, board, 0)
+    return failed
+
+
+def _carry_on(course: Course, place: Place, folder: Path, board: Board, failed: dict[str, str]) -> None:
+    """Run trials until none is left, and note those that failed."""
+    waiting, due = deque(course.begin()), 0.0
     while waiting or place.busy:
         if waiting and (record := read_record(folder / "trials" / waiting[0].name, waiting[0])):
             trial = waiting.popleft()
@@ -149,15 +162,15 @@ def carry_out(course: Course, place: Place, folder: Path, board: Board) -> dict[
             place.begin(waiting.popleft())
             continue
         else:
-            _write(course, folder, board, place.busy)
+            if (started := time.monotonic()) >= due:
+                _write(course, folder, board, place.busy)
+                due = time.monotonic() + PAUSE * (time.monotonic() - started)
             trial, ending = place.next()
             record = _recorded(trial, ending, folder / "trials")
             if record.status == "failed":
                 failed[trial.name] = ending.text
             _tell(trial, record, ending, board)
         waiting.extend(course.end(trial, record))
-    _write(course, folder, board, 0)
-    return failed
 
 
 def _recorded(trial: Trial, ending: Ending, trials: Path) -> Record:

@@ -58,6 +58,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"grid": {"radfed": {"merge_every": 3}}}, "must be a list of values"),
     ({"grid": {"radfed": {"merge_every": []}}}, "must be a list of values"),
     ({"grid": {"radfed": {"merge_every": [2, 2]}}}, "each value only once"),
+    ({"grid": {"*": {"local.lr": [1, 0.5, 1.0]}}}, "each value only once"),
     ({"grid": {"radfed": {"merge_every": [2, 0]}}}, "study.grid or study.inherit of radfed: "),
     ({"grid": {"*": {"merge_every": [2]}}}, "of algorithm fedavg"),
     ({"grid": {"radfed": 3}}, "radfed = 3: must be a table"),
@@ -80,6 +81,50 @@ def test_what_is_refused(small: dict[str, Any], changes: dict[str, Any], message
     with pytest.raises(InputError) as refused:
         Study.of(small)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("where", ["base", "datasets"])
+def test_no_test_chooses_the_round_by_which_points_compare(small: dict[str, Any], where: str) -> None:
+    rule = {"evaluate.select": "best", "evaluate.select_by": "held_out_accuracy"}
+    small["study"] |= {"select_by": "validation_accuracy"}
+    small["evaluate"] |= {"every": 1}
+    if where == "base":
+        small["evaluate"] |= {key.partition(".")[2]: value for key, value in rule.items()}
+    else:
+        small["study"]["datasets"] = {"a": {}, "b": rule}
+    with pytest.raises(InputError, match="must not say which round's model"):
+        Study.of(small)
+    small["study"]["grid"] = {}
+    Study.of(small)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "name"),
+    [
+        ("digits", "digits"),
+        ("synthetic:0.5,0.5,30,20", "synthetic-0.5-0.5-30-20"),
+        ("file:some/rows.v2.parquet", "rows.v2"),
+        ("shifted:digits", "shifted-digits"),
+    ],
+)
+def test_the_only_data_set_is_called_after_its_source(small: dict[str, Any], dataset: str, name: str) -> None:
+    small["data"] = {"dataset": dataset}
+    if dataset.startswith("shifted"):
+        small["data"]["shifts"] = ["none", "invert"]
+    assert Study.of(small).datasets[0].name == name
+
+
+def test_a_study_file_is_not_replaced_where_it_lies(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = "# mine\n" + tomli_w.dumps(small)
+    Path("study.toml").write_text(mine)
+    for arguments in (["study.toml", "--out", "."], ["."]):
+        with pytest.raises(SystemExit) as done:
+            run_command(cli, "raysim", ["study", *arguments, "--inline"])
+        assert done.value.code == 2 and "is not empty" in capsys.readouterr().err.splitlines()[-1]
+    assert Path("study.toml").read_text() == mine and [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 
 RUN: list[tuple[list[str], str]] = [
