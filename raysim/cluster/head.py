@@ -165,10 +165,15 @@ class Head:
 
     def _tail(self, job: str) -> Iterator[str]:
         """A job's log in pieces, by one connection; OSError or RuntimeError where it breaks."""
+        from aiohttp import ClientError
+
         pieces = self._client.tail_job_logs(job)
 
         async def next_piece() -> str | None:
-            return await anext(pieces, None)
+            try:
+                return await anext(pieces, None)
+            except ClientError as error:  # most of them are no OSError
+                raise RuntimeError(str(error)) from error
 
         with asyncio.Runner() as runner:
             while True:

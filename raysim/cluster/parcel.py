@@ -12,8 +12,10 @@ import json
 import shutil
 import sys
 import tarfile
+import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, TextIO, cast
 
@@ -107,7 +109,8 @@ def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
             with archive.open("wb") as file:
                 there = _collect(lines, file)
             if there:
-                _unpack(archive, draft, limit)
+                with _sound():
+                    _unpack(archive, draft, limit)
                 draft.rename(folder)
         return there
     finally:
@@ -120,11 +123,14 @@ def _collect(lines: Iterable[str], file: IO[bytes]) -> bool:
     sha256, size = hashlib.sha256(), 0
     for line in lines:
         if line.startswith(DATA):
-            piece = b64decode(line.removeprefix(DATA))
+            with _sound():
+                piece = b64decode(line.removeprefix(DATA))
             sha256.update(piece)
             size += file.write(piece)
         elif line.startswith(END):
-            if json.loads(line.removeprefix(END)) != {"bytes": size, "sha256": sha256.hexdigest()}:
+            with _sound():
+                sent = json.loads(line.removeprefix(END))
+            if sent != {"bytes": size, "sha256": sha256.hexdigest()}:
                 raise ParcelError(f"its {size} bytes are not those that were sent")
             return True
         elif line == ABSENT:
@@ -137,19 +143,31 @@ def _collect(lines: Iterable[str], file: IO[bytes]) -> bool:
 def _unpack(archive: Path, folder: Path, limit: int) -> None:
     """Unpack plain files and folders, inside of the folder alone."""
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     with tarfile.open(archive, "r:gz") as tar:
         for member in tar:
             path = PurePosixPath(member.name)
             limit -= member.size
-            if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()) or limit < 0:
-                raise ParcelError(f"{member.name!r} in it is nothing that a run leaves")
+            strange = path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir())
             target = folder / path
+            if strange or (target.exists() and not (member.isdir() and target.is_dir())) or limit < 0:
+                raise ParcelError(f"{member.name!r} in it is nothing that a run leaves")
             source = tar.extractfile(member)
             if source is None:
                 target.mkdir(parents=True, exist_ok=True)
             else:
+                target.parent.mkdir(parents=True, exist_ok=True)
                 with source, target.open("wb") as file:
                     shutil.copyfileobj(source, file)
+
+
+@contextmanager
+def _sound() -> Iterator[None]:
+    """Within, what cannot be read of a parcel is no parcel."""
+    try:
+        yield
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+        raise ParcelError(f"it is damaged ({' '.join(str(error).split())})") from error
 
 
 def remove(folder: Path) -> None:

@@ -23,6 +23,12 @@ from raysim.models.weights import FILE
 SMALL = 64 * 2**20
 """Bytes of data that go with a job: all of it passes through the memory of the head."""
 
+LIMIT: int = min(GCS_STORAGE_MAX_SIZE, ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+"""Bytes that a folder may have as Ray sends it: what its job server takes at once."""
+
+ENTRY = 76
+"""Bytes that a file takes in the zip archive that Ray sends, beside its content and twice its name."""
+
 LARGEST = 3
 """How many of its entries are named of a folder that is too large."""
 
@@ -50,6 +56,7 @@ def whole(folder: Path, config: str) -> Sent:
     """
     if not folder.is_dir():
         raise InputError(f"--working-dir = {str(folder)!r}: must be a folder that exists; check the path")
+    _check_size(folder)
     if not Path(config).is_file():
         return Sent(folder, config)
     file = Path(config).resolve()
@@ -57,14 +64,17 @@ def whole(folder: Path, config: str) -> Sent:
         raise InputError(
             f"{config}: must be in --working-dir = {str(folder)!r}, which is what the job sees; move it there"
         )
+    return Sent(folder, str(file.relative_to(folder.resolve())))
+
+
+def _check_size(folder: Path) -> None:
     sizes = _sizes(folder)
-    if (size := sum(sizes.values())) >= GCS_STORAGE_MAX_SIZE:
+    if (size := sum(sizes.values())) >= LIMIT:
         largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(LARGEST))
         raise InputError(
-            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below {_mib(GCS_STORAGE_MAX_SIZE)}, which is "
-            f"Ray's limit; the largest are {largest}: name what the job does not need in {folder / '.rayignore'}"
+            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below {_mib(LIMIT)}, which is Ray's limit; the "
+            f"largest are {largest}: name what the job does not need in {folder / '.rayignore'}"
         )
-    return Sent(folder, str(file.relative_to(folder.resolve())))
 
 
 @contextmanager
@@ -146,7 +156,8 @@ def _sizes(folder: Path) -> Counter[str]:
 
     def count(path: Path) -> None:
         if path.is_file():
-            sizes[path.relative_to(folder).parts[0]] += path.stat().st_size
+            place = path.relative_to(folder)
+            sizes[place.parts[0]] += path.stat().st_size + ENTRY + 2 * len(os.fsencode(place))
 
     heeds = os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") != "1"
     _dir_travel(folder, [_get_excludes(folder, UNWANTED)], count, include_gitignore=heeds)

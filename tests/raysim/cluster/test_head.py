@@ -5,12 +5,16 @@ import platform
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import ray
+from aiohttp import ServerDisconnectedError
+from ray.job_submission import JobStatus
 
 from raysim.cluster.head import Head
 from raysim.errors import InputError
@@ -134,3 +138,25 @@ def test_run_finds_out_soon_that_nothing_answers(accepts: bool) -> None:
     with listening(accepts) as address, pytest.raises(InputError, match="nothing answers there"):
         check_answers(address)
     assert time.monotonic() - started < 30
+
+
+def test_a_log_goes_on_where_a_server_between_did_not_let_it_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[str] = []
+
+    class Client:
+        async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+            tries.append(job)
+            if len(tries) == 1:
+                yield "one\ntw"
+            if len(tries) < 3:
+                raise ServerDisconnectedError()
+            yield "one\ntwo\n"
+
+        def get_job_info(self, job: str) -> Any:
+            return SimpleNamespace(status=JobStatus.SUCCEEDED)
+
+    head = object.__new__(Head)
+    head.address, head._client = "http://127.0.0.1:1", cast(Any, Client())
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    assert list(head.lines("job")) == ["one", "two"]
+    assert len(tries) == 3

@@ -76,12 +76,17 @@ def test_what_was_damaged_on_the_way_leaves_nothing(run: Path, tmp_path: Path, d
     assert [path.name for path in tmp_path.iterdir()] == ["raysim-x"]
 
 
-def packed(member: tarfile.TarInfo) -> list[str]:
-    """Lines of an archive with one member, whose size and checksum are right."""
+def packed(*members: tarfile.TarInfo) -> list[str]:
+    """Lines of an archive with these members, whose size and checksum are right."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.addfile(member, io.BytesIO(b"x" * member.size))
-    data = gzip.compress(archive.getvalue())
+        for each in members:
+            tar.addfile(each, io.BytesIO(b"x" * each.size))
+    return wrapped(gzip.compress(archive.getvalue()))
+
+
+def wrapped(data: bytes) -> list[str]:
+    """Lines of whatever bytes, whose size and checksum are right."""
     end = json.dumps({"bytes": len(data), "sha256": sha256(data).hexdigest()})
     return [parcel.DATA + b64encode(data).decode(), parcel.END + end]
 
@@ -108,6 +113,30 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path: Path, wrong: tarfil
     with pytest.raises(ParcelError, match="nothing that a run leaves"):
         receive(packed(wrong), tmp_path / "deep" / "here")
     assert list((tmp_path / "deep").iterdir()) == [] and not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        wrapped(b"no archive"),
+        wrapped(gzip.compress(b"no archive")),
+        wrapped(gzip.compress(bytes(4096))[:12]),
+        [parcel.DATA + "A", parcel.END + "{}"],
+        [parcel.DATA + "AAAA", parcel.END + "{"],
+        packed(member("a"), member("a")),
+        packed(member("a"), member("a", tarfile.DIRTYPE)),
+        packed(member("a", tarfile.DIRTYPE), member("a")),
+    ],
+)
+def test_what_is_no_parcel_is_told_in_a_line_and_leaves_nothing(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(ParcelError, match=r"it is damaged|nothing that a run leaves"):
+        receive(lines, tmp_path / "here")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_may_come_before_its_folder(tmp_path: Path) -> None:
+    assert receive(packed(member("a/b")), tmp_path / "here")
+    assert (tmp_path / "here" / "a" / "b").read_bytes() == b"x"
 
 
 def test_only_the_folder_of_a_job_is_removed(run: Path, tmp_path: Path) -> None:

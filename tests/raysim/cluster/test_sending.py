@@ -97,13 +97,14 @@ def test_a_folder_over_rays_limit_names_what_is_large(folder: Path, monkeypatch:
     (folder / "study").mkdir()
     file = write(folder / "study" / "exp.toml")
     assert whole(folder, file).file == "study/exp.toml"
-    for name, size in (("models", 600), ("tables", 500)):
+    for name, size in (("models", 60), ("tables", 50)):
         (folder / name).mkdir()
         with (folder / name / "x").open("wb") as sparse:
             sparse.truncate(size * 2**20)
-    said = r"has 1,100.0 MiB: must be below 51\d.\d MiB.*largest are models \(600.0 MiB\), tables \(500.0 MiB\)"
-    with pytest.raises(InputError, match=said):
-        whole(folder, file)
+    said = r"has 110.0 MiB: must be below 100.0 MiB.*largest are models \(60.0 MiB\), tables \(50.0 MiB\)"
+    for sent in (file, "quickstart"):
+        with pytest.raises(InputError, match=said):
+            whole(folder, sent)
     (folder / ".rayignore").write_text("models\n/tables/x\n")
     assert whole(folder, file).folder == folder
 
