@@ -163,9 +163,10 @@ def _cluster(jobs: bool, memory: int) -> Iterator[Cluster]:
 
     cluster = Cluster(shutdown_at_exit=False)
     try:
-        # The agent takes jobs; its usual port may be another Ray's, beside which it would start none.
+        # The agent takes jobs; its usual port may be another Ray's, beside which it would start none. So may the
+        # dashboard's: without a number it takes the next one that is free.
         head = {"num_cpus": 0, "include_dashboard": jobs, "object_store_memory": memory}
-        _add(cluster, dashboard_agent_listen_port=None, **head)
+        _add(cluster, dashboard_port=None, dashboard_agent_listen_port=None, **head)
         yield cluster
     finally:
         _on_signals(signal.SIG_IGN)  # it is the end already
