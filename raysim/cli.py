@@ -115,12 +115,20 @@ def study(
             screen.print(f"written {path}", soft_wrap=True, highlight=False)
 
 
+def _given(context: click.Context, parameter: click.Parameter, address: str | None) -> str:
+    if not address:
+        raise click.UsageError(
+            "--address: must be given, the URL of the cluster's dashboard; write e.g. --address http://127.0.0.1:8265"
+        )
+    return address
+
+
 ADDRESS = click.option(
     "--address",
-    required=True,
+    callback=_given,
     envvar=["RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"],
     metavar="URL",
-    help="The cluster's dashboard, http://HOST:8265.",
+    help="The cluster's dashboard, http://HOST:8265.  [default: RAY_API_SERVER_ADDRESS, else RAY_ADDRESS]",
 )
 KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the cluster, too.")
 
@@ -130,7 +138,9 @@ KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the 
 @ADDRESS
 @click.option("--out", type=click.Path(path_type=Path), help="Folder here; must be new.  [default: runs/NAME-TIME]")
 @click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
-@click.option("--actors", type=int, help="Number of client actors.  [default: the file's, else one a core of the head]")
+@click.option(
+    "--actors", type=int, help="Number of client actors.  [default: the file's, else as many as the nodes hold]"
+)
 @click.option(
     "--working-dir",
     type=click.Path(path_type=Path),

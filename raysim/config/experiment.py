@@ -197,10 +197,7 @@ class Experiment(_Top):
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
         if "study" in raw:
-            raise InputError(
-                "[study] in an experiment: must be run as a study; use `raysim study` in place of `raysim run`, or "
-                "remove the table"
-            )
+            raise InputError("[study] in an experiment: must be run as a study; use `raysim study`, or leave it out")
         raw = own.loaded(raw, folders)
         tables = [key for key in (*cls.model_fields, "local", "server") if key not in _Top.model_fields]
         data = checked(Data, part(raw, "data"), "data")

@@ -114,9 +114,10 @@ def _measured(dataset: DataSet, study: Study, trials: Trials, population: Popula
             wanted["study.select_by"] = study.table.select_by
         for key, column in wanted.items():
             if column is not None and column not in columns:
-                raise InputError(
-                    f"{key} = {column!r}: must be a column that is measured ({', '.join(columns)}); name one"
-                )
+                validates = column.startswith("validation_")
+                remedy = "set study.folds or partition.validation_clients, or name another" if validates else "name one"
+                measured = ", ".join(columns[:12]) or "none"
+                raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
             samples = prepared(clients, experiment.data)
             planned(experiment, folder, samples, targets, "cpu", experiment.names)

@@ -92,11 +92,12 @@ def caption(study: Findings, rows: Sequence[Row]) -> str:
     measured, baseline = Measured.of(study.metric), study.baseline
     better = "smaller is better" if measured.is_smaller_better else "larger is better"
     pairs = sorted({count for row in rows if row.difference and (count := row.difference.test.pairs)})
-    counted = f"n = {pairs[0]}" if len(pairs) == 1 else f"n = {pairs[0]} to {pairs[-1]}" if pairs else "no"
+    many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}" if pairs else ""
+    counted = f" of n = {many} differing pairs" if many else ""
     return (
         f"{measured.title} ({measured.target.lower()}; {better}). In brackets the mean of {baseline}; for the others, "
         f"the mean difference to {baseline} in % of its mean, paired by seed and test fold. Bold: the best of a row. "
-        f"*: p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test of {counted} differing pairs, corrected by Holm "
+        f"*: p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test{counted}, corrected by Holm "
         "for the algorithms of the row."
     )
 

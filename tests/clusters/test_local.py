@@ -3,10 +3,13 @@
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -63,7 +66,19 @@ def test_a_run_on_it_and_its_end(tmp_path: Path) -> None:
     assert not Path(folder).exists()
 
 
+@pytest.fixture
+def taken() -> Iterator[None]:
+    """The dashboard's usual port is another's."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # it is another's already
+            other.bind(("127.0.0.1", 8265))
+            other.listen()
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("taken")
 def test_a_job_on_it(tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "run"
     run = [sys.executable, "-m", "raysim", "run", "quickstart", "--set", "rounds=2", "--actors", "2", "--out", str(out)]

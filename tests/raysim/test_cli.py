@@ -159,6 +159,14 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
+@pytest.mark.parametrize("command", [("submit", "quickstart"), ("follow", "raysim-job")])
+def test_a_job_without_an_address(raysim: Cli, command: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    status, _, err = raysim(*command)
+    assert status == 2 and err.startswith("raysim: --address: must be given") and "http://127.0.0.1:8265" in err
+
+
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_wrong_input_is_one_line_and_leaves_nothing(
     raysim: Cli, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

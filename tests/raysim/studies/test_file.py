@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tomli_w
 
+import raysim
 from partitioning.command import run_command
 from raysim.cli import cli
 from raysim.config import Experiment, read
@@ -189,3 +190,10 @@ def test_the_recipe_inherits_as_the_paper_does() -> None:
         "radfeda": ["merge_every", "server.lr", "server.tau"],
     }
     assert "study" in read("radfed-study-small")
+
+
+def test_a_search_without_validation_clients_says_what_gives_some(small: dict[str, Any], tmp_path: Path) -> None:
+    small["study"] |= {"folds": 0, "tune": {}}
+    with pytest.raises(InputError, match=r"measured \(none\); set study.folds or partition.validation_clients"):
+        raysim.study(small, tmp_path / "study", inline=True)
+    assert not (tmp_path / "study").exists()

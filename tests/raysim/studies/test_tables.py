@@ -70,6 +70,11 @@ def test_several_data_sets_have_a_row_of_means_in_the_order_of_the_file(tmp_path
     ]
 
 
+def test_the_caption_counts_no_pairs_where_none_differs(tmp_path: Path) -> None:
+    study = read_findings(write_study(tmp_path, [*trials("fedavg", BASE), *trials("radfed", BASE)]))
+    assert "two-sided signed-rank test, corrected" in caption(study, rows_of(study))
+
+
 def test_what_a_reader_has_to_know_is_said(tmp_path: Path) -> None:
     lost = trial("fedprox", 3, 0, status="diverged")
     found = [*trials("fedavg", [0.5, 0.5, 0.5]), *trials("fedprox", [0.5, 0.5]), lost, *trials("b", [0.6, 0.5, 0.7])]
