@@ -136,7 +136,7 @@ KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
 @ADDRESS
-@click.option("--out", type=click.Path(path_type=Path), help="Folder here; must be new.  [default: runs/NAME-TIME]")
+@click.option("--out", type=PLACE, help="Folder here, or URI that is written there; new.  [default: runs/NAME-TIME]")
 @click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
 @click.option(
     "--actors", type=int, help="Number of client actors.  [default: the file's, else as many as the nodes hold]"
@@ -152,7 +152,7 @@ KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the 
 def submit(
     experiment: str,
     address: str,
-    out: Path | None,
+    out: Path | str | None,
     changes: tuple[str, ...],
     actors: int | None,
     working_dir: Path | None,

@@ -166,11 +166,12 @@ def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
     return (Path(config).resolve().parent, here)
 
 
-def ended(folder: Path) -> Run:
+def ended(home: Home) -> Run:
     """A run that has ended, as its folder has it."""
-    experiment = stored(folder)
-    results = [read_result(folder / name, experiment) for name in experiment.names]
-    return Run(folder, folder / "report.html", tuple(result for result in results if result is not None))
+    experiment = stored(home.folder)
+    results = [read_result(home.folder / name, experiment) for name in experiment.names]
+    there = tuple(result for result in results if result is not None)
+    return Run(home.folder, home.folder / "report.html", there, home.uri)
 
 
 def _reported(home: Home, results: Mapping[str, Result], watcher: Watcher) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -14,6 +15,7 @@ from raysim.cluster.submitting import Job, JobFailedError, fetch, follow
 from raysim.errors import InputError, StoppedError
 from raysim.experiment import Run, ended
 from raysim.folder import has_begun
+from raysim.home import Home, old_home
 from raysim.progress import display
 
 AGAIN_SECONDS = 5
@@ -50,22 +52,27 @@ def attend(head: Head, job: Job, *, stop: bool = False, keep: bool = False) -> R
             if stop:
                 raise StoppedError(f"stopped{remedy}") from None
             raise type(error)(f"{error}{remedy}") from None
+        if job.uri is not None:
+            with display() as watcher, old_home(job.uri, watcher) as (home, _):
+                return ended(home)
         if not fetch(head, job, keep):
             raise RuntimeError(
                 f"the run has ended, and {job.stage} is not on the cluster any more: it was fetched before"
             )
-        return ended(job.out)
+        return ended(Home(Path(job.out), str(job.out)))
 
 
 def _rescued(head: Head, job: Job, keep: bool) -> str:
     """Fetch what a run has written that did not end well, and say what there is."""
+    if job.uri is not None:
+        return f"; what it wrote is at {job.uri}, and `raysim resume {job.uri}` goes on from there"
     try:
         there = fetch(head, job, keep)
     except ParcelError as error:
         return f"; its folder cannot be fetched, for {error}"
     if not there:
         return ""
-    goes_on = f", and `raysim resume {job.out}` goes on from there" if has_begun(job.out) else ""
+    goes_on = f", and `raysim resume {job.out}` goes on from there" if has_begun(Path(job.out)) else ""
     return f"; what it wrote is in {job.out}{goes_on}"
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ray.job_submission import JobStatus
 
+from partitioning.remote import is_uri
 from raysim.cluster import parcel
 from raysim.cluster.head import Head
 from raysim.cluster.sending import Sent, staged, whole
@@ -47,13 +48,13 @@ class Job:
     Args:
         id: of the job.
         stage: the run's folder there.
-        out: the run's folder here.
+        out: the run's folder here; or its URI, where it is kept and nothing is fetched.
         places: where this machine has what the experiment names, by table and key.
     """
 
     id: str
     stage: str
-    out: Path
+    out: Path | str
     places: Mapping[str, Any]
 
     @classmethod
@@ -69,7 +70,12 @@ class Job:
                 f"job {job!r}: must be one that `raysim submit` sent; see the list in the cluster's dashboard"
             )
         stored = json.loads(metadata["raysim"])
-        return cls(job, stored["stage"], _new_folder(out or Path(stored["out"])), stored["places"])
+        return cls(job, stored["stage"], _new_place(out or stored["out"]), stored["places"])
+
+    @property
+    def uri(self) -> str | None:
+        """Where the run is kept, if not in a folder here."""
+        return self.out if isinstance(self.out, str) else None
 
     def here(self, text: str) -> str:
         """What is said there of the run's folder, said of the folder here."""
@@ -88,7 +94,7 @@ class JobFailedError(RuntimeError):
 def submit(
     config: str,
     address: str,
-    out: Path | None = None,
+    out: Path | str | None = None,
     *,
     changes: Sequence[str] = (),
     actors: int | None = None,
@@ -100,7 +106,7 @@ def submit(
     Args:
         config: an experiment's file, or a recipe's name.
         address: URL of the cluster's dashboard.
-        out: the run's folder here, which must be new; default `runs/NAME-TIME`.
+        out: the run's folder here, which must be new, or a URI; default `runs/NAME-TIME`.
         changes: `key.path=value` each, applied to the file.
         actors: client actors, instead of the file's; never changes the result.
         working_dir: a folder that is sent whole, and has the file; default: what the experiment needs.
@@ -112,7 +118,7 @@ def submit(
     stage = stage or STAGE
     if not PurePosixPath(stage).is_absolute():
         raise InputError(f"--stage = {stage!r}: must be an absolute path on the cluster; write e.g. /mnt/shared")
-    out = _new_folder(Path(place_of(config, out)))
+    out = _new_place(place_of(config, out))
     experiment = _checked(config, changes, actors, working_dir)
     head = Head(address)
     with _prepared(config, experiment, working_dir) as sent:
@@ -163,11 +169,11 @@ def fetch(head: Head, job: Job, keep: bool = False) -> bool:
     Raises:
         ParcelError: it is too large, or what came is not what was sent.
     """
-    _new_folder(job.out)
+    out = _new_folder(Path(job.out))
     sender = f"{job.id}-parcel-{secrets.token_hex(3)}"
     command = f"python -m raysim.cluster.parcel send {shlex.quote(job.stage)}"
     head.submit(command, sender, {}, {})
-    there = parcel.receive(head.lines(sender), job.out)
+    there = parcel.receive(head.lines(sender), out)
     if there:
         _relocate(job)
     if not keep:
@@ -186,16 +192,17 @@ def _prepared(config: str, experiment: Experiment, working_dir: Path | None) -> 
         yield sent
 
 
+def _new_place(out: Path | str) -> Path | str:
+    """Where a run's folder will be: the absolute path, or the URI, which the run itself has to find empty."""
+    return str(out) if is_uri(out) else _new_folder(Path(out))
+
+
 def _new_folder(out: Path) -> Path:
     """The absolute path of a run's folder.
 
     Raises:
-        InputError: it is there already, or it is none of this machine's.
+        InputError: it is there already.
     """
-    if ":/" in str(out):
-        raise InputError(
-            f"--out = {str(out)!r}: must be a folder here, for that is where the run is fetched to; name one"
-        )
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise InputError(
             f"--out = {str(out)!r} exists and is not empty: must be a new folder; choose another, or remove it"
@@ -212,26 +219,29 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
         return with_actors(resolved(file, changes), actors)
 
 
-def _job(config: str, stage: str, out: Path, experiment: Experiment) -> Job:
+def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> Job:
     name = re.sub(r"[^\w-]", "-", Path(config).stem)
     ours = f"{parcel.FOLDER}{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     table = experiment.to_toml()
     places = {part: {key: table[part][key] for key in keys if key in table[part]} for part, keys in PLACES.items()}
-    return Job(ours, str(PurePosixPath(stage, ours, out.name)), out, {**places, "modules": table.get("modules")})
+    there = str(PurePosixPath(stage, ours, out.name)) if isinstance(out, Path) else out
+    return Job(ours, there, out, {**places, "modules": table.get("modules")})
 
 
 def _command(sent: Sent, job: Job, changes: Sequence[str], actors: int | None) -> str:
     settings = [part for change in (*changes, *sent.changes) for part in ("--set", change)]
     given = [] if actors is None else ["--actors", str(actors)]
+    run = shlex.join(["exec", "python", "-m", "raysim", "run", sent.file, "--out", job.stage, *settings, *given])
+    if job.uri is not None:
+        return run
     # A folder that only its owner may read, for the default is in one that is everybody's.
     make = ["mkdir", "-p", "-m", "700", str(PurePosixPath(job.stage).parent)]
-    run = ["exec", "python", "-m", "raysim", "run", sent.file, "--out", job.stage, *settings, *given]
-    return f"{shlex.join(make)} && {shlex.join(run)}"
+    return f"{shlex.join(make)} && {run}"
 
 
 def _relocate(job: Job) -> None:
     """Let the fetched experiment name what this machine has, so that the run can go on here."""
-    path = job.out / "config.toml"
+    path = Path(job.out, "config.toml")
     if not path.is_file():
         return
     config = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -146,7 +146,6 @@ WRONG: list[tuple[list[str], str]] = [
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"], "did you mean 'epochs'"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--actors", "0"], "--actors = 0"),
     (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--stage", "here"], "must be an absolute path"),
-    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--out", "s3://x/y"], "must be a folder here"),
     (["submit", "quickstart"], "--address"),
     (["follow", "job", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
     (["run"], "FILE_OR_RECIPE"),

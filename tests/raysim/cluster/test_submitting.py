@@ -185,6 +185,17 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
 
 
 @pytest.mark.slow
+def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path) -> None:
+    uri = (tmp_path / "kept").as_uri()
+    status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
+    assert status == 0 and f"kept    {uri}" in lines, lines
+    check_same(tmp_path / "kept", raysim.run(file, tmp_path / "here", inline=True).folder)
+    assert until_gone(cluster.stage)
+    status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
+    assert status == 2 and "exists and is not empty" in lines[-1], lines
+
+
+@pytest.mark.slow
 def test_a_run_that_fails_there_is_here_up_to_where_it_failed(cluster: Grid, file: Path, tmp_path: Path) -> None:
     status, lines = ran(cluster, *submit(cluster, file, tmp_path / "out", "--set", "local.lr=1e30"))
     assert status == 1 and lines[-1].startswith("raysim: flat: client "), lines
