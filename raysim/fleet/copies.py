@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import ray
 from numpy.typing import NDArray
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from partitioning import fetch
+from partitioning.disk import DiskFullError
 from partitioning.fetching import copied, holds, is_whole, place_of
 from partitioning.population import MANIFEST
 from raysim.errors import InputError
@@ -125,13 +127,21 @@ def receive(origin: Origin, sender: Any) -> Path:
         sender: gives its files; None where its URI does.
 
     Raises:
-        InputError: what came is another population.
+        InputError: what came is another population, or the node's cache cannot be written.
         DiskFullError: it does not fit.
     """
-    if origin.uri is None:
-        folder = copied(b"".join(pieces(sender, MANIFEST)), partial(pieces, sender), "the driver's population")
-    else:
-        folder = fetch(origin.uri)
+    try:
+        if origin.uri is None:
+            folder = copied(b"".join(pieces(sender, MANIFEST)), partial(pieces, sender), "the driver's population")
+        else:
+            folder = fetch(origin.uri)
+    except (DiskFullError, RayError):
+        raise
+    except OSError as error:
+        raise InputError(
+            f"RAYSIM_CACHE on {platform.node()}: must be a folder that can be written, for its copy of the population "
+            f"({error}); set another one there, or mount the population"
+        ) from error
     if folder.name != origin.digest:
         raise InputError(f"data.population = {origin.uri!r}: must stay as it was when the run began; run it anew")
     return folder

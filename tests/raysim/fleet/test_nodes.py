@@ -15,7 +15,8 @@ import raysim
 from partitioning import Population
 from raysim.data import load
 from raysim.errors import InputError, StoppedError
-from raysim.fleet.copies import Sender, pieces
+from raysim.fleet.bench import Origin
+from raysim.fleet.copies import Sender, pieces, receive
 from raysim.progress import Watcher
 from raysim.stopping import Stop
 from tests.nodes import nodes as cluster_of
@@ -136,3 +137,13 @@ def test_each_node_fetches_what_a_uri_names_by_itself(nodes: Nodes, tmp_path: Pa
     one = raysim.run(config, "one", actors=2, address=nodes.address)
     assert models(one.folder) == models(raysim.run(config, "other", inline=True).folder)
     assert (one.folder / "fedbn" / "kept.safetensors").is_file()
+
+
+def test_a_node_whose_cache_cannot_be_written_is_told_in_a_line(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    population = partitioning.make(load("digits").train, tmp_path / "far", scheme="iid", clients=8)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"RAYSIM_CACHE on \S+: must be a folder that can be written, .*/file/pop"):
+        receive(Origin(population.digest, population.path.as_uri()), None)
