@@ -23,12 +23,12 @@ class Mirror:
     Args:
         folder: here.
         remote: there.
-        there: the names of the files that it has already.
+        there: the names of the files that were fetched from it.
     """
 
     def __init__(self, folder: Path, remote: RemoteFolder, there: Sequence[str] = ()) -> None:
         self._folder, self._remote = folder, remote
-        self._stored: dict[str, tuple[int, int]] = dict.fromkeys(there, (-1, -1))
+        self._stored = {name: _state(folder / name) for name in there}
 
     def update(self) -> None:
         """Store what has changed, and then what names it; at last remove what is no longer here.

@@ -11,7 +11,7 @@ import click
 
 from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import ParcelError
-from raysim.cluster.submitting import Job, JobFailedError, fetch, follow
+from raysim.cluster.submitting import Job, JobFailedError, fetch, follow, relocate
 from raysim.errors import InputError, StoppedError
 from raysim.experiment import Run, ended
 from raysim.folder import has_begun
@@ -54,6 +54,7 @@ def attend(head: Head, job: Job, *, stop: bool = False, keep: bool = False) -> R
             raise type(error)(f"{error}{remedy}") from None
         if job.uri is not None:
             with display() as watcher, old_home(job.uri, watcher) as (home, _):
+                relocate(home.folder, job)
                 return ended(home)
         if not fetch(head, job, keep):
             raise RuntimeError(

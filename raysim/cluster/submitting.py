@@ -175,7 +175,7 @@ def fetch(head: Head, job: Job, keep: bool = False) -> bool:
     head.submit(command, sender, {}, {})
     there = parcel.receive(head.lines(sender), out)
     if there:
-        _relocate(job)
+        relocate(out, job)
     if not keep:
         command = f"python -m raysim.cluster.parcel remove {shlex.quote(job.stage)}"
         head.submit(command, f"{sender}-end", {}, {})
@@ -239,9 +239,9 @@ def _command(sent: Sent, job: Job, changes: Sequence[str], actors: int | None) -
     return f"{shlex.join(make)} && {run}"
 
 
-def _relocate(job: Job) -> None:
-    """Let the fetched experiment name what this machine has, so that the run can go on here."""
-    path = Path(job.out, "config.toml")
+def relocate(folder: Path, job: Job) -> None:
+    """Let the experiment of a job's run name what this machine has, so that the run can go on here."""
+    path = folder / "config.toml"
     if not path.is_file():
         return
     config = tomllib.loads(path.read_text(encoding="utf-8"))

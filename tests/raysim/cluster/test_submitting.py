@@ -188,7 +188,7 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
 def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path) -> None:
     uri = (tmp_path / "kept").as_uri()
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
-    assert status == 0 and f"kept    {uri}" in lines, lines
+    assert status == 0 and f"kept    {uri}" in lines, "\n".join(lines[-3:])
     check_same(tmp_path / "kept", raysim.run(file, tmp_path / "here", inline=True).folder)
     assert until_gone(cluster.stage)
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
