@@ -24,7 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import raysim
+try:
+    import raysim
+except ModuleNotFoundError:
+    sys.exit("raysim cannot be imported: must be installed; activate its environment: . .venv/bin/activate")
 
 if TYPE_CHECKING:  # Ray reads its settings from the environment when it is imported
     from ray.cluster_utils import Cluster
