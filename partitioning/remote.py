@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -106,8 +106,8 @@ class RemoteFolder:
                 self.system.move(aside, target)
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
-        with _answering(self.uri, name, "removed"):
+        """Remove a file, unless it is gone already."""
+        with _answering(self.uri, name, "removed"), suppress(FileNotFoundError):
             self.system.delete_file(f"{self.path}/{name}")
 
 

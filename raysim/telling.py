@@ -85,7 +85,11 @@ def replay(line: str, watcher: Watcher, said: Callable[[str], str] = str) -> boo
     """Let a watcher know what a line tells, its texts as `said` has them; False where it is any other line."""
     if not line.startswith(MARK):
         return False
-    match json.loads(line.removeprefix(MARK)):
+    try:
+        what = json.loads(line.removeprefix(MARK))
+    except ValueError:  # somebody else's line, by chance
+        return False
+    match what:
         case ["stage", str(text)]:
             watcher.stage(said(text))
         case ["notice", str(text)]:

@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,8 @@ class Head:
     def __init__(self, address: str) -> None:
         self.address = checked_address(address)
         self._client = _connected(self.address)
+        self._read: Counter[str] = Counter()
+        """Characters of each job's log that have been asked for already."""
 
     def submit(self, command: str, job: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
         """Send a job, and what its environment names of this machine's folders.
@@ -130,7 +133,7 @@ class Head:
         self._client.stop_job(job)
 
     def lines(self, job: str) -> Iterator[str]:
-        """The lines that a job writes, as it writes them, until it has ended.
+        """The lines that a job writes, as it writes them, until it has ended; but those that were given before.
 
         Raises:
             HeadLostError: the head has not answered for half a minute.
@@ -144,15 +147,15 @@ class Head:
 
     def _log(self, job: str) -> Iterator[str]:
         """A job's log in pieces. Where the connection breaks it begins anew, and what is known already is left out."""
-        seen, lost_at = 0, time.monotonic() + LOST_SECONDS
+        lost_at = time.monotonic() + LOST_SECONDS
         while True:
             place = 0
             try:
                 for text in self._tail(job):
                     place += len(text)
-                    if place > seen:
+                    if place > (seen := self._read[job]):
+                        self._read[job] = place
                         yield text[len(text) - (place - seen) :]
-                        seen = place
                     lost_at = time.monotonic() + LOST_SECONDS
                 if self.details(job).status.is_terminal():
                     return

@@ -27,7 +27,7 @@ from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.placing import Each, Host, check_gpus, check_labels, here, living, places
 from raysim.fleet.probe import measure
 from raysim.fleet.ray_fleet import RayFleet
-from raysim.fleet.ray_process import ANSWER_SECONDS, running
+from raysim.fleet.ray_process import ANSWER_SECONDS, check_answers, running
 from raysim.fleet.traffic import array_bytes
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ class ClientActors:
         self.patience, self.group, self.home = patience, group, ""
         self.meter = Meter()
         self._address = address or os.environ.get("RAY_ADDRESS")
+        if self._address not in (None, "local") and not ray.is_initialized():
+            check_answers(self._address)  # now, for before it is used data are read
         self.copies = Copies()
         self._keeping: Keeping | None = None
         self._wanted = actors

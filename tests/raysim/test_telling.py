@@ -68,3 +68,4 @@ def test_thousands_of_rounds_are_few_lines_and_the_last_is_among_them() -> None:
 
 def test_other_lines_are_not_taken() -> None:
     assert not replay("Traceback (most recent call last):", Recorder())
+    assert not replay(f"{telling.MARK}of my own", Recorder())

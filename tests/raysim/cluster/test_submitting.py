@@ -222,6 +222,7 @@ def test_a_job_that_is_stopped_goes_on_here(cluster: Grid, file: Path, tmp_path:
         out, _ = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130, out
     assert f"`raysim resume {tmp_path / 'out'}` goes on from there" in out.splitlines()[-1], out
+    assert "flat: rounds 1 to 600" not in out, "what was shown once is not shown again"
     assert not (tmp_path / "out" / "radfed" / "summary.json").exists()
     raysim.resume(tmp_path / "out", inline=True)
     check_same(tmp_path / "out", raysim.run(file, tmp_path / "here", changes=["rounds=600"], inline=True).folder)
