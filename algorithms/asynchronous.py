@@ -14,7 +14,7 @@ from algorithms.algorithm import Algorithm
 from algorithms.arrivals import Arrivals, Dispatcher, Flight, Timeline
 from algorithms.devices import Devices
 from algorithms.errors import InputError
-from algorithms.fleet import Bench, Block, Fleet, Outcome, Output
+from algorithms.fleet import Bench, Block, Fleet, Outcome, Output, block_over, cut
 from algorithms.layout import Packed
 from algorithms.local import Local
 from algorithms.server import next_model
@@ -192,14 +192,14 @@ class _Round:
         return self._began.first + flight.base // self._dispatcher.cohort + 1
 
     def _cut(self, flights: Sequence[Flight]) -> list[Sequence[Flight]]:
-        size = self._fleet.block_size(self._dispatcher.cohort)
-        return [flights[start : start + size] for start in range(0, len(flights), size)]
+        sites = self._fleet.census.sites_of(np.array([flight.client for flight in flights]))
+        return [flights[part] for part in cut(len(flights), self._fleet.block_size(self._dispatcher.cohort), sites)]
 
     def _block(self, place: int, flights: Sequence[Flight], models: Mapping[int, Any]) -> Block:
         clients = tuple(flight.client for flight in flights)
         tasks = tuple(Task(None, 0.0, flight.number) for flight in flights)
-        samples = int(self._fleet.census.of(np.array(clients)).sum())
-        return Block(place, clients, samples, tasks, tuple(models[flight.base] for flight in flights))
+        block = block_over(np.array(clients), self._fleet, place)
+        return replace(block, rows=tasks, references=tuple(models[flight.base] for flight in flights))
 
     def _work_meanwhile(self) -> None:
         """Do the driver's other work, once a round."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from algorithms.algorithm import Algorithm
 from algorithms.errors import InputError, require
 from algorithms.fedavg import fedavg
-from algorithms.fleet import Block, Fleet
+from algorithms.fleet import Fleet, block_over
 from algorithms.local import Local
 from algorithms.schedule import Rounds, Sample
 from algorithms.server import Assign, Server
@@ -45,8 +45,7 @@ class OneVisit:
                 "algorithm.joins with centralized: must be left out where the data are united from the first round; "
                 "remove it"
             )
-        clients = tuple(int(client) for client in census.clients)
-        block = Block(0, clients, int(census.samples.sum()))
+        block = block_over(census.clients, fleet)
         watch.lap("sample")
         visit = VisitUnion(visits_of(state, algorithm, fleet, merge=True))
         outcomes = fleet.map(visit, [block], [fleet.put(Start(state.model, state.average))])

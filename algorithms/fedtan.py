@@ -11,7 +11,7 @@ from algorithms.algorithm import Algorithm
 from algorithms.errors import require
 from algorithms.exchange import DROPOUT, Common, Exchange, Together
 from algorithms.fedavg import fedavg
-from algorithms.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference
+from algorithms.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference, block_over
 from algorithms.local import Local
 from algorithms.place import Placement
 from algorithms.schedule import Sample
@@ -31,7 +31,7 @@ class CommonFirstStep:
     ) -> State:
         """Do the round; see `algorithms.algorithm.Step`."""
         started, cohort = time.perf_counter(), cohort_of(state, algorithm, fleet)
-        block = Block(0, tuple(int(client) for client in cohort), int(fleet.census.of(cohort).sum()))
+        block = block_over(cohort, fleet)
         exchange = Exchange(visits_of(state, algorithm, fleet, merge=True))
         (outcome,) = fleet.map(exchange, [block], [fleet.put(Start(state.model, state.average))])
         common: tuple[Common, ...] = outcome.value

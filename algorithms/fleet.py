@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -15,6 +16,9 @@ from algorithms.place import Placement
 from algorithms.resident import Resident
 from algorithms.training import Augment, Trainer
 from algorithms.tree import Node
+
+SEVERAL = -1
+"""In the place of a site's number: clients of more than one."""
 
 Reference = Any
 """A value that a fleet holds: opaque, and resolved only where a block runs."""
@@ -28,11 +32,13 @@ class Census:
         clients: their ids, ascending, int64 [K].
         samples: their numbers of training samples, int64 [K].
         joins: the first round in which each may be drawn, int64 [K]; None where all are there from the first.
+        sites: the number of the site that each is of, int64 [K]; None where the population has no sites.
     """
 
     clients: NDArray[np.int64]
     samples: NDArray[np.int64]
     joins: NDArray[np.int64] | None = None
+    sites: NDArray[np.int64] | None = None
 
     def there(self, number: int) -> NDArray[np.int64]:
         """The clients that have joined by a round, ascending."""
@@ -41,6 +47,10 @@ class Census:
     def of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers of samples of some of them."""
         return self.samples[np.searchsorted(self.clients, clients)]
+
+    def sites_of(self, clients: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """The sites of some of them."""
+        return None if self.sites is None else self.sites[np.searchsorted(self.clients, clients)]
 
 
 Part = Literal["train", "test", "all"]
@@ -92,6 +102,8 @@ class Block:
         size: samples it goes through; longer blocks start first.
         rows: what the function needs for each client, small and picklable.
         references: values of the fleet that only this block needs, resolved where it runs.
+        site: that its clients are of, and where a fleet may have to run it; `SEVERAL` where they are of more than
+            one, None where it needs no client's samples, or there are no sites.
     """
 
     number: int
@@ -99,6 +111,7 @@ class Block:
     size: int
     rows: tuple[Any, ...] = ()
     references: tuple[Reference, ...] = ()
+    site: int | None = None
 
 
 @dataclass(frozen=True)
@@ -180,8 +193,33 @@ class Fleet(Protocol):
         ...
 
 
+def cut(count: int, size: int, sites: Sequence[int] | NDArray[np.int64] | None = None) -> list[slice]:
+    """Cut a row of clients into blocks: neighbours, at most so many together, and never of two sites.
+
+    Args:
+        count: how many there are.
+        size: clients a block.
+        sites: of each; None where there are none. Every change of site, from left to right, begins a block.
+    """
+    changes = [] if sites is None else (np.flatnonzero(np.diff(sites)) + 1).tolist()
+    runs = pairwise([0, *changes, count])
+    return [slice(start, min(start + size, stop)) for first, stop in runs for start in range(first, stop, size)]
+
+
+def common_site(sites: Sequence[int] | NDArray[np.int64] | None) -> int | None:
+    """The one site of some clients, or `SEVERAL`; None where there are no sites."""
+    if sites is None or not len(sites):
+        return None
+    return int(sites[0]) if np.all(np.equal(sites, sites[0])) else SEVERAL
+
+
+def block_over(clients: NDArray[np.int64], fleet: Fleet, number: int = 0) -> Block:
+    """The block of all these clients, which needs nothing but their samples."""
+    samples, site = int(fleet.census.of(clients).sum()), common_site(fleet.census.sites_of(clients))
+    return Block(number, tuple(clients.tolist()), samples, site=site)
+
+
 def blocks_over(clients: NDArray[np.int64], fleet: Fleet) -> list[Block]:
     """Cut clients into blocks that need nothing but their samples."""
-    size = fleet.block_size(len(clients))
-    parts = [clients[start : start + size] for start in range(0, len(clients), size)]
-    return [Block(number, tuple(part.tolist()), int(fleet.census.of(part).sum())) for number, part in enumerate(parts)]
+    parts = cut(len(clients), fleet.block_size(len(clients)), fleet.census.sites_of(clients))
+    return [block_over(clients[part], fleet, number) for number, part in enumerate(parts)]

@@ -41,35 +41,44 @@ class KeptStore:
 
     def __init__(self, folder: Path, layout: Layout, full: int = FULL) -> None:
         self.folder = folder
-        self._layout = layout
+        self.layout = layout
         self._full = full
         self._file: BinaryIO | None = None
 
     def append(self, kept: Packed) -> Location:
         """Write one record; OSError where it is not written whole."""
+        return self.put(kept.floats.tobytes() + kept.integers.tobytes())
+
+    def read(self, location: Location) -> Packed:
+        """Read one record, whoever wrote it; OSError where it is not there as a whole."""
+        floats, integers, floating = self.layout.floats, self.layout.integers, np.dtype(self.layout.floating)
+        cut = floating.itemsize * floats
+        record = self.get(location, cut + 8 * integers)
+        return Packed(np.frombuffer(record, floating, floats), np.frombuffer(record, np.int64, integers, offset=cut))
+
+    def put(self, record: bytes) -> Location:
+        """Write the bytes of one record; raises as `append` does."""
         if self._file is not None and self._file.tell() >= self._full:
             self.close()
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = (self.folder / f"{os.getpid()}-{uuid.uuid4().hex}.bin").open("xb", buffering=0)
         location = Location(Path(self._file.name).name, self._file.tell())
-        left = memoryview(kept.floats.tobytes() + kept.integers.tobytes())
+        left = memoryview(record)
         while left:
             # A disk that is nearly full takes a part of it; only the next attempt says why.
             left = left[self._file.write(left) :]
         return location
 
-    def read(self, location: Location) -> Packed:
-        """Read one record, whoever wrote it; OSError where it is not there as a whole."""
-        floats, integers, floating = self._layout.floats, self._layout.integers, np.dtype(self._layout.floating)
-        cut = floating.itemsize * floats
+    def get(self, location: Location, length: int) -> bytes:
+        """Read the bytes of one record; raises as `read` does."""
         path = self.folder / location.file
         with path.open("rb") as file:
             file.seek(location.offset)
-            record = file.read(cut + 8 * integers)
-        if len(record) < cut + 8 * integers:
+            record = file.read(length)
+        if len(record) < length:
             raise OSError(f"{path} ends within the record at byte {location.offset}: kept entries are lost")
-        return Packed(np.frombuffer(record, floating, floats), np.frombuffer(record, np.int64, integers, offset=cut))
+        return record
 
     def close(self) -> None:
         """Close the writer's file, if one was begun."""

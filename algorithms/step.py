@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.algorithm import Algorithm
-from algorithms.fleet import Block, Fleet, Outcome, Reference
+from algorithms.fleet import Block, Fleet, Outcome, Reference, cut
 from algorithms.importance import Importance
 from algorithms.layout import Packed
 from algorithms.merge import Sum
@@ -181,17 +181,16 @@ def _deal(state: State, algorithm: Algorithm, clients: int) -> tuple[Sequence[Tr
 
 def blocks_of(state: State, fleet: Fleet, cohort: NDArray[np.int64], dealt: Sequence[Traveller]) -> list[Block]:
     """Cut the cohort into blocks, each client with its kept entries and, where models travel, its model."""
-    samples = fleet.census.of(cohort)
+    samples, sites = fleet.census.of(cohort), fleet.census.sites_of(cohort)
     blocks: list[Block] = []
-    size = fleet.block_size(len(cohort))
-    for start in range(0, len(cohort), size):
-        part = slice(start, start + size)
+    for part in cut(len(cohort), fleet.block_size(len(cohort)), sites):
         clients = tuple(int(client) for client in cohort[part])
         weights = [traveller.weight for traveller in dealt[part]] or [0.0] * len(clients)
         kept = [state.kept.latest(client, state.round) for client in clients]
         tasks = tuple(Task(where, weight) for where, weight in zip(kept, weights, strict=True))
         references = tuple(traveller.reference for traveller in dealt[part])
-        blocks.append(Block(len(blocks), clients, int(samples[part].sum()), tasks, references))
+        site = None if sites is None else int(sites[part.start])
+        blocks.append(Block(len(blocks), clients, int(samples[part].sum()), tasks, references, site))
     return blocks
 
 

@@ -6,6 +6,7 @@
 
 from partitioning import plot, statistics
 from partitioning.errors import InputError
+from partitioning.fetching import fetch
 from partitioning.making import make
 from partitioning.population import Population
 from partitioning.rewriting import rewrite
@@ -42,6 +43,7 @@ __all__ = [
     "dirichlet_qp",
     "domains",
     "feature_noise",
+    "fetch",
     "iid",
     "labels_per_client",
     "make",

@@ -2,12 +2,11 @@
 
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from partitioning.command import run_command
+from partitioning.command import folder_of, run_command
 from partitioning.errors import InputError
 from partitioning.make_command import make
 from partitioning.showing import inspect, plot
@@ -33,12 +32,13 @@ def _group(context: click.Context) -> None:
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def verify(folder: Path) -> None:
-    """Check every byte of the population in DIR."""
+@click.argument("folder", metavar="DIR")
+@click.option("--site", "sites", multiple=True, help="A site of which the samples are there; repeatable.  [all]")
+def verify(folder: str, sites: tuple[str, ...]) -> None:
+    """Check every byte of the population in DIR, a folder or a URI."""
     from partitioning.verification import verify as find_faults
 
-    findings = find_faults(folder)
+    findings = find_faults(folder_of(folder), sites or None)
     if findings:
         more = f" (and {len(findings) - 1} more, listed above)" if len(findings) > 1 else ""
         if more:

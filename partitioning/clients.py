@@ -1,6 +1,7 @@
 """clients.parquet: one row a client, in id order, that says what it has and where its samples are."""
 
-from collections.abc import Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ SCHEMA = pa.schema(
         ("length", pa.int64()),
     ]
 )
+_SAMPLES = b"schema"  # in the metadata: the folder of a site that has no client has no shard that says it
 _NUMBERS_OF_PLACES = ("batch", "checksum", "offset", "length")
 
 
@@ -59,6 +61,8 @@ class ClientTable:
         class_counts: samples a class [K, C], of the narrowest type that holds them.
         feature_counts: samples a category of each feature, one feature after the other [K, D], as narrow.
         places: where its samples are; None in an index-only population.
+        sites: strings, dictionary-encoded, none null; None where there are no sites.
+        schema: of the samples; None where it is not noted.
     """
 
     split: npt.NDArray[np.int8]
@@ -70,6 +74,8 @@ class ClientTable:
     class_counts: npt.NDArray[np.signedinteger]
     feature_counts: npt.NDArray[np.signedinteger]
     places: Places | None = None
+    sites: pa.Array | None = None
+    schema: pa.Schema | None = None
 
     def __len__(self) -> int:
         return self.n.size
@@ -90,14 +96,15 @@ class ClientTable:
             "domain": absent if self.domains is None else self.domains.cast(pa.string()),
             "split": pa.array(SPLITS).take(pa.array(self.split)),
             "fold": self.fold.astype(np.int64),
-            "site": absent,
+            "site": absent if self.sites is None else self.sites.cast(pa.string()),
             "n": self.n,
             "n_test": self.n_test,
             "class_counts": _lists(self.class_counts),
             "feature_counts": _lists(self.feature_counts),
             **self._columns_of_places(shards),
         }
-        return pa.table(columns, schema=SCHEMA)
+        schema = SCHEMA if self.schema is None else SCHEMA.with_metadata({_SAMPLES: b64encode(self.schema.serialize())})
+        return pa.table(columns, schema=schema)
 
     def _columns_of_places(self, shards: Sequence[StoredFile]) -> dict[str, Any]:
         if self.places is None:
@@ -105,6 +112,12 @@ class ClientTable:
             return {"file": pa.nulls(len(self), pa.string())} | dict.fromkeys(_NUMBERS_OF_PLACES, zeros)
         files = pa.array([shard.name for shard in shards], pa.string()).take(pa.array(self.places.shard))
         return {"file": files} | {name: getattr(self.places, name) for name in _NUMBERS_OF_PLACES}
+
+
+def schema_of(metadata: Mapping[bytes, bytes] | None) -> pa.Schema | None:
+    """Return the schema of the samples that clients.parquet notes in its metadata; None where it does not."""
+    noted = (metadata or {}).get(_SAMPLES)
+    return None if noted is None else pa.ipc.read_schema(pa.py_buffer(b64decode(noted)))
 
 
 def _lists(counts: npt.NDArray[np.signedinteger]) -> pa.Array:

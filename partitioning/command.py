@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -31,6 +32,21 @@ def run_command(group: click.Group, name: str, arguments: Sequence[str] | None =
     except (RuntimeError, OSError, MemoryError) as error:
         status = _complain(name, str(error) or type(error).__name__, 1)
     sys.exit(status)
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a population that a path or a URI names; one elsewhere is fetched into the cache."""
+    from partitioning.remote import is_uri
+
+    if not is_uri(name):
+        return Path(name)
+    from rich.console import Console
+
+    from partitioning.fetching import fetch
+    from partitioning.patience import patience
+
+    with patience(Console(stderr=True), "fetching") as told:
+        return fetch(name, told=told)
 
 
 def _complain(name: str, message: str, status: int) -> int:

@@ -32,6 +32,7 @@ from partitioning.schemes import (
     resolve,
     takes,
 )
+from partitioning.sites import placed
 from partitioning.sources import JoinedSource, Source, read_columns
 from partitioning.streams import Purpose, generator
 
@@ -44,7 +45,7 @@ class Deal:
         rows: of the source, all clients' one client after the other, each client's in random order.
         parts: what the scheme gave: each client's rows, a report, names, domains, and a change of the samples.
         parameters: all that the scheme takes, as a manifest has them.
-        dividing: columns that say which client or domain a row is of.
+        dividing: columns that say which client, domain or site a row is of.
         labels: that the source has, sorted.
         source_codes: which of `labels` each row of the source has [N].
         classes: the label of each class [C], those of test sets included.
@@ -89,6 +90,7 @@ class Asked:
         features: columns whose values are counted on every client.
         buckets: into how many quantiles numbers are counted.
         parameters: what the scheme takes besides, as files have them: columns by name.
+        site: the column that says at which site a client is; None for none.
     """
 
     scheme: str
@@ -98,6 +100,7 @@ class Asked:
     features: Sequence[str]
     buckets: int
     parameters: Mapping[str, Any]
+    site: str | None = None
 
     def resolve(self, source: Source) -> dict[str, Any]:
         """Return all parameters, defaults filled in; raises InputError where they are not the scheme's."""
@@ -112,7 +115,7 @@ class Asked:
                 f"images: choose {listing(UNLABELLED)}"
             )
         columns = [name for name in self._columns(resolved).values() if name is not None]
-        for name in (*columns, *self.features):
+        for name in (*columns, *self._sited, *self.features):
             if name not in source.schema.names:
                 known = source.schema.names
                 raise InputError(
@@ -123,6 +126,10 @@ class Asked:
     def _columns(self, resolved: Mapping[str, Any]) -> dict[str, str | None]:
         return {name: resolved[name] for name, parameter in parameters(self.scheme).items() if parameter.is_column}
 
+    @property
+    def _sited(self) -> list[str]:
+        return [] if self.site is None else [self.site]
+
     def deal(self, source: Source, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Deal:
         """Read the columns that matter, and deal.
 
@@ -132,7 +139,8 @@ class Asked:
         """
         resolved = self.resolve(source)
         named = self._columns(resolved)
-        columns = dict.fromkeys([self.label, *self.features, *(name for name in named.values() if name is not None)])
+        dividing = list(dict.fromkeys([*(name for name in named.values() if name is not None), *self._sited]))
+        columns = dict.fromkeys([self.label, *self.features, *dividing])
         table = read_columns(source, list(columns))
         check_rows(table, name=source.name)
         check_values(table, name=source.name)
@@ -150,12 +158,13 @@ class Asked:
         if takes(self.scheme, "features"):
             given |= {"features": {name: table.column(name) for name in self.features}, "buckets": self.buckets}
         parts = SCHEMES[self.scheme](codes, seed=self.seed, **given)
+        if self.site is not None:
+            parts = placed(parts, _values(source, table, self.site), self.site)
         rows = _shuffled(parts, generator(self.seed, Purpose.ORDER).permutation(codes.size))
         stored = codes[rows]
         if parts.shift is not None:
             stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
         stored = np.array([classes.index(label) for label in own])[stored]
-        dividing = [name for name in named.values() if name is not None]
         counted = [each[rows] for each in counted]
         return Deal(rows, parts, resolved, dividing, own, codes, classes, stored, features, counted)
 

@@ -12,6 +12,10 @@ class InputError(ValueError):
         super().__init__(" ".join(message.split()))
 
 
+class ElsewhereError(InputError):
+    """Samples are not here, for they are to stay at their site."""
+
+
 def listing(allowed: Iterable[str]) -> str:
     """Join names for a message: `'a', 'b'`; `nothing` where there are none."""
     return ", ".join(repr(name) for name in allowed) or "nothing"

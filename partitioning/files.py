@@ -79,16 +79,27 @@ Written = tuple[StoredFile, npt.NDArray[np.void]]
 
 
 def write_files(
-    folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int = SHARD_BYTES
+    folder: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    limit: int = SHARD_BYTES,
+    runs: Iterable[int | None] = (None,),
 ) -> Iterator[Written]:
-    """Write record batches to shard-00000.arrow and so on, a new file above `limit` bytes."""
-    remaining = iter(batches)
-    for number in itertools.count():
-        first = next(remaining, None)
-        if first is None:
-            return
-        path = folder / f"shard-{number:05d}.arrow"
-        yield write_file(path, schema, itertools.chain([first], remaining), limit=limit)
+    """Write record batches to shard-00000.arrow and so on, a new file above `limit` bytes and for each run.
+
+    Args:
+        folder: where they go.
+        schema: of all batches.
+        batches: one or more.
+        limit: bytes of a file that takes no further batch.
+        runs: how many of the batches are in each run; None: those that are left.
+    """
+    remaining, paths = iter(batches), (folder / f"shard-{number:05d}.arrow" for number in itertools.count())
+    for run in runs:
+        together = itertools.islice(remaining, run)
+        while (first := next(together, None)) is not None:
+            yield write_file(next(paths), schema, itertools.chain([first], together), limit=limit)
 
 
 def write_file(

@@ -91,6 +91,7 @@ def _number(text: str) -> int | float | str:
 @click.option("--folds", default=0, help="Folds for cross-validation by client, 3 or more, in place of those.  [0]")
 @click.option("--stratify", is_flag=True, help="Give held-out groups, or folds, clients of like sizes.")
 @click.option("--local-test", default=0.0, help="Share of each client's samples that is its test part.  [0]")
+@click.option("--site", help="Column that says at which site a client is; no shard holds clients of two.")
 @click.option(
     "--feature", "features", multiple=True, help="Column whose values are counted on each client; repeatable."
 )

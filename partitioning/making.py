@@ -57,6 +57,7 @@ def make(
     folds: int = 0,
     stratify: bool = False,
     local_test: float = 0.0,
+    site: str | None = None,
     features: Sequence[str] = (),
     buckets: int = 4,
     standardise: bool = False,
@@ -86,6 +87,8 @@ def make(
             clients; 3 or more, 0 for none. See `Population.fold`.
         stratify: gives held-out groups, or folds, clients of like sizes.
         local_test: share of a client's samples that is its own test part: its last floor(share n) rows.
+        site: the column that says at which site a client is; all of its rows must say the same. Clients that the data
+            name come site after site, and no shard holds clients of two sites.
         features: columns whose values are counted on every client; see `describe_features`. The scheme dirichlet-qp
             samples them where it is given `feature_alpha`.
         buckets: into how many quantiles numbers are counted.
@@ -99,7 +102,7 @@ def make(
     Returns the population, opened; a client's rows are in random order. Raises InputError for wrong input,
     with nothing left behind.
     """
-    asked = Asked(scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters)
+    asked = Asked(scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters, site)
     memory, local_test = whole("memory", memory, least=1), share("local_test", local_test)
     split = partial(
         Splits.of, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
@@ -133,6 +136,7 @@ def make(
             seed=asked.seed,
             splits=splits,
             local_test=local_test,
+            site=site,
             features=deal.features,
             counts=_counted(deal, tests),
             **_write_samples(draft, source.schema, batches, owners, measures, index_only),
@@ -192,12 +196,13 @@ def _own(deal: Deal, splits: Splits, local_test: float, seed: int) -> ClientTabl
     # What is known of the clients before their samples are written.
     split, fold = splits.draw(deal.sizes, seed=seed)
     counts = [deal.count(codes, feature.size) for codes, feature in zip(deal.counted, deal.features, strict=True)]
-    names, domains = deal.parts.names, deal.parts.domains
+    names, domains, sites = deal.parts.names, deal.parts.domains, deal.parts.sites
     return ClientTable(
         split=split,
         fold=fold,
         names=None if names is None else pa.array(names, pa.string()),
         domains=None if domains is None else pa.array(domains, pa.string()),
+        sites=None if sites is None else pa.array(sites, pa.string()),
         n=deal.sizes,
         n_test=floor_share(local_test, deal.sizes),
         class_counts=deal.count(deal.codes, len(deal.classes)),

@@ -45,7 +45,8 @@ class Manifest:
     """All of manifest.json.
 
     `classes[c]` is the label of class c, `parameters` are all that the scheme takes, and `report` is what it says
-    about itself. An index-only population has no shards; `moments` is None where none were taken.
+    about itself. An index-only population has no shards; `moments` is None where none were taken, `site` where no
+    column says where clients are.
     """
 
     dataset: str
@@ -66,6 +67,7 @@ class Manifest:
     moments: TableFile | None
     shards: tuple[StoredFile, ...]
     tests: tuple[TestSet, ...]
+    site: str | None = None
 
     @property
     def files(self) -> tuple[StoredFile | TableFile, ...]:
@@ -155,6 +157,7 @@ def _read_manifest(record: Mapping[str, Any]) -> Manifest:
         moments=None if moments is None else _named(_flat(TableFile, moments)),
         shards=tuple(_stored(shard) for shard in _get(record, "shards", list)),
         tests=tuple(_test_set(test) for test in _get(record, "tests", list)),
+        site=_get(record, "site", str) if record.get("site") is not None else None,
     )
 
 

@@ -14,12 +14,12 @@ _SECONDS = 2.0
 
 
 @contextmanager
-def patience(console: "Console") -> Iterator["Progress"]:
-    """Give a callback for clients written; a bar appears after two seconds, only on a terminal."""
+def patience(console: "Console", what: str = "partitioning") -> Iterator["Progress"]:
+    """Give a callback for what is done of what there is to do; a bar appears after two seconds, only on a terminal."""
     from rich.progress import Progress as Bar
 
     bar = Bar(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task("partitioning", total=None)
+    task = bar.add_task(what, total=None)
     timer = threading.Timer(_SECONDS, bar.start)
     timer.daemon = True
     timer.start()

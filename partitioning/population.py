@@ -1,6 +1,8 @@
 """A population on disk, opened: clients' sizes and labels at once, their samples as memory-mapped views."""
 
 import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from errno import EINVAL
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.checks import Integers, whole
-from partitioning.clients import ClientTable, Places
+from partitioning.clients import ClientTable, Places, schema_of
 from partitioning.columns import describe
-from partitioning.errors import InputError
+from partitioning.errors import ElsewhereError, InputError, listing, suggestion
 from partitioning.features import split_counts
-from partitioning.files import MappedFile, StoredFile, check_size, reading
+from partitioning.files import MappedFile, StoredFile, TableFile, check_size, reading
 from partitioning.manifest import Manifest
 from partitioning.moments import Moments
 from partitioning.reading import Reader
@@ -33,7 +35,7 @@ class Population:
 
     Cheap to open in many processes: shards are mapped when first needed and stay mapped. A batch's checksum
     is verified when it is first read in this process. Arrays that are kept are read-only. Pickling sends the
-    path and the fold, and opens again at the other end.
+    path, the fold and the sites, and opens again at the other end.
 
     Attributes:
         path: the folder.
@@ -44,32 +46,61 @@ class Population:
     """
 
     def __init__(
-        self, path: Path, manifest: Manifest, table: ClientTable, digest: str, fold: tuple[int, int] | None = None
+        self,
+        path: Path,
+        manifest: Manifest,
+        table: ClientTable,
+        digest: str,
+        fold: tuple[int, int] | None = None,
+        here: Collection[str] | None = None,
     ) -> None:
-        """Hold what `open` has read and checked; `fold` is of the test and the validation fold of a view."""
+        """Hold what `open` has read and checked.
+
+        Args:
+            path: the folder.
+            manifest: what it says of itself.
+            table: its clients.
+            digest: of the manifest.
+            fold: the test and the validation fold of a view.
+            here: the sites whose samples may be read; None for all.
+        """
         self.path = path
         self.manifest = manifest
         self.table = table
         self.digest = digest
         self.fingerprint = digest if fold is None else hashlib.sha256(f"{digest} fold {fold}".encode()).hexdigest()
         self._fold = fold
+        self._here = None if here is None else tuple(here)
         self._split = table.split if fold is None else split_of_fold(table.fold, *fold)
         self._files: dict[str, MappedFile] = {}
 
     @classmethod
-    def open(cls, path: str | Path, fold: int | None = None, validation: int | None = None) -> "Population":
+    def open(
+        cls,
+        path: str | Path,
+        fold: int | None = None,
+        validation: int | None = None,
+        sites: Collection[str] | None = None,
+    ) -> "Population":
         """Open a population's folder, or a fold of it (see `fold`).
 
         Checks the manifest and its version, the sizes of all files, and the hash and content of
         clients.parquet. Raises InputError, with the remedy, where one of them is not what was written.
+
+        Args:
+            path: the folder.
+            fold: the test fold.
+            validation: the validation fold.
+            sites: those of which the samples are there, perhaps none: other sites' shards need not be, and are never
+                read. None: all shards must be there.
         """
         folder = Path(path)
         content = _read_manifest(folder / MANIFEST)
         manifest = Manifest.from_json(content, name=str(folder / MANIFEST))
-        for stored in manifest.files:
+        digest = hashlib.sha256(content).hexdigest()
+        population = cls(folder, manifest, _read_clients(folder, manifest), digest, here=sites)
+        for stored in population.files:
             check_size(folder / stored.name, stored.bytes)
-        clients = _read_clients(folder, manifest)
-        population = cls(folder, manifest, clients, hashlib.sha256(content).hexdigest())
         return population if fold is None else population.fold(fold, validation)
 
     def __len__(self) -> int:
@@ -78,8 +109,8 @@ class Population:
     def __repr__(self) -> str:
         return f"Population({str(self.path)!r}: {len(self)} clients, {int(self.sizes.sum())} samples)"
 
-    def __reduce__(self) -> tuple[object, tuple[str, int | None, int | None]]:
-        return Population.open, (str(self.path), *(self._fold or (None, None)))
+    def __reduce__(self) -> tuple[object, tuple[str, int | None, int | None, tuple[str, ...] | None]]:
+        return Population.open, (str(self.path), *(self._fold or (None, None)), self._here)
 
     def fold(self, number: int, validation: int | None = None) -> "Population":
         """Return a view of the same folder in which one fold is test, another validation, and the rest training.
@@ -99,14 +130,15 @@ class Population:
             raise InputError(
                 f"fold is {number} and validation is {validation}: give two different folds from 0 to {folds - 1}"
             )
-        view = Population(self.path, self.manifest, self.table, self.digest, (number, validation))
+        view = Population(self.path, self.manifest, self.table, self.digest, (number, validation), self._here)
         view._files = self._files
         return view
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of every batch; InputError where the population is index-only."""
-        return self._file(self.shard(0)).schema
+        noted = self.table.schema
+        return self._file(self.shard(0)).schema if noted is None or self._here is None else noted
 
     @property
     def sizes(self) -> Integers:
@@ -137,6 +169,33 @@ class Population:
     def domains(self) -> pa.Array | None:
         """The domain of each client [K], likewise, dictionary-encoded."""
         return self.table.domains
+
+    @cached_property
+    def sites(self) -> pa.Array | None:
+        """The site of each client [K], where its samples are to stay; None where there are no sites."""
+        return None if self.table.sites is None else self.table.sites.cast(pa.string())
+
+    @property
+    def files(self) -> tuple[StoredFile | TableFile, ...]:
+        """The files that must be there beside manifest.json: all, but the shards of sites that are elsewhere."""
+        if self._here is None or self.table.places is None:
+            return self.manifest.files
+        numbers = np.unique(self.table.places.shard[self.are_here]).tolist()
+        elsewhere = set(self.manifest.shards) - {self.manifest.shards[number] for number in numbers}
+        return tuple(stored for stored in self.manifest.files if stored not in elsewhere)
+
+    @cached_property
+    def are_here(self) -> npt.NDArray[np.bool_]:
+        """Whether the samples of each client may be read [K]: all, unless the population was opened for some sites."""
+        if self._here is None:
+            return _read_only(np.ones(len(self), np.bool_))
+        if self.sites is None:
+            raise InputError(f"{self.path} has no sites: make it again with a site column")
+        known = sorted(self.sites.unique().to_pylist())
+        for site in self._here:
+            if site not in known:
+                raise InputError(f"{self.path} has no site {site!r}: choose {listing(known)}{suggestion(site, known)}")
+        return _read_only(np.isin(np.asarray(self.sites, dtype=object), self._here))
 
     @property
     def class_counts(self) -> Integers:
@@ -217,6 +276,10 @@ class Population:
         and IndexError where there is no such client.
         """
         self._check_client(client)
+        if not self.are_here[client]:
+            raise ElsewhereError(
+                f"{self.path} was opened without the site of client {client}: its samples must be read at that site"
+            )
         number, section = int(self._places.batch[client]), self.table.section(client)
         return self._file(self.shard(client)).read(number, section, owner=f"client {client}")
 
@@ -259,10 +322,8 @@ class Population:
 
 
 def _read_clients(folder: Path, manifest: Manifest) -> ClientTable:
-    path = folder / manifest.clients.name
+    path = manifest.clients.check(folder)
     content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != manifest.clients.sha256:
-        raise InputError(f"{path}: its sha256 is not the manifest's: restore it or make the population again")
     with reading(path):
         clients = _read_table(content, manifest)
     held = (len(clients), int(clients.n.sum()))
@@ -278,8 +339,16 @@ def _read_table(content: bytes, manifest: Manifest) -> ClientTable:
     reader = Reader(manifest.shards, len(manifest.classes), features)
     with pq.ParquetFile(pa.BufferReader(content)) as file:
         clients = reader.read(file.iter_batches(max(1, _READ_COUNTS // (reader.classes + sum(features)))))
+        clients = replace(clients, schema=_schema(file.schema_arrow.metadata, manifest))
     pa.default_memory_pool().release_unused()  # Arrow would keep what decoding took, in every process of a run
     return clients
+
+
+def _schema(metadata: Mapping[bytes, bytes] | None, manifest: Manifest) -> pa.Schema | None:
+    noted = schema_of(metadata)
+    if noted is not None and describe(noted) != manifest.columns:
+        raise InputError(f"clients.parquet: its columns are not those in {MANIFEST}")
+    return noted
 
 
 def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:

@@ -15,6 +15,7 @@ from partitioning.files import StoredFile
 from partitioning.splits import SPLITS
 
 _NULLABLE = ("name", "domain", "site", "file")
+_WORDS = {"names": "name", "domains": "domain", "sites": "site"}
 _PLAIN = ("client", "fold", "n", "n_test", "batch", "checksum", "offset", "length")  # plain numbers
 
 
@@ -54,7 +55,7 @@ class Reader:
             **{name: batch.column(name).to_numpy() for name in _PLAIN},
         }
         self._check_values(columns, first)
-        words = {name: batch.column(column) for name, column in (("names", "name"), ("domains", "domain"))}
+        words = {name: batch.column(column) for name, column in _WORDS.items()}
         return _compact(columns, words, index_only=not self.shards)
 
     @property
@@ -140,6 +141,7 @@ def _compact(columns: Mapping[str, Integers], words: Mapping[str, pa.Array], *, 
         fold=columns["fold"].astype(np.int32),
         names=words["names"],
         domains=words["domains"],
+        sites=words["sites"],
         n=columns["n"],
         n_test=columns["n_test"],
         class_counts=narrow(columns["class_counts"]),
@@ -149,13 +151,16 @@ def _compact(columns: Mapping[str, Integers], words: Mapping[str, pa.Array], *, 
 
 
 def _join(parts: Sequence[ClientTable]) -> ClientTable:
-    arrays = [field.name for field in fields(ClientTable) if field.name not in ("names", "domains", "places")]
-    names, domains = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("names", "domains"))
+    arrays = [field.name for field in fields(ClientTable) if field.name not in (*_WORDS, "places", "schema")]
+    names, domains, sites = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in _WORDS)
+    if 0 < sites.null_count < len(sites):
+        raise InputError("clients.parquet has missing values in column 'site'")
     places = [part.places for part in parts if part.places is not None]
     return ClientTable(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
         names=names if names.null_count < len(names) else None,
         domains=domains.dictionary_encode() if domains.null_count < len(domains) else None,
+        sites=sites.dictionary_encode() if sites.null_count < len(sites) else None,
         places=_join_places(places) if places else None,
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from partitioning.command import folder_of
 from partitioning.disk import complete
 from partitioning.errors import InputError
 
@@ -29,7 +30,7 @@ _WORDS = {
 _IN_ROW = ("min", "max", "mean", "std", "c_score")  # Table I has them already
 _LISTED = 8  # values of a list that are printed
 
-_FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+_FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +54,8 @@ class _Facts:
 @_FOLDERS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: an object, or a list of them for several DIRs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows of Table I: .csv, .md, .tex or .json.")
-def inspect(folders: Sequence[Path], as_json: bool, out: Path | None) -> None:
-    """Show what the populations in DIR... hold, headed by their rows of RADFed's Table I."""
+def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
+    """Show what the populations in DIR..., folders or URIs, hold, headed by their rows of RADFed's Table I."""
     import json
 
     from partitioning.population import Population
@@ -62,7 +63,7 @@ def inspect(folders: Sequence[Path], as_json: bool, out: Path | None) -> None:
 
     if out is not None:
         _check_file(out, FORMATS)
-    facts = [_gather(str(folder), Population.open(folder)) for folder in folders]
+    facts = [_gather(folder, Population.open(folder_of(folder))) for folder in folders]
     if as_json:
         records = [each.to_json() for each in facts]
         click.echo(json.dumps(records if len(records) > 1 else records[0], indent=2))
@@ -83,7 +84,7 @@ def inspect(folders: Sequence[Path], as_json: bool, out: Path | None) -> None:
     multiple=True,
     help="heatmap, bars, sizes or features; may be given several times.  [all that apply]",
 )
-def plot(folders: Sequence[Path], out: Path, panels: Sequence[str]) -> None:
+def plot(folders: Sequence[str], out: Path, panels: Sequence[str]) -> None:
     """Draw the population in DIR, or two side by side: class counts and shares, sizes, features."""
     from partitioning.plot import View, draw, save
     from partitioning.population import Population
@@ -91,7 +92,7 @@ def plot(folders: Sequence[Path], out: Path, panels: Sequence[str]) -> None:
     _check_file(out, _PICTURES)
     if len(folders) > 2:
         raise InputError(f"{len(folders)} populations are given: a picture has room for one, or two side by side")
-    views = [View.of(Population.open(folder), str(folder)) for folder in folders]
+    views = [View.of(Population.open(folder_of(folder)), folder) for folder in folders]
     figure = draw(views, panels)
     with complete(out) as draft:
         save(figure, draft)
@@ -126,6 +127,7 @@ def _gather(name: str, population: "Population") -> _Facts:
             "validation_clients": len(population.validation_clients),
             "test_clients": len(population.test_clients),
             "folds": manifest.splits.folds,
+            "clients_by_site": _clients_by_site(population),
             "samples_left_out": manifest.counts.source_rows - manifest.counts.samples,
             "local_test_samples": int(population.test_sizes.sum()),
             "global_test_samples": manifest.counts.test_rows,
@@ -133,6 +135,11 @@ def _gather(name: str, population: "Population") -> _Facts:
         report=manifest.report,
         columns={column.name: column.type for column in manifest.columns},
     )
+
+
+def _clients_by_site(population: "Population") -> dict[str, int]:
+    sites = population.sites
+    return {} if sites is None else {each["values"]: each["counts"] for each in sites.value_counts().to_pylist()}
 
 
 def _print(facts: Sequence[_Facts]) -> None:

@@ -1,6 +1,6 @@
 """`verify`: every check that there is, on every byte of a population."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,18 @@ from partitioning.splits import SPLITS, TEST, VALIDATION, split_of_fold
 _ROWS = 2**16
 
 
-def verify(path: str | Path) -> list[str]:
+def verify(path: str | Path, sites: Collection[str] | None = None) -> list[str]:
     """Check all of a population and return what is wrong with it, a line a finding; empty when all is sound.
 
     Checks, beyond what opening does: each file's sha256 and checksums, each client's rows, class counts and
     feature counts, the sums over clients, the splits and folds, that no source row stands twice, and that the
     folder has no other files. Raises InputError where the population cannot be opened.
+
+    Args:
+        path: the folder.
+        sites: those of which the samples are there; None for all.
     """
-    return list(_findings(Population.open(path)))
+    return list(_findings(Population.open(path, sites=sites)))
 
 
 def _findings(population: Population) -> Iterator[str]:
@@ -35,7 +39,10 @@ def _findings(population: Population) -> Iterator[str]:
     yield from _check_rows(population)
     yield from _check_moments(population)
     broken = set()
+    here = {stored.name for stored in population.files}
     for stored in population.manifest.arrow_files:
+        if stored.name not in here:
+            continue
         path = population.path / stored.name
         if sha256(path) != stored.sha256:
             yield f"{path}: its sha256 is not the manifest's"
@@ -57,8 +64,18 @@ def _check_folder(population: Population) -> Iterator[str]:
     batches = sum(shard.batches for shard in manifest.shards)
     if manifest.shards and batches != len(population):
         yield f"{population.path}: its shards hold {batches} clients where there are {len(population)}"
+    if len(np.unique(_shards_by_site(population), axis=0)) > len(manifest.shards):
+        yield f"{population.path}: a shard holds clients of two sites"
     if sum(population.test_slices) != manifest.counts.test_rows:
         yield f"{population.path}: its test slices do not add up to {manifest.counts.test_rows} rows"
+
+
+def _shards_by_site(population: Population) -> Integers:
+    # The site and the shard of each client [K, 2].
+    places, sites = population.table.places, population.table.sites
+    if places is None or sites is None:
+        return np.zeros((0, 2), np.int64)
+    return np.stack([np.asarray(sites.indices, np.int64), places.shard], axis=1)
 
 
 def _check_splits(population: Population) -> Iterator[str]:
@@ -143,7 +160,7 @@ def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
     for block in _blocks(population.sizes):
         batches: dict[int, pa.RecordBatch] = {}
         for client in block.tolist():
-            if population.shard(client).name in broken:
+            if not population.are_here[client] or population.shard(client).name in broken:
                 continue
             try:
                 batches[client] = population.batch(client)

@@ -18,6 +18,7 @@ from partitioning.disk import written
 from partitioning.errors import InputError
 from partitioning.files import SHARD_BYTES, Section, StoredFile, TableFile, write_file, write_files
 from partitioning.manifest import TestSet
+from partitioning.sites import runs
 
 CLIENTS, ROWS, MOMENTS = "clients.parquet", "rows.parquet", "moments.parquet"
 
@@ -64,8 +65,8 @@ def appearing(folder: Path) -> Iterator[Path]:
 def write_clients(
     folder: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], clients: ClientTable
 ) -> tuple[tuple[StoredFile, ...], TableFile]:
-    """Write the shards, a batch a client, then clients.parquet, which says where each client is in them."""
-    written = list(write_files(folder, schema, batches, limit=SHARD_BYTES))
+    """Write the shards, a batch a client and no file of two sites, then clients.parquet, which says where each is."""
+    written = list(write_files(folder, schema, batches, limit=SHARD_BYTES, runs=runs(clients.sites)))
     shards = tuple(stored for stored, _ in written)
     sections = np.concatenate([part for _, part in written])
     if not np.array_equal(sections["rows"], clients.n):
@@ -77,7 +78,7 @@ def write_clients(
         offset=sections["offset"],
         length=sections["length"],
     )
-    return shards, write_table(folder / CLIENTS, replace(clients, places=places).to_arrow(shards))
+    return shards, write_table(folder / CLIENTS, replace(clients, places=places, schema=schema).to_arrow(shards))
 
 
 def write_test(folder: Path, name: str | None, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TestSet:

@@ -8,7 +8,7 @@ os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 from raysim.errors import InputError
 
-__all__ = ["InputError", "Run", "resume", "run"]
+__all__ = ["InputError", "Run", "Studied", "resume", "run", "study"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,8 +17,12 @@ def __getattr__(name: str) -> object:
         from raysim import experiment
 
         return getattr(experiment, name)
+    if name in ("study", "Studied"):
+        from raysim.studies import studying
+
+        return getattr(studying, name)
     raise AttributeError(f"module 'raysim' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "Run", "resume", "run"]
+    return [*globals(), "Run", "Studied", "resume", "run", "study"]

@@ -56,15 +56,22 @@ class Checkpoints:
         algorithm: its five parts.
         identity: what the bytes of the run depend on; a run goes on only where it is the same.
         own: the user's modules, whose dataclasses a checkpoint may hold.
+        saved: called after each, and as much a part of the time that it takes.
     """
 
     def __init__(
-        self, folder: Path, algorithm: Algorithm, identity: Mapping[str, str], own: Collection[str] = ()
+        self,
+        folder: Path,
+        algorithm: Algorithm,
+        identity: Mapping[str, str],
+        own: Collection[str] = (),
+        saved: Callable[[], None] = lambda: None,
     ) -> None:
         self._run, self._folder, self._kept = folder, folder / "checkpoint", folder / "kept"
         self._algorithm, self._identity = algorithm, {"version": VERSION, **identity}
         self._codec = Codec(CLASSES, own)
         self._sweeper = Sweeper(self._kept)
+        self._saved = saved
         self._next = 0.0
         self._round = 0
 
@@ -113,6 +120,7 @@ class Checkpoints:
             old.unlink()
         self._sweeper.sweep(snapshot.state.round, set(files), kept)
         self._round = snapshot.state.round
+        self._saved()
         taken = time.monotonic() - started
         self._next = time.monotonic() + taken * (1 / SHARE - 1)
 

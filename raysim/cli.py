@@ -1,4 +1,4 @@
-"""The command line: `raysim run | resume | study | reproduce | report | list | export`."""
+"""The command line: `raysim run | resume | submit | follow | study | reproduce | report | list | export`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ if TYPE_CHECKING:  # it takes seconds to import
     from raysim.stopping import Stop
 
 
+class _Place(click.ParamType[Path | str]):
+    # A folder or, as it is, the URI of one.
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        from partitioning.remote import is_uri
+
+        return str(value) if is_uri(value) else Path(value)
+
+
+PLACE = _Place()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="raysim")
 @click.pass_context
@@ -28,9 +41,7 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder of the run; must be new.  [default: runs/NAME-TIME]"
-)
+@click.option("--out", type=PLACE, help="Folder of the run, or its URI; must be new.  [default: runs/NAME-TIME]")
 @click.option(
     "--set",
     "changes",
@@ -42,7 +53,12 @@ def cli(context: click.Context) -> None:
 @click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
 @click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
 def run(
-    experiment: str, out: Path | None, changes: tuple[str, ...], actors: int | None, inline: bool, address: str | None
+    experiment: str,
+    out: Path | str | None,
+    changes: tuple[str, ...],
+    actors: int | None,
+    inline: bool,
+    address: str | None,
 ) -> None:
     """Run an experiment file, or a recipe by its name (see `raysim list recipes`)."""
     with _shown() as (engine, tell):
@@ -50,17 +66,17 @@ def run(
     _show(
         done,
         "next    open the report; try another seed: the same command with --set seed=7 and without --out; "
-        f"compare the two: raysim report {done.folder} OTHER",
+        f"compare the two: raysim report {done.uri or done.folder} OTHER",
     )
 
 
 @cli.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=PLACE, metavar="DIR")
 @click.option("--actors", type=int, help="Number of client actors.  [default: the run's, else one a core]")
 @click.option("--inline", is_flag=True, help="Go on in this process, without Ray.")
 @click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
-def resume(folder: Path, actors: int | None, inline: bool, address: str | None) -> None:
-    """Go on with a run that was stopped: DIR is its folder, or that of one of its algorithms."""
+def resume(folder: Path | str, actors: int | None, inline: bool, address: str | None) -> None:
+    """Go on with a run that was stopped: DIR is its folder or URI, or that of one of its algorithms."""
     with _shown() as (engine, tell):
         done = engine.resume(folder, actors=actors, inline=inline, address=address, **tell)
     _show(done)
@@ -85,15 +101,15 @@ def study(
 
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"):
-            from raysim.study import studying
-            from raysim.study.showing import board
-            from raysim.study.tables import standings
+            from raysim.studies import studying
+            from raysim.studies.showing import board
+            from raysim.studies.tables import standings
         with board() as watcher:
             done = studying.study(
                 file, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
             )
     screen = Console()
-    screen.print(standings(done.trials, done.planned))
+    screen.print(standings(done.standing))
     for path in (done.folder / "table.md", done.folder / "report.html"):
         if path.exists():
             screen.print(f"written {path}", soft_wrap=True, highlight=False)
@@ -127,7 +143,7 @@ def reproduce(
         with Console(stderr=True).status("loading"):
             from raysim.reproduction import reproducing
             from raysim.reproduction.table import claims_table
-            from raysim.study.showing import board
+            from raysim.studies.showing import board
         with board() as watcher:
             how = {"actors": actors, "inline": inline, "address": address, "watcher": watcher, "stop": stop}
             done = reproducing.reproduce(name, out, full=full, changes=changes, **how)
@@ -135,6 +151,83 @@ def reproduce(
     screen.print(claims_table(done.claims))
     for path in (done.folder / "claims.md", done.folder / "report.html"):
         screen.print(f"written {path}", soft_wrap=True, highlight=False)
+
+
+def _given(context: click.Context, parameter: click.Parameter, address: str | None) -> str:
+    if not address:
+        raise click.UsageError(
+            "--address: must be given, the URL of the cluster's dashboard; write e.g. --address http://127.0.0.1:8265"
+        )
+    return address
+
+
+ADDRESS = click.option(
+    "--address",
+    callback=_given,
+    envvar=["RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"],
+    metavar="URL",
+    help="The cluster's dashboard, http://HOST:8265.  [default: RAY_API_SERVER_ADDRESS, else RAY_ADDRESS]",
+)
+KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the cluster, too.")
+
+
+@cli.command()
+@click.argument("experiment", metavar="FILE_OR_RECIPE")
+@ADDRESS
+@click.option("--out", type=PLACE, help="Folder here, or URI that is written there; new.  [default: runs/NAME-TIME]")
+@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
+@click.option(
+    "--actors", type=int, help="Number of client actors.  [default: the file's, else as many as the nodes hold]"
+)
+@click.option(
+    "--working-dir",
+    type=click.Path(path_type=Path),
+    help="A folder that the job works in a copy of.  [default: the file, its modules, and small data that it names]",
+)
+@click.option("--stage", metavar="DIR", help="Folder of the cluster that all nodes see.  [default: the head's /tmp]")
+@KEEP
+@click.option("--detach", is_flag=True, help="Send the job, and do not follow it.")
+def submit(
+    experiment: str,
+    address: str,
+    out: Path | str | None,
+    changes: tuple[str, ...],
+    actors: int | None,
+    working_dir: Path | None,
+    stage: str | None,
+    keep: bool,
+    detach: bool,
+) -> None:
+    """Run an experiment as a job of a Ray cluster, follow it, and fetch its folder."""
+    with _stoppable():
+        from raysim.cluster import attending, submitting
+
+        head, job = submitting.submit(
+            experiment, address, out, changes=changes, actors=actors, working_dir=working_dir, stage=stage
+        )
+        again = f"raysim follow {job.id} --address {head.address}"
+        if detach:
+            click.echo(again)
+        else:
+            click.echo(f"job {job.id}", err=True)
+            _show(attending.attend(head, job, keep=keep))
+
+
+@cli.command()
+@click.argument("job")
+@ADDRESS
+@click.option("--out", type=click.Path(path_type=Path), help="Folder here.  [default: as it was submitted]")
+@click.option("--stop", is_flag=True, help="Stop the job; what it has written is fetched.")
+@KEEP
+def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
+    """Follow a JOB that was submitted before, and fetch its folder."""
+    with _stoppable():
+        from raysim.cluster.attending import attend
+        from raysim.cluster.head import Head
+        from raysim.cluster.submitting import Job
+
+        head = Head(address)
+        _show(attend(head, Job.of(head, job, out), stop=stop, keep=keep))
 
 
 @contextmanager
@@ -146,7 +239,8 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
         with Console(stderr=True).status("loading"):
             from raysim import experiment
             from raysim.progress import display
-        with display() as watcher:
+            from raysim.telling import is_followed, telling
+        with telling() if is_followed() else display() as watcher:
             yield experiment, {"watcher": watcher, "stop": stop}
 
 
@@ -167,22 +261,32 @@ def _stoppable() -> Iterator[Stop]:
 def _show(done: Run, *more: str) -> None:
     from rich.console import Console
 
+    from raysim.telling import is_followed
+
+    if is_followed():  # whoever follows the run shows its results, once its folder is there
+        return
     from raysim.table import results_table
 
     screen = Console()
     screen.print(results_table(done.results))
-    for line in (f"report  {done.report}", *more):
+    kept = [] if done.uri is None else [f"kept    {done.uri}"]
+    for line in (f"report  {done.report}", *kept, *more):
         screen.print(line, soft_wrap=True, highlight=False)
 
 
 @cli.command()
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.argument("folders", nargs=-1, required=True, type=PLACE, metavar="DIR...")
 @click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
-def report(folders: tuple[Path, ...], out: Path | None) -> None:
-    """Write the report of one run, or of several side by side."""
+def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
+    """Write the report of one run, or of several side by side; or that of a study, and its tables."""
     from raysim.report import write
+    from raysim.studies.concluding import conclude
+    from raysim.studies.read import is_study
 
-    default = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
+    if len(folders) == 1 and is_study(Path(folders[0])):
+        click.echo(conclude(Path(folders[0]), out))
+        return
+    default = Path(folders[0] if len(folders) == 1 and isinstance(folders[0], Path) else "", "report.html")
     click.echo(write(folders, out or default))
 
 

@@ -16,9 +16,15 @@ from raysim.progress import Watcher
 
 
 @contextmanager
-def continuable(folder: Path, watcher: Watcher) -> Iterator[None]:
-    """Within, whatever ends the run says how to go on, where it can."""
-    remedy = f"continue with: raysim resume {folder}"
+def continuable(folder: Path, watcher: Watcher, name: str | None = None) -> Iterator[None]:
+    """Within, whatever ends the run says how to go on, where it can.
+
+    Args:
+        folder: of the run.
+        watcher: is told.
+        name: by which its user knows it, where that is another one.
+    """
+    remedy = f"continue with: raysim resume {name or folder}"
     try:
         yield
     except KeyboardInterrupt as error:

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from raysim import report
 from raysim.config import Experiment, changed, read
-from raysim.config.experiment import FleetTable
 from raysim.ending import continuable, own_errors
-from raysim.errors import InputError, one_input_error
-from raysim.fleet import ClientActors, FittedActors, Inline, sent_whole, settled
-from raysim.folder import old_folder, run_folder, run_log, write_config
+from raysim.errors import one_input_error
+from raysim.fleet import ClientActors, Inline, sent_whole, settled
+from raysim.folder import old_folder, run_folder, write_config
+from raysim.home import Home, new_home, old_home
 from raysim.job import Job
+from raysim.log import log_population, logged, run_log
+from raysim.loggers import Telling, Watched, made
 from raysim.measures import Targets
 from raysim.planning import planned
 from raysim.population import population_of
 from raysim.preparing import prepared
 from raysim.progress import Watcher
 from raysim.result import Result
-from raysim.resuming import check_place, read_result, run_of, stored
+from raysim.resuming import check_place, read_result, stored
 from raysim.stopping import Stop
+from raysim.workplace import How, placed
 
 LOG = logging.getLogger("raysim")
-
-Workplace = Callable[[], ClientActors | Inline]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, its report, and a result for each algorithm."""
+    """A finished run: its folder, its report, and a result for each algorithm.
+
+    Where it is kept at a URI, the folder is a copy in the cache.
+    """
 
     folder: Path
     report: Path
     results: tuple[Result, ...]
+    uri: str | None = None
 
 
 def run(
@@ -60,7 +62,7 @@ def run(
     Args:
         config: an experiment file, a recipe's name, or the same as a mapping, where `algorithm.name` may also be
             a function of one's own, and `model.name` a class.
-        out: the run's folder, which must be new; default `runs/NAME-TIME`.
+        out: the run's folder, which must be new, or its URI; default `runs/NAME-TIME`.
         changes: `key.path=value` each, applied to the file.
         actors: client actors, instead of the file's; never changes the result.
         inline: run in this process, without Ray; never changes the result.
@@ -76,35 +78,23 @@ def run(
             far stays, and the report is of it. Algorithms that come after it are not run.
         OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
-    watcher = watcher or Watcher()
-    folder, results = train(
-        config, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
-    )
-    # Outside, where nothing that goes wrong removes what was trained.
-    return _reported(folder, results, watcher)
+    how = How(actors, inline, address, watcher or Watcher(), stop or Stop())
+    experiment = resolved(config, changes)
+    with new_home(place_of(config, out), how.watcher) as home:
+        # The report comes last, where nothing that goes wrong removes what was trained.
+        return _reported(home, begin(experiment, home, how), how.watcher)
 
 
-def train(
-    config: str | Path | Mapping[str, Any],
-    out: str | Path | None = None,
-    *,
-    changes: Iterable[str] = (),
-    actors: int | None = None,
-    inline: bool = False,
-    address: str | None = None,
-    watcher: Watcher | None = None,
-    stop: Stop | None = None,
-) -> tuple[Path, dict[str, Result]]:
-    """Run an experiment as `run` does, all but its report: its folder, and the results by the algorithms' names."""
+def resolved(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
+    """The experiment that `run` is given, checked."""
     raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
+    return Experiment.of(raw, own_folders(config))
+
+
+def place_of(config: str | Path | Mapping[str, Any], out: str | Path | None) -> str | Path:
+    """The folder of a run that is about to begin, or its URI."""
     name = "run" if isinstance(config, Mapping) else Path(config).stem
-    experiment, workplace = placed(Experiment.of(raw, own_folders(config)), actors, inline, address)
-    folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    watcher = watcher or Watcher()
-    with continuable(folder, watcher), run_folder(folder), _working(folder, experiment):
-        # From here on whatever stops the run leaves what `resume` needs.
-        write_config(folder / "config.toml", experiment.to_toml())
-        return folder, _run(experiment, folder, workplace(), watcher, stop or Stop(), experiment.names)
+    return out if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def resume(
@@ -119,7 +109,7 @@ def resume(
     """Go on with a run that was stopped, at whatever instant; its files are those of a run that was not.
 
     Args:
-        folder: the run's, or that of one of its algorithms: then only that one goes on.
+        folder: the run's, or that of one of its algorithms: then only that one goes on; or its URI.
         actors: client actors, instead of the run's; never changes the result.
         inline: go on in this process, without Ray; never changes the result.
         address: of a running Ray cluster; None starts Ray here.
@@ -130,64 +120,42 @@ def resume(
         InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
         Others: as `run`.
     """
-    watcher = watcher or Watcher()
-    folder, results = go_on(folder, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop)
-    # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
-    return _reported(folder, results, watcher)
+    how = How(actors, inline, address, watcher or Watcher(), stop or Stop())
+    with old_home(folder, how.watcher) as (home, only):
+        # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
+        return _reported(home, go_on(home, how, only), how.watcher)
 
 
-def go_on(
-    folder: str | Path,
-    *,
-    actors: int | None = None,
-    inline: bool = False,
-    address: str | None = None,
-    watcher: Watcher | None = None,
-    stop: Stop | None = None,
-) -> tuple[Path, dict[str, Result]]:
-    """Go on with a run as `resume` does, all but its report: its folder, and the results by the algorithms' names."""
-    folder, only = run_of(Path(folder))
-    experiment, workplace = placed(stored(folder), actors, inline, address)
-    watcher = watcher or Watcher()
+def begin(experiment: Experiment, home: Home, how: How) -> dict[str, Result]:
+    """Run an experiment as `run` does, all but its report: the results by the algorithms' names."""
+    experiment, workplace = placed(experiment, how)
+    folder = home.folder
+    with continuable(folder, how.watcher, home.name), run_folder(folder), _working(folder, experiment):
+        # From here on whatever stops the run leaves what `resume` needs.
+        write_config(folder / "config.toml", experiment.to_toml())
+        return _run(experiment, home, workplace(), how, experiment.names)
+
+
+def go_on(home: Home, how: How, only: str | None = None) -> dict[str, Result]:
+    """Go on with a run as `resume` does, all but its report: the results by the algorithms' names.
+
+    Args:
+        home: the run's.
+        how: it is run.
+        only: the algorithm that goes on; None for all.
+    """
+    folder = home.folder
+    experiment, workplace = placed(stored(folder), how)
     with old_folder(folder):
         names = experiment.names if only is None else (only,)
         there = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in there]
         if left:
-            with continuable(folder, watcher), _working(folder, experiment):
-                there |= _run(experiment, folder, workplace(), watcher, stop or Stop(), left)
+            with continuable(folder, how.watcher, home.name), _working(folder, experiment):
+                there |= _run(experiment, home, workplace(), how, left)
         else:
-            watcher.notice(f"{folder / (only or '')} has ended: nothing is left to do")
-    return folder, {name: there[name] for name in names}
-
-
-def _reported(folder: Path, results: Mapping[str, Result], watcher: Watcher) -> Run:
-    watcher.stage("writing the report")
-    return Run(folder, report.write([folder], folder / "report.html"), tuple(results.values()))
-
-
-def placed(
-    experiment: Experiment, actors: int | None, inline: bool, address: str | None
-) -> tuple[Experiment, Workplace]:
-    """The experiment with as many actors as are asked for, and what starts the place to work."""
-    if inline and (actors is not None or address is not None):
-        raise InputError(
-            "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
-        )
-    if actors is not None:
-        if actors < 1:
-            raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
-        fleet = experiment.fleet.model_copy(update={"actors": actors})
-        experiment = experiment.model_copy(update={"fleet": fleet})
-    return experiment, _workplace(experiment.fleet, inline, address)
-
-
-@contextmanager
-def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
-    """Within, the run's log is written, and this process computes as the experiment says."""
-    threads, log = settled(experiment.fleet.cpus_per_actor), folder / "run.log"
-    with run_log(log), one_input_error(), threads, own_errors(experiment, log):
-        yield
+            how.watcher.notice(f"{home.of(only)} has ended: nothing is left to do")
+    return {name: there[name] for name in names}
 
 
 def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
@@ -198,54 +166,61 @@ def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
     return (Path(config).resolve().parent, here)
 
 
+def ended(home: Home) -> Run:
+    """A run that has ended, as its folder has it."""
+    experiment = stored(home.folder)
+    results = [read_result(home.folder / name, experiment) for name in experiment.names]
+    there = tuple(result for result in results if result is not None)
+    return Run(home.folder, home.folder / "report.html", there, home.uri)
+
+
+def _reported(home: Home, results: Mapping[str, Result], watcher: Watcher) -> Run:
+    watcher.stage("writing the report")
+    page = report.write([home.folder], home.folder / "report.html")
+    return Run(home.folder, page, tuple(results.values()), home.uri)
+
+
+@contextmanager
+def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
+    """Within, the run's log is written, and this process computes as the experiment says."""
+    threads, log = settled(experiment.fleet.cpus_per_actor), folder / "run.log"
+    with run_log(log), one_input_error(), threads, own_errors(experiment, log):
+        yield
+
+
 def _run(
-    experiment: Experiment,
-    folder: Path,
-    place: ClientActors | Inline,
-    watcher: Watcher,
-    stop: Stop,
-    names: Sequence[str],
+    experiment: Experiment, home: Home, place: ClientActors | Inline, how: How, names: Sequence[str]
 ) -> dict[str, Result]:
     """Run these algorithms one after the other; client actors start, in the background, once all input is checked.
 
     What is there already of a run that goes on is taken as it is.
     """
+    folder, watcher = home.folder, how.watcher
+    tell = logged(watcher.notice)
     for text in experiment.own_code_told:
-        LOG.info(text)
-        watcher.notice(text)
+        tell(text)
+    loggers = made(experiment.watch)
     watcher.stage("reading the data and partitioning it into clients")
-    population = population_of(experiment, folder / "population")
+    population = population_of(experiment, folder / "population", watcher.stage)
+    log_population(population)
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
     experiment.evaluate.selection.check(targets.columns)
     samples = prepared(population, experiment.data)
     experiment, plans = planned(experiment, folder, samples, targets, place.device, names)
     if not targets.targets:
-        watcher.notice("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
+        tell("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
     write_config(folder / "config.toml", experiment.to_toml())
-    LOG.info("%d clients, %d samples", len(population), population.sizes.sum())
+    if home.uri is not None:
+        watcher.stage(f"storing what is there so far at {home.uri}")
+        home.keep()
 
     watcher.stage("starting the fleet")
-    with sent_whole(experiment.own_code), place:
+    watched = Watched(folder.resolve().name, folder / "watch", experiment.watch)
+    loggers |= place.loggers
+    with sent_whole(experiment.own_code), place, Telling(watched, loggers, watcher.notice) as telling:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
         check_place([folder / name for name in experiment.names if name not in names], here)
-        job = Job(experiment, folder, place, targets, here, watcher, stop)
-        results = {name: job.run(name, plan) for name, plan in plans.items()}
-    return results
-
-
-def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
-    """What starts the place to work: this process, or client actors on Ray."""
-    gpus = table.gpus_per_actor
-    if inline and gpus:
-        raise InputError(
-            f"fleet.gpus_per_actor = {json.dumps(gpus)} with --inline: must be 0, for this process computes on the "
-            "CPU; set fleet.gpus_per_actor = 0, or leave --inline out"
-        )
-    if inline:
-        return Inline
-    if gpus == "auto":
-        return partial(FittedActors, table.actors, table.cpus_per_actor, address)
-    actors = table.actors or max(1, (os.cpu_count() or 1) // table.cpus_per_actor)
-    return partial(ClientActors, actors, table.cpus_per_actor, gpus, address)
+        job = Job(experiment, folder, place, targets, here, watcher, telling, how.stop, home.saving(watcher))
+        return {name: job.run(name, plan) for name, plan in plans.items()}

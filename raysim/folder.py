@@ -9,7 +9,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,12 @@ import pyarrow as pa
 import tomli_w
 from safetensors.numpy import save_file
 
-from partitioning.disk import DiskFullError, complete
+from partitioning.disk import complete
 from raysim.background import Background
-from raysim.errors import DivergedError, InputError, OutOfMemoryError
+from raysim.errors import InputError
 from raysim.files import sync
 from raysim.journal import Journal, batches
+from raysim.log import Seldom
 
 if TYPE_CHECKING:  # torch comes with them, and whoever only reads a run's folder needs none
     from torch import Tensor
@@ -50,11 +51,16 @@ VISITS = pa.schema(
 )
 
 
+LOG = logging.getLogger("raysim")
+
 SUMMARY = "summary.json"
 """The file of an algorithm that says that all others are there."""
 
 STOPPED = "stopped.json"
 """The file of an algorithm that says why it was stopped; it goes when the algorithm goes on."""
+
+LOG_SECONDS = 60.0
+"""From one checkpoint that is logged to the next."""
 
 STAGES = ("sample", "send", "train", "sum", "merge", "evaluate", "write")
 """What a round's time goes into, in order; of the last two a part may overlap the next round."""
@@ -66,7 +72,7 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
     Seconds are the machine's, `simulated_seconds` apart: those are virtual, null where there are no devices.
     """
     whole = ["visits", "nonfinite", "bytes_up", "bytes_down", "exchanges"]
-    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved"]
+    measured = ["machine_bytes_driver", "machine_bytes_inlined", "machine_bytes_moved", "machine_bytes_crossed"]
     return pa.schema(
         [
             ("round", pa.int64()),
@@ -90,10 +96,16 @@ class AlgorithmFolder:
         columns: the evaluation's columns.
         checkpoints: in it; None where there are to be none.
         rounds: of what is there already so many stay; 0 begins anew.
+        written: is called, in the writer's thread, with each round's row once it is written.
     """
 
     def __init__(
-        self, path: Path, columns: Sequence[str], checkpoints: Checkpoints | None = None, rounds: int = 0
+        self,
+        path: Path,
+        columns: Sequence[str],
+        checkpoints: Checkpoints | None = None,
+        rounds: int = 0,
+        written: Callable[[Mapping[str, Any]], object] = lambda row: None,
     ) -> None:
         if path.exists() and not rounds:
             shutil.rmtree(path)
@@ -108,6 +120,8 @@ class AlgorithmFolder:
         self._metrics = Journal(path / "metrics.journal", self._schema, rounds)
         self._visits = Journal(path / "visits.journal", VISITS, rounds)
         self._checkpoints = checkpoints
+        self._written = written
+        self._log_checkpoint = Seldom(LOG_SECONDS)
         self._background = Background(lambda work, *given: work(*given))
 
     def append(self, row: Mapping[str, Any], report: RoundReport) -> None:
@@ -121,6 +135,11 @@ class AlgorithmFolder:
             Exception: what went wrong with an earlier round, such as a full disk; `finish` and `close` raise it too.
         """
         self._background(self._write, dict(row), report)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows of the rounds that are written, in order."""
+        for batch in batches(self.path / "metrics.journal"):
+            yield from batch.to_pylist()
 
     @property
     def due(self) -> bool:
@@ -182,13 +201,16 @@ class AlgorithmFolder:
         self._visits.sync()
         checkpoints.write(snapshot)
         self.saving = None
+        if self._log_checkpoint():
+            LOG.info("%s: checkpoint after round %d", self.path.name, snapshot.state.round)
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
         self._visits.append(_visits(row["round"], report))
         # Only the writer knows how long it took; the row itself, which tells it, is not counted.
-        seconds = time.perf_counter() - started
-        self._metrics.append(pa.RecordBatch.from_pylist([{**row, "seconds_write": seconds}], self._schema))
+        row = {**row, "seconds_write": time.perf_counter() - started}
+        self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
+        self._written(row)
 
 
 def tidy(path: Path) -> None:
@@ -208,39 +230,6 @@ def algorithm_names(names: Sequence[str]) -> list[str]:
         seen[name] += 1
         folders.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return folders
-
-
-class _Log(logging.FileHandler):
-    """A log that a full disk ends in silence: whoever writes results there tells of it."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        pass
-
-    def close(self) -> None:
-        with suppress(OSError):
-            super().close()
-
-
-@contextmanager
-def run_log(path: Path, of: str = "raysim") -> Iterator[logging.Logger]:
-    """The run's log, for a person to read: what was done when, and what went wrong; `of` is the logger's name."""
-    log = logging.getLogger(of)
-    handler = _Log(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level, log.level = log.level, logging.INFO
-    log.addHandler(handler)
-    try:
-        yield log
-    except (InputError, OutOfMemoryError, DivergedError, DiskFullError) as error:
-        log.error("%s", error)
-        raise
-    except Exception:
-        log.exception("the run failed")
-        raise
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-        handler.close()
 
 
 @contextmanager
@@ -315,7 +304,7 @@ def locked(folder: Path) -> Iterator[None]:
             raise InputError(f"{folder}: a process is running it: must have ended; wait for it, or stop it") from None
         except OSError as error:
             # Some file systems of clusters have no locks.
-            logging.getLogger("raysim").warning("%s cannot be locked (%s)", folder, error.strerror)
+            LOG.warning("%s cannot be locked (%s)", folder, error.strerror)
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ from raysim.config import Experiment
 from raysim.errors import of_algorithm
 from raysim.fleet import BenchPlan, ClientActors, Inline
 from raysim.folder import AlgorithmFolder
+from raysim.log import log_algorithm, logged
+from raysim.loggers import Telling
 from raysim.measures import Targets, twins_of
 from raysim.progress import Watcher
 from raysim.result import Result
@@ -38,7 +40,9 @@ class Job:
         targets: what is evaluated on.
         here: what the bytes depend on beside the experiment.
         watcher: is told what happens.
+        loggers: are told of the rounds.
         stop: asks the run to stop.
+        saved: called after each checkpoint.
     """
 
     experiment: Experiment
@@ -47,22 +51,27 @@ class Job:
     targets: Targets
     here: Mapping[str, str]
     watcher: Watcher
+    loggers: Telling
     stop: Stop
+    saved: Callable[[], None] = lambda: None
 
     def run(self, name: str, plan: BenchPlan) -> Result:
         """Run one algorithm, or go on with it."""
         experiment, folder, watcher = self.experiment, self.folder / name, self.watcher
-        LOG.info("%s: %r", name, plan.algorithm)
+        tell = logged(watcher.notice)
+        log_algorithm(name, plan.algorithm)
         if text := _idle(name, plan, self.place.workers):
-            watcher.notice(text)
+            tell(text)
         measures = experiment.evaluate.measures
         identity = {**self.here, **settings(experiment, name)}
-        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment))
-        snapshot = checkpoints.newest(watcher.notice)
+        checkpoints = Checkpoints(folder, plan.algorithm, identity, own_modules(experiment), self.saved)
+        snapshot = checkpoints.newest(tell)
         done = snapshot.state.round if snapshot else 0
         if folder.exists():
-            watcher.notice(f"{name}: goes on after round {done}" if done else f"{name}: begins anew")
-        files = AlgorithmFolder(folder, [*self.targets.columns, *columns_of(measures)], checkpoints, done)
+            tell(f"{name}: goes on after round {done}" if done else f"{name}: begins anew")
+        columns = [*self.targets.columns, *columns_of(measures)]
+        files = AlgorithmFolder(folder, columns, checkpoints, done, self.loggers.round)
+        self.loggers.begin(name, experiment.flat(name), done, files.rows())
         with (
             of_algorithm(name),
             closing(files),
@@ -91,7 +100,11 @@ class Job:
                 files.stop({"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": self.here})
                 raise
             summary = summary_of(result, experiment.evaluate.target, self.here)
+            summary["machine_traffic"] = traffic = fleet.by_node()
+            for node, each in traffic.items():
+                LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, each["bytes_in"], each["bytes_out"])
             files.finish(state, fleet.placement, summary, module.state_dict())
+        self.loggers.end(result)
         return result
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, torch_seed
+from partitioning.fetching import place_of
+from partitioning.remote import is_uri
 from raysim.config import Experiment
 from raysim.errors import InputError
-from raysim.fleet import BenchPlan, ModelPlan
+from raysim.fleet import BenchPlan, ModelPlan, Origin
+from raysim.log import log_model
 from raysim.measures import Targets, check_measures
 from raysim.preparing import Prepared
 
@@ -35,6 +38,7 @@ def planned(
     """
     plans: dict[str, BenchPlan] = {}
     model, evaluate = _model_plan(experiment, samples), experiment.evaluate
+    origin = _origin(experiment, samples)
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:
         table = tables[name]
@@ -51,6 +55,8 @@ def planned(
             joins=table.joins,
             standardise=samples.standardise,
             augment=samples.augment,
+            origin=origin,
+            here=() if experiment.fleet.pinned else None,
         )
         try:
             plan = plan.resolved()
@@ -60,6 +66,14 @@ def planned(
         plans[name] = plan
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
     return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
+
+
+def _origin(experiment: Experiment, samples: Prepared) -> Origin:
+    """Where nodes find the population: by its URI, where what is trained on is what was fetched, or on the driver's."""
+    name, fetched = experiment.data.population or "", place_of(samples.digest)
+    uri = name if is_uri(name) and samples.path == fetched else None
+    fleet = experiment.fleet
+    return Origin(samples.digest, uri, fleet.copies and not fleet.pinned)
 
 
 def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
@@ -74,7 +88,7 @@ def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
         whole=samples.whole,
         per_pixel=samples.per_pixel,
     )
-    LOG.info("%s", plan)
+    log_model(plan)
     if table.weights is not None:
         plan.build(LOG.info)
     return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
+from partitioning.remote import is_uri
 from partitioning.schemes import parameters
 from raysim.config import Experiment
 from raysim.config.experiment import Data, Partition
@@ -20,27 +21,32 @@ from raysim.data.domains import by_domain, of_each
 from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
 from raysim.data.sources import check_classes
 from raysim.errors import InputError
+from raysim.progress import Copying
 
 
-def population_of(experiment: Experiment, folder: Path) -> Population:
+def population_of(
+    experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None
+) -> Population:
     """Open the population that the experiment names, or make it; in the view of its fold, where it names one.
 
     Args:
         experiment: its `[data]` and `[partition]`.
         folder: where a made one goes; where that is there already, it is opened.
+        stage: is told where it takes long to fetch one.
 
     Raises:
         InputError: the data, the partition or the population's files are not as they must be.
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
-        return Population.open(Path(str(data.population)).expanduser(), data.fold, data.validation)
+        return _opened(experiment, stage)
     if folder.exists():
         try:
             return Population.open(folder, partition.fold, partition.validation)
         except InputError:
             shutil.rmtree(folder)
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
+    dividing += [] if partition.site is None else [partition.site]
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     population = partitioning.make(
         train,
@@ -55,12 +61,27 @@ def population_of(experiment: Experiment, folder: Path) -> Population:
         folds=partition.folds,
         stratify=partition.stratify,
         local_test=partition.local_test,
+        site=partition.site,
         features=partition.features,
         buckets=partition.buckets,
         dataset=source.name,
         **partition.beyond(Partition),
     )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
+
+
+def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Population:
+    """The population that was made before; of what a URI names it is the copy in the cache."""
+    data, pinned = experiment.data, experiment.fleet.pinned
+    name = str(data.population)
+    if is_uri(name) and pinned:
+        raise InputError(
+            f"data.population = {name!r} with fleet.pinned = true: must be a folder, where each node has its site's "
+            "samples alone; give its path"
+        )
+    path = partitioning.fetch(name, told=Copying(stage, f"fetching {name}")) if is_uri(name) else Path(name)
+    # Of a pinned one no samples need be here.
+    return Population.open(path.expanduser(), data.fold, data.validation, sites=() if pinned else None)
 
 
 def _tables(

@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from algorithms import Augment
 from partitioning import Population
+from partitioning.errors import ElsewhereError
 from raysim.config.experiment import Data
 from raysim.data import decode_population, decoder_of
 from raysim.data.augment import augmentation, check_pixels
 from raysim.data.features import Arrays, features
 from raysim.data.images import Picture
 from raysim.data.standardise import Standardise, standardisation
+from raysim.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Prepared:
 
     Args:
         path: folder of the population, its images decoded.
+        digest: the sha256 of its manifest.json.
         shape: of one sample in training.
         classes: how many there are.
         whole: shape of one sample in evaluation, where nothing is cut.
@@ -33,6 +36,7 @@ class Prepared:
     """
 
     path: Path
+    digest: str
     shape: tuple[int, ...]
     classes: int
     whole: tuple[int, ...]
@@ -51,14 +55,28 @@ def prepared(population: Population, data: Data) -> Prepared:
     Raises:
         InputError: what is asked for cannot be done to these samples.
     """
+    try:
+        return _prepared(population, data)
+    except ElsewhereError as error:
+        raise InputError(
+            f"{error}; with fleet.pinned = true nobody reads all sites' to decode images, to standardise or to "
+            "check colours: make the population of arrays and with --standardise, or leave data.standardise and "
+            "data.augment out"
+        ) from None
+
+
+def _prepared(population: Population, data: Data) -> Prepared:
     path = decode_population(population, picture=Picture(data.size, data.channels))
-    decoder = decoder_of(Population.open(path))
+    decoded = population if path == population.path else Population.open(path)
+    decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
     online = () if data.appends else data.changes
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
-    _check_pixels(Population.open(path), online)
-    return Prepared(path, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment)
+    _check_pixels(decoded, online)
+    return Prepared(
+        path, decoded.digest, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment
+    )
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from algorithms import Block
+
+PATIENCE = (2, 5)
+"""Seconds until a person is told how much is copied, and those between two times."""
 
 
 class Watcher:
@@ -20,6 +24,9 @@ class Watcher:
     def notice(self, text: str) -> None:
         """Something that a person should know of."""
 
+    def line(self, text: str) -> None:
+        """Something else that a run on another machine has written."""
+
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         """An algorithm begins, with so many visits a round."""
 
@@ -28,6 +35,25 @@ class Watcher:
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
         """A round is done."""
+
+
+class Copying:
+    """Tells how much of something large is copied, to whoever has waited for two seconds, and then from time to time.
+
+    Args:
+        stage: is told.
+        what: is being done.
+    """
+
+    def __init__(self, stage: Callable[[str], object], what: str) -> None:
+        self._stage, self._what = stage, what
+        self._next = time.monotonic() + PATIENCE[0]
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of the bytes copied so far, and of those of everything."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + PATIENCE[1]
+            self._stage(f"{self._what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
 
 class Lines(Watcher):
@@ -41,6 +67,9 @@ class Lines(Watcher):
 
     def notice(self, text: str) -> None:
         self._console.print(f"notice: {text}", soft_wrap=True)
+
+    def line(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         each = "1 visit each" if cohort == 1 else f"{cohort} visits each"
@@ -61,6 +90,9 @@ class Bars(Watcher):
 
     def notice(self, text: str) -> None:
         self._progress.console.print(f"notice: {text}", soft_wrap=True)
+
+    def line(self, text: str) -> None:
+        self._progress.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
         self._rounds, self._visits, self._cohort = 0, 0, cohort

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from raysim.checkpoint import check_same
-from raysim.config import Experiment, read
+from raysim.config import Experiment, flat, read
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError
 from raysim.folder import SUMMARY, has_begun, tidy
 from raysim.measures.selection import Best, Standing
+from raysim.models.weights import FILE
 from raysim.result import Result
 
 
@@ -77,27 +78,26 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
     table = config["algorithm"][experiment.names.index(name)]
     kept = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
+    if (weights := config["model"].get("weights", "")).endswith(FILE):
+        # Which file it was, wherever it is now.
+        kept["model"] = {**config["model"], "weights": _sha256(Path(weights))}
     content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 where the file, read again, says 0.0.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))
-    return {**dict(_flat(alike)), **{str(path): _sha256(path) for path in _own_files(experiment)}}
+    files = {name: _sha256(path) for name, path in _own_files(experiment).items()}
+    return {**{key: json.dumps(value) for key, value in flat(alike)}, **files}
 
 
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """The keys of a table and of those in it, and their values as JSON."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", json.dumps(value)
-
-
-def _own_files(experiment: Experiment) -> list[Path]:
-    """The files of the user's own code: modules, and all of a package's."""
-    files = {Path(module.__file__).resolve() for module in experiment.own_code if module.__file__}
-    return sorted(
-        {each for path in files for each in (path.parent.rglob("*.py") if path.stem == "__init__" else [path])}
-    )
+def _own_files(experiment: Experiment) -> dict[str, Path]:
+    """The files of the user's own code, modules and all of a package's, by their places beside each other."""
+    files: dict[str, Path] = {}
+    for module in experiment.own_code:
+        if module.__file__:
+            path = Path(module.__file__).resolve()
+            whole = path.stem == "__init__"
+            home = path.parent.parent if whole else path.parent
+            files |= {str(each.relative_to(home)): each for each in (path.parent.rglob("*.py") if whole else [path])}
+    return dict(sorted(files.items()))
 
 
 def _sha256(path: Path) -> str:

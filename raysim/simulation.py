@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from raysim.errors import ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet import InlineFleet, RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.folder import AlgorithmFolder
+from raysim.log import Seldom
 from raysim.measures import Evaluation, Selection, Targets, Twin, evaluate, verdict
 from raysim.progress import Watcher
 from raysim.result import Known, Result, Snapshot
@@ -26,6 +28,12 @@ LOG = logging.getLogger("raysim")
 
 REPLAYS = 3
 """How often, one after the other, rounds are done again after a merge because their models were lost."""
+
+LOG_FIRST, LOG_SECONDS = 10, 10.0
+"""So many rounds are logged, and later ones that were not evaluated only as often; `metrics.parquet` has all."""
+
+LOGGED = ("accuracy", "loss", "miou")
+"""What the names of columns end with that the log shows."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,10 @@ class Simulation:
             StoppedError: somebody asked it to stop.
             RetriesSpentError: models were lost again and again.
         """
-        self.watcher.begin(self.name, rounds, self.algorithm.schedule.size(len(self.fleet.census.clients)))
+        cohort = self.algorithm.schedule.size(len(self.fleet.census.clients))
+        first = 1 + (snapshot.state.round if snapshot else 0)
+        LOG.info("%s: rounds %d to %d, %d visits each", self.name, first, rounds, cohort)
+        self.watcher.begin(self.name, rounds, cohort)
         records = Records(self, snapshot or self._beginning(state, rounds))
         if not rounds:
             metrics = evaluate(state, self.algorithm, self.fleet, self.targets)
@@ -148,6 +159,7 @@ class Records:
         self._simulation = simulation
         self._pending: Pending | None = None
         self._merges = 0
+        self._log_seldom = Seldom(LOG_SECONDS)
         self._rewind_twins()
 
     def add(self, state: State, traffic: Traffic, starting: float, evaluated: bool) -> None:
@@ -178,8 +190,7 @@ class Records:
         known = self._completed(pending)
         self._pending = None
         self._append(pending)
-        shown = "".join(f", {name} {row[name]:.4f}" for name in self._simulation.targets.columns if name in row)
-        LOG.info("%s: round %d in %.3f s%s", self._simulation.name, row["round"], row["seconds"], shown)
+        self._log_round(row, pending.evaluated)
         self._tell_of_nonfinite(row["round"], pending.report)
         self.known = known
         if not pending.state.travellers:
@@ -280,6 +291,13 @@ class Records:
         for twin, state in zip(self._simulation.twins, self.known.twins, strict=True):
             twin.state = state
 
+    def _log_round(self, row: Mapping[str, Any], evaluated: bool) -> None:
+        """Log a round, unless it is one of many that were not evaluated."""
+        if evaluated or row["round"] <= LOG_FIRST or self._log_seldom():
+            columns = ["train_loss", *(name for name in self._simulation.targets.columns if name.endswith(LOGGED))]
+            shown = "".join(f", {name} {row[name]:.4f}" for name in columns if row.get(name) is not None)
+            LOG.info("%s: round %d in %.3f s%s", self._simulation.name, row["round"], row["seconds"], shown)
+
     def _tell_of_nonfinite(self, number: int, report: RoundReport) -> None:
         """Log the visits whose result was not finite; tell a person of the run's first."""
         wrong = [row for _, row, _ in report.visits if row.nonfinite]
@@ -331,4 +349,5 @@ def _measured(traffic: Traffic) -> dict[str, Any]:
         "machine_bytes_driver": traffic.driver,
         "machine_bytes_inlined": traffic.inlined,
         "machine_bytes_moved": traffic.moved,
+        "machine_bytes_crossed": traffic.crossed,
     }

@@ -4,5 +4,7 @@ import os
 
 # As many as raysim itself computes with; and of several test processes on as many cores none waits for another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A node has 30 seconds to start else, which is too little beside other tests.
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 
 import raysim  # noqa: F401  before any test imports ray: it switches off Ray's hook for `uv run`

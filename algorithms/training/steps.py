@@ -20,7 +20,7 @@ GATHER_BYTES = 2**19
 
 
 SPARSE = 2
-"""A visit that uses less than one in so many of its samples has them picked out first."""
+"""A visit that uses at most one in so many of its samples has them picked out first."""
 
 
 @dataclass(frozen=True)

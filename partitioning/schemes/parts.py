@@ -41,6 +41,7 @@ class Parts(list[Integers]):
         report: how the scheme ended, in numbers and words; it is written to the manifest.
         names: of the clients, where the data name them.
         domains: of the clients, where each belongs to a domain.
+        sites: of the clients, where their samples are to stay at one.
         shift: how each client's samples change; None for all schemes that only deal.
     """
 
@@ -51,12 +52,14 @@ class Parts(list[Integers]):
         report: Mapping[str, Any] | None = None,
         names: Sequence[str] | None = None,
         domains: Sequence[str] | None = None,
+        sites: Sequence[str] | None = None,
         shift: Shift | None = None,
     ) -> None:
         super().__init__(parts)
         self.report = dict(report or {})
         self.names = names
         self.domains = domains
+        self.sites = sites
         self.shift = shift
 
 

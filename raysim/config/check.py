@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date, time
 from functools import cache, partial
 from typing import Any, TypeVar, get_type_hints
@@ -127,3 +127,12 @@ def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise InputError(f"{name} = {table!r}: must be a table; write [{name}] and its keys below")
     return table
+
+
+def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of a table and, after a dot, of those in it; and their values."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value

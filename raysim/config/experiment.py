@@ -13,10 +13,11 @@ from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Devices
+from partitioning.remote import is_uri
 from partitioning.schemes import parameters, takes
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
-from raysim.config.check import Table, checked, known, part, table_with
+from raysim.config.check import Table, checked, flat, known, part, table_with
 from raysim.config.model import Model, model_of
 from raysim.config.preparation import Preparation
 from raysim.errors import InputError, one_input_error
@@ -63,7 +64,8 @@ class Data(Preparation):
 
     def located(self) -> Data:
         """The same with absolute paths: that of a user's own files starts where `root` says, or here."""
-        located = {} if self.population is None else {"population": _absolute(self.population)}
+        elsewhere = self.population is None or is_uri(self.population)
+        located = {} if elsewhere else {"population": _absolute(str(self.population))}
         if self.root is not None or OWN_FILES.match(self.dataset or ""):
             located["root"] = _absolute(self.root or "")
         if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):
@@ -87,17 +89,23 @@ class Partition(Table):
     validation: Annotated[int, Field(ge=0)] | None = None
     stratify: bool = False
     local_test: Annotated[float, Field(ge=0, lt=1)] = 0
+    site: str | None = None
     features: tuple[str, ...] = ()
     buckets: Annotated[int, Field(ge=2)] = 4
 
 
 class FleetTable(Table):
-    """`[fleet]`: what runs the blocks. Only `block` and `cpus_per_actor` touch the result."""
+    """`[fleet]`: what runs the blocks, and where. Only `block` and `cpus_per_actor` touch the result."""
 
     actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
     block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    copies: bool = True
+    group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    labels: dict[str, str] = Field(default_factory=dict)
+    pinned: bool = False
+    transport: Literal["host", "direct"] = "host"
 
 
 class Evaluate(Table):
@@ -144,6 +152,15 @@ class CheckpointTable(Table):
     every: Annotated[int, Field(ge=1)] = 1
 
 
+class WatchTable(Table):
+    """`[watch]`: which loggers are told of the rounds, and where these send it; never touches the result."""
+
+    loggers: Annotated[tuple[str, ...], AfterValidator(_once)] = ()
+    project: str | None = None
+    mlflow_uri: str | None = None
+    wandb_mode: Literal["offline", "online"] = "offline"
+
+
 class _Top(Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     rounds: Annotated[int, Field(ge=0)] | None = None
@@ -165,6 +182,7 @@ class Experiment(_Top):
     fleet: FleetTable
     evaluate: Evaluate
     checkpoint: CheckpointTable = CheckpointTable()
+    watch: WatchTable = WatchTable()
     devices: DevicesTable | None = None
 
     @classmethod
@@ -179,10 +197,7 @@ class Experiment(_Top):
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
         if "study" in raw:
-            raise InputError(
-                "[study] in an experiment: must be run as a study; use `raysim study` in place of `raysim run`, or "
-                "remove the table"
-            )
+            raise InputError("[study] in an experiment: must be run as a study; use `raysim study`, or leave it out")
         raw = own.loaded(raw, folders)
         tables = [key for key in (*cls.model_fields, "local", "server") if key not in _Top.model_fields]
         data = checked(Data, part(raw, "data"), "data")
@@ -217,6 +232,7 @@ class Experiment(_Top):
             fleet=checked(FleetTable, part(raw, "fleet"), "fleet"),
             evaluate=_evaluate(part(raw, "evaluate")),
             checkpoint=checked(CheckpointTable, part(raw, "checkpoint"), "checkpoint"),
+            watch=_watch(part(raw, "watch")),
             devices=_devices(part(raw, "devices")) if "devices" in raw else None,
         )
 
@@ -239,7 +255,7 @@ class Experiment(_Top):
     def own_code_told(self) -> list[str]:
         """What a person must know who runs it: whose code it names."""
         rules = [table.server.rule for table in self.algorithm]
-        return own.whose([self.model.name, *(table.name for table in self.algorithm), *rules])
+        return own.whose([self.model.name, *(table.name for table in self.algorithm), *rules, *self.watch.loggers])
 
     @property
     def fold(self) -> int | None:
@@ -250,6 +266,14 @@ class Experiment(_Top):
     def validation(self) -> int | None:
         """The fold that is for validation; None for the one after the fold that is tested."""
         return (self.partition or self.data).validation
+
+    def flat(self, name: str) -> dict[str, Any]:
+        """What an algorithm was given, `local.lr` and the like beside the tables that all have."""
+        config = self.to_toml()
+        own_tables = ("local", "server")
+        table = dict(config.pop("algorithm")[self.names.index(name)])
+        of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
+        return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
 
     def to_toml(self) -> dict[str, Any]:
         """The experiment as it would be written in a file, every default included."""
@@ -298,6 +322,16 @@ def _devices(raw: dict[str, Any]) -> DevicesTable:
     table = checked(DevicesTable, raw, "devices")
     table.profile()
     return table
+
+
+def _watch(raw: dict[str, Any]) -> WatchTable:
+    watch = checked(WatchTable, raw, "watch")
+    for key, logger in (("mlflow_uri", "mlflow"), ("wandb_mode", "wandb")):
+        if key in raw and getattr(watch, key) != "offline" and logger not in watch.loggers:
+            raise InputError(
+                f"watch.{key} = {raw[key]!r}: must stand with the logger {logger!r}; add it to watch.loggers"
+            )
+    return watch
 
 
 def _evaluate(raw: dict[str, Any]) -> Evaluate:

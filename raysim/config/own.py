@@ -50,6 +50,9 @@ def loaded(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         whole["server"] = _named(server, "server", "rule", folders)
     if isinstance(model := whole.get("model"), dict):
         whole["model"] = _named(model, "model", "name", folders)
+    if isinstance(watch := whole.get("watch"), dict) and isinstance(loggers := watch.get("loggers"), list | tuple):
+        each = [_named({"loggers": logger}, "watch", "loggers", folders)["loggers"] for logger in loggers]
+        whole["watch"] = {**watch, "loggers": each}
     tables = whole.get("algorithm", {})
     several = tables if isinstance(tables, list) else [tables]
     if all(isinstance(table, dict) for table in several):
@@ -184,13 +187,15 @@ def homes(names: Iterable[str]) -> list[str]:
 
 
 def names(raw: Mapping[str, Any]) -> list[str]:
-    """What an experiment's tables name that may be the user's own: algorithms, servers' rules, the model."""
+    """What an experiment's tables name that may be the user's own: algorithms, servers' rules, model, loggers."""
     several = raw.get("algorithm", {})
     tables = [table for table in (several if isinstance(several, list) else [several]) if isinstance(table, dict)]
     servers = [table.get("server") for table in (raw, *tables)]
     found = [table.get("name") for table in tables]
     found += [table.get("rule") for table in servers if isinstance(table, dict)]
     found += [model.get("name")] if isinstance(model := raw.get("model"), dict) else []
+    loggers = watch.get("loggers") if isinstance(watch := raw.get("watch"), dict) else None
+    found += loggers if isinstance(loggers, list) else []
     return [name for name in found if isinstance(name, str)]
 
 

@@ -1,11 +1,5 @@
-"""Where raysim keeps what it downloads and decodes."""
+"""Where raysim keeps what it downloads and decodes: where the partitioner keeps what it fetches."""
 
-import os
-from pathlib import Path
+from partitioning.caching import cache
 
-
-def cache() -> Path:
-    """Return raysim's cache folder: RAYSIM_CACHE, or `raysim` in XDG_CACHE_HOME, or in ~/.cache."""
-    if own := os.environ.get("RAYSIM_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raysim"
+__all__ = ["cache"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import torch
@@ -57,12 +57,18 @@ class Shards:
         device: where the tensors go.
         share: this process's part of the device, in (0, 1].
         standardise: what is done to the inputs; None where they stay.
+        sites: those of which the shards are there; None for all.
     """
 
     def __init__(
-        self, path: Path, device: str = "cpu", share: float = 1.0, standardise: Standardise | None = None
+        self,
+        path: Path,
+        device: str = "cpu",
+        share: float = 1.0,
+        standardise: Standardise | None = None,
+        sites: Collection[str] | None = None,
     ) -> None:
-        self._population = Population.open(path)
+        self._population = Population.open(path, sites=sites)
         self._decode = decoder_of(self._population)
         self._standardise = standardise
         self._device = device

@@ -130,7 +130,8 @@ def global_scale(population: Population, decoded: Path) -> Scale:
     """
     if population.moments is not None and decoded == population.path:
         return Scale.of(_stored(population, population.moments))
-    samples, decode = Population.open(decoded), decoder_of(Population.open(decoded))
+    samples = population if decoded == population.path else Population.open(decoded)
+    decode = decoder_of(samples)
     whole = moment_of(torch.empty(0, *decode.shape))
     for client in population.train_clients.tolist():
         with samples_of(samples, f"client {client}"):

@@ -46,7 +46,7 @@ class Synthetic:
     @classmethod
     def of(cls, dataset: str) -> "Synthetic":
         """Read a name; InputError where it is of no such form."""
-        number = r"\d+(?:\.\d+)?"
+        number = r"\d{1,9}(?:\.\d+)?"
         kind = rf"(?:iid|(?P<alpha>{number}),(?P<beta>{number}))"
         form = re.fullmatch(rf"{PREFIX}{kind},(?P<clients>\d{{1,9}})(?:,(?P<rows>{number}))?", dataset.replace(" ", ""))
         clients, rows = (int(form["clients"]), float(form["rows"] or 1)) if form else (0, 0)

@@ -34,6 +34,7 @@ from raysim.errors import InputError, unknown
 from raysim.fleet.memory import models_fit
 from raysim.models import build
 from raysim.models.own import check_own
+from raysim.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,21 @@ FUSED_BLOCK = 5
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a node finds a population that does not see the driver's folder of it.
+
+    Args:
+        digest: the sha256 of its manifest.json.
+        uri: that each node fetches it from by itself; None: from the driver's node.
+        copies: whether a node may have a copy at all.
+    """
+
+    digest: str
+    uri: str | None = None
+    copies: bool = True
+
+
+@dataclass(frozen=True)
 class BenchPlan:
     """What to set up where blocks run.
 
@@ -166,6 +182,8 @@ class BenchPlan:
         joins: the first rounds of clients that are not there from the first; see `joining`.
         standardise: what is done to all inputs; None where they stay.
         augment: what changes inputs in training; None where they stay.
+        origin: where nodes find the population that do not see its folder; None where all see it.
+        here: the sites whose samples are where the plan is; None for all.
     """
 
     population: Path
@@ -180,6 +198,8 @@ class BenchPlan:
     joins: Mapping[str, int] = field(default_factory=dict)
     standardise: Standardise | None = None
     augment: Augment | None = None
+    origin: Origin | None = None
+    here: tuple[str, ...] | None = None
 
     def build(self, share: float = 1.0) -> Bench:
         """Set up a bench in this process.
@@ -196,7 +216,7 @@ class BenchPlan:
         placement = self.algorithm.divide(Layout.of(module))
         with models_fit(self.lanes):
             resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
-        shards = Shards(self.population, self.device, share, self.standardise)
+        shards = Shards(self.population, self.device, share, self.standardise, self.here)
         kept = KeptStore(self.kept, placement.kept)
         return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute), self.augment)
 
@@ -241,10 +261,17 @@ class BenchPlan:
         Raises:
             InputError: `joins` names somebody who is none of them.
         """
-        population = Population.open(self.population, self.fold, self.validation)
+        population = Population.open(self.population, self.fold, self.validation, sites=self.here)
         samples = population.sizes - population.test_sizes
         clients = population.train_clients
-        return Census(clients, samples[clients], joining(population, self.joins))
+        sites = self.sites
+        numbers = None if sites is None else sites.numbers[clients]
+        return Census(clients, samples[clients], joining(population, self.joins), numbers)
+
+    @cached_property
+    def sites(self) -> Sites | None:
+        """The sites of all clients, training or not; None where there are none."""
+        return Sites.of(Population.open(self.population, sites=self.here))
 
     @property
     def cohort(self) -> int:

@@ -13,7 +13,7 @@ import ray
 
 from raysim.errors import RetriesSpentError
 from raysim.fleet.bench import BenchPlan
-from raysim.fleet.lost import ActorLostError, late, take
+from raysim.fleet.lost import AbsentError, ActorLostError, late, take
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
@@ -21,7 +21,38 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("raysim")
 
 
-class Crew:
+@dataclass(frozen=True)
+class Member:
+    """A client actor that is there.
+
+    Args:
+        handle: Ray's.
+        host: the node that it is on.
+        site: whose clients alone it may have; None where it may have all.
+    """
+
+    handle: Any
+    host: str
+    site: int | None = None
+
+
+class Roster:
+    """The client actors that are there, each by its number."""
+
+    def __init__(self) -> None:
+        self.there: dict[int, Member] = {}
+
+    @property
+    def hosts(self) -> list[str]:
+        """The nodes that actors are on."""
+        return sorted({member.host for member in self.there.values()})
+
+    def neighbours(self, host: str) -> list[int]:
+        """The actors on a node."""
+        return sorted(actor for actor, member in self.there.items() if member.host == host)
+
+
+class Crew(Roster):
     """The actors of a fleet, each by its number.
 
     Args:
@@ -31,7 +62,7 @@ class Crew:
     """
 
     def __init__(self, place: ClientActors, plan: BenchPlan, tell: Callable[[str], object]) -> None:
-        self.there: dict[int, Any] = {}
+        super().__init__()
         self.starting = 0.0
         """Seconds spent on taking in actors, waiting for the first included."""
         self._place, self._plan, self._tell = place, plan, tell
@@ -62,6 +93,8 @@ class Crew:
     def replace(self, actor: int, why: ActorLostError) -> None:
         """Have another actor start in the place of one that is there no more."""
         del self.there[actor]
+        self._place.meter.died()
+        self._place.meter.actors(len(self.there))
         self._say(f"client actor {actor} died ({why.words}); another one takes its place and runs again what it had")
         self._prepare(actor, self._place.replace(actor))
 
@@ -75,29 +108,48 @@ class Crew:
         waiting = [reference for reference, start in self._starts.items() if now - start.since > self._patience.place]
         if not waiting:
             return
-        room = self._place.room()
-        if not self.there and room < 1:
-            raise RetriesSpentError(f"no client actor is left, and {self._place.wanting()}; start a node that has")
-        if self.there and room < len(self.there) + len(self._starts):
-            self._go_on_with_fewer()
-            return
-        for reference in waiting:
-            if now - self._starts[reference].since > self._patience.start:
-                self._not_in_time(reference)
+        for site in {self._place.site(self._starts[reference].actor) for reference in waiting}:
+            if self._has_room(site):
+                late = [each for each in waiting if self._place.site(self._starts[each].actor) == site]
+                for reference in late:
+                    if now - self._starts[reference].since > self._patience.start:
+                        self._not_in_time(reference)
+
+    def _has_room(self, site: int | None) -> bool:
+        """Whether the actors of a site that are to come have room, if nobody else is in their way."""
+        room, there = self._place.room(site), sum(member.site == site for member in self.there.values())
+        if not there and room < 1:
+            raise RetriesSpentError(f"no client actor is left, and {self._place.wanting(site)}; start a node that has")
+        starting = sum(self._place.site(start.actor) == site for start in self._starts.values())
+        if there and room < there + starting:
+            self._go_on_with_fewer(site)
+            return False
+        return True
 
     def _prepare(self, actor: int, handle: Any) -> None:
-        self._starts[handle.prepare.remote(self._plan)] = _Start(actor, handle, time.monotonic())
+        plan, keeper = self._place.plan_of(actor, self._plan), self._place.keeper(self._plan)
+        self._starts[handle.prepare.remote(plan, keeper)] = _Start(actor, handle, time.monotonic())
+
+    def _provide(self, start: _Start, node: str) -> None:
+        """Have an actor get ready as soon as its node has a copy of the population, however long that takes."""
+        plan, keeper = self._place.plan_of(start.actor, self._plan), self._place.keeper(self._plan)
+        prepared = start.handle.prepare.remote(plan, keeper, self._place.copies.on(node, plan))
+        self._starts[prepared] = _Start(start.actor, start.handle, float("inf"))
 
     def _take_in(self, reference: Any) -> None:
         start = self._starts.pop(reference)
         try:
-            self._place.admit(take(reference))
+            fingerprint, host = take(reference)
+            self._place.admit(fingerprint)
+        except AbsentError as error:
+            self._provide(start, error.node)
         except ActorLostError as error:
             self._start_again(start.actor, error)
         else:
             self._failed.pop(start.actor, None)
-            self.there[start.actor] = start.handle
-            LOG.info("client actor %d is there", start.actor)
+            self.there[start.actor] = Member(start.handle, host, self._place.site(start.actor))
+            self._place.meter.actors(len(self.there))
+            LOG.info("client actor %d is there, on node %s", start.actor, host[:8])
 
     def _not_in_time(self, reference: Any) -> None:
         if not self.there:
@@ -110,17 +162,23 @@ class Crew:
         if (times := self._failed[actor]) < self._patience.starts:
             self._say(f"client actor {actor} did not start ({why.words}); it is started again")
             self._prepare(actor, self._place.replace(actor))
-        elif self.there or self._starts:
+        elif self._has_others(actor):
             self._say(f"client actor {actor} did not start {times} times ({why.words}): the run goes on without it")
         else:
             raise RetriesSpentError(f"no client actor starts; one did not {times} times, the last: {why.words}")
 
-    def _go_on_with_fewer(self) -> None:
+    def _has_others(self, actor: int) -> bool:
+        """Whether there are other actors, or may be, for what this one would do."""
+        site = self._place.site(actor)
+        coming = (self._place.site(start.actor) for start in self._starts.values())
+        return any(each == site for each in (*coming, *(member.site for member in self.there.values())))
+
+    def _go_on_with_fewer(self, site: int | None) -> None:
         """Say, once, that some of the actors wait for resources."""
         if not self._fewer:
             self._fewer = True
             there, wanted = len(self.there), self._place.workers
-            self._say(f"{self._place.wanting()} more: the run goes on with {there} of {wanted} client actors")
+            self._say(f"{self._place.wanting(site)} more: the run goes on with {there} of {wanted} client actors")
 
     def _say(self, text: str) -> None:
         LOG.warning(text)

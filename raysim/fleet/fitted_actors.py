@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 import ray
 
 from raysim.errors import InputError, of_algorithm
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.lost import take
-from raysim.fleet.patience import START_SECONDS
+from raysim.fleet.lost import AbsentError, take
+from raysim.fleet.patience import START_SECONDS, Patience
+from raysim.fleet.placing import living
 from raysim.fleet.sharing import arranged, capacity, fraction, sharers
 
 LOG = logging.getLogger("raysim")
@@ -27,16 +29,22 @@ class FittedActors(ClientActors):
         actors: how many; None for as many as GPUs and CPUs hold.
         cpus_per_actor: CPUs of each.
         address: of a running cluster; None starts Ray on this machine.
+        labels: that the nodes have on which they may be.
+        group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
 
     Raises:
         InputError: there is no GPU, or the GPUs do not hold so many actors (from `fit`).
     """
 
-    def __init__(self, actors: int | None = None, cpus_per_actor: int = 1, address: str | None = None) -> None:
-        # Until it is known, as many as this machine's CPUs hold: with so many CPUs Ray starts here.
-        most = actors or max(1, (os.cpu_count() or 1) // cpus_per_actor)
-        super().__init__(most, cpus_per_actor, 1, address)
-        self._wanted = actors
+    def __init__(
+        self,
+        actors: int | None = None,
+        cpus_per_actor: int = 1,
+        address: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        group: int | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__(actors, cpus_per_actor, 1, address, Patience(), labels, group)
 
     def fit(self, plans: Mapping[str, BenchPlan]) -> None:
         """Measure what each algorithm's plan takes of a GPU, and start the actors.
@@ -47,32 +55,40 @@ class FittedActors(ClientActors):
         """
         self._wait()
         peak, total = self._measured(plans)
-        held, nodes = sharers(peak, total), self._nodes()
-        gpus = int(capacity(1, [node["GPU"] for node in nodes]))
-        places = int(capacity(self._cpus, [node.get("CPU", 0) for node in nodes]))
-        self.workers, shared = arranged(held, gpus, places, self._wanted)
-        self._gpus = fraction(shared)
+        held, hosts = sharers(peak, total), [host for host in living() if self._each.held(host)]
+        gpus = int(capacity(1, [host.resources["GPU"] for host in hosts]))
+        places = replace(self._each, gpus=0).room(hosts)
+        self._wanted, shared = arranged(held, gpus, places, self._wanted)
+        self._each = replace(self._each, gpus=fraction(shared))
         LOG.info(
             'fleet.gpus_per_actor = "auto": a block takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
-            *(peak >> 20, total >> 20, held, self.workers, self._gpus),
+            *(peak >> 20, total >> 20, held, self._wanted, self._each.gpus),
         )
         self._create()
 
     def _begin(self) -> None:
-        if not self._nodes():
+        if not self._each.room(living()):
             raise InputError(
                 'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
             )
 
+    def _measure(self, probe: Any, plan: BenchPlan) -> tuple[int, int]:
+        """What one plan takes; its population is copied to the probe's node first, where that does not see it."""
+        try:
+            taken: tuple[int, int] = take(probe.measure.remote(plan))
+        except AbsentError as error:
+            taken = take(probe.measure.remote(plan, self.copies.on(error.node, plan)))
+        return taken
+
     def _measured(self, plans: Mapping[str, BenchPlan]) -> tuple[int, int]:
         """The most bytes that a plan takes of a GPU, and those that it has: an actor with a whole one tries it."""
-        probe = self._actor(0, gpus=1)
+        probe = self._actor(0, self._each)
         try:
             take([probe.fingerprint.remote()], START_SECONDS)
             measured: list[tuple[int, int]] = []
             for name, plan in plans.items():
                 with of_algorithm(name):
-                    measured.append(take(probe.measure.remote(plan)))
+                    measured.append(self._measure(probe, plan))
             return max(measured)
         finally:
             ray.kill(probe)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from algorithms import Bench, Block, Census, Function, Outcome
 from algorithms.tree import Node, run_node
@@ -13,12 +13,17 @@ from raysim.fleet.machine import fingerprint
 from raysim.fleet.memory import run_block
 from raysim.fleet.traffic import Traffic
 
+if TYPE_CHECKING:
+    from raysim.loggers import Logger
+
 
 class Inline:
     """This process as a place to work: the counterpart of `ClientActors`."""
 
     device = "cpu"
     workers = 1
+    loggers: Mapping[str, Logger] = {}
+    """Nobody is told of a run but those that it names."""
 
     def __enter__(self) -> Inline:
         self.fingerprint = fingerprint()
@@ -105,6 +110,10 @@ class InlineFleet:
         for number, block in enumerate(blocks):
             yield run_here(self._bench, function, Node(number, number + 1), blocks, references)
             self._done(block)
+
+    def by_node(self) -> dict[str, dict[str, int]]:
+        """Nothing leaves this process."""
+        return {}
 
     def close(self) -> None:
         """Release what the bench holds."""

@@ -22,6 +22,19 @@ WORDS = 300
 """Characters of a message, or of what a process wrote, that are passed on."""
 
 
+class AbsentError(RuntimeError):
+    """A node does not see the population, and may have a copy of it: its id."""
+
+    @property
+    def node(self) -> str:
+        """Ray's id of the node."""
+        return str(self.args[0])
+
+
+TOLD = (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, DiskFullError, AbsentError)
+"""The errors that say all there is to say."""
+
+
 class ActorLostError(RuntimeError):
     """A client actor died: its last words."""
 
@@ -45,7 +58,7 @@ def take(references: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(references, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, DiskFullError)):
+        if isinstance(error.cause, TOLD):
             raise error.cause from None
         if isinstance(error.cause, ObjectLostError):
             raise ModelsLostError("models were lost with the node that they were on") from error

@@ -14,24 +14,38 @@ SLACK = 1.25
 """By how much a node may be longer than it should: halves are seldom equal."""
 
 
+def work_of(sizes: Sequence[int]) -> list[int]:
+    """How much work there is before each block, and in all, by the samples of each; one without any is work, too."""
+    return list(accumulate((size + 1 for size in sizes), initial=0))
+
+
 class Queue:
     """Blocks that wait, the longest node first; of equally long ones an actor prefers those of its own clients.
 
     Args:
-        sizes: samples of each block.
+        work: that the blocks are, and those before them: see `work_of`.
+        root: the node whose blocks they are.
         actors: how many share the work.
         least: samples below which a node need not be cut: less is not worth a call.
     """
 
-    def __init__(self, sizes: Sequence[int], actors: int, least: float = 0) -> None:
+    def __init__(self, work: Sequence[int], root: Node, actors: int, least: float = 0) -> None:
         self._actors = actors
-        self._count = len(sizes)
-        # A block without samples is work all the same.
-        self._before = list(accumulate((size + 1 for size in sizes), initial=0))
-        self._left = self._before[-1]
+        self._root = root
+        self._before = work
+        self._left = self._work(root)
         # However short the work, everyone has a share.
         self._least = min(least, self._left / actors)
-        self._waiting = [Node(0, len(sizes))] if sizes else []
+        self._waiting = [root] if root.blocks else []
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is a block."""
+        return bool(self._waiting)
+
+    def scatter(self) -> None:
+        """Have every block handed out by itself."""
+        self._waiting = [Node(number, number + 1) for number in self._root.blocks]
 
     def next(self, actor: int) -> Node | None:
         """The next node for an idle actor."""
@@ -67,5 +81,6 @@ class Queue:
         return self._before[node.stop] - self._before[node.start]
 
     def _rank(self, node: Node, actor: int) -> tuple[int, bool, int]:
-        owner = (node.start + node.stop) * self._actors // (2 * self._count)
+        middle = node.start + node.stop - 2 * self._root.start
+        owner = middle * self._actors // (2 * len(self._root.blocks))
         return self._work(node), owner == actor, -node.start

@@ -5,21 +5,23 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from algorithms import Bench, Block, DivergedError, Function, Outcome, Visits
-from algorithms.tree import Node
-from raysim.errors import ModelsLostError, RetriesSpentError
+from algorithms import Bench, Block, DivergedError, Function, Outcome
+from algorithms.fleet import SEVERAL
+from raysim.errors import InputError, ModelsLostError, RetriesSpentError
 from raysim.fleet.bench import BenchPlan
+from raysim.fleet.calls import Call, Line, Map, spent
 from raysim.fleet.crew import Crew
+from raysim.fleet.groups import Apart, Groups, Part, Sharing, Task, group_size
 from raysim.fleet.inline import run_here
 from raysim.fleet.lost import ActorLostError, hung, take
 from raysim.fleet.patience import Pace
-from raysim.fleet.queue import Queue
-from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
+from raysim.fleet.placing import titles
+from raysim.fleet.traffic import Held, Left, Traffic, array_bytes
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
@@ -30,9 +32,6 @@ CALLS_IN_FLIGHT = 2
 SHORT_SECONDS = 0.05
 """A call should last so long, where blocks allow it: each costs milliseconds."""
 
-MOST = 10
-"""Clients that a message names."""
-
 DRIVER = -1
 """The driver's number among the actors, for the blocks that it runs itself."""
 
@@ -40,7 +39,8 @@ DRIVER = -1
 class RayFleet:
     """Runs blocks on client actors: an idle actor takes the next node of the tree over them, the longest first.
 
-    How many blocks a call takes follows from how long they took so far: the result does not depend on it.
+    How many blocks a call takes follows from how long they took so far, and who joins their values from where the
+    actors are (see `raysim.fleet.groups`): the result depends on neither.
 
     Until the first actor has arrived the driver runs blocks itself, where its bytes are the same; not those that
     leave models behind, for the driver never holds redistributed weights.
@@ -71,9 +71,9 @@ class RayFleet:
         self._done = done
         self._own: Bench | None = None
         self._crew = Crew(place, plan, tell)
-        self._maps: list[_Map] = []
-        self._running: dict[Any, _Call] = {}
-        self._lines: dict[int, _Line] = {}
+        self._maps: list[Map] = []
+        self._running: dict[Any, Call] = {}
+        self._lines: dict[int, Line] = {}
         self._pace = Pace()
         self._looked = time.monotonic()
 
@@ -94,14 +94,19 @@ class RayFleet:
             ModelsLostError: values that a call needs were lost with their node. All that was under way is forgotten.
             RetriesSpentError: actors died again and again, or none can start.
         """
-        # Samples that take so long, as far as it is known: a shorter call is not worth its cost.
-        least = self._pace.samples(function, SHORT_SECONDS)
-        added = _Map(function, blocks, references, Queue([block.size for block in blocks], self._place.workers, least))
+        deaths: Counter[int] = Counter()
+        added = Map(function, blocks, references, self._shared(function, blocks, deaths), deaths)
         if blocks:  # a round may have no client
             self._maps.append(added)
         self._crew.gather()
         self._hand_out()
         return self._outcomes(added)
+
+    def by_node(self) -> dict[str, dict[str, int]]:
+        """Bytes in and out of each of Ray's nodes, as far as they came from or went to another."""
+        counted = self.traffic.by_node()
+        known = titles() if counted else {}  # a short run may have ended before Ray had started
+        return {known[node]: each for node, each in counted.items()}
 
     def close(self) -> None:
         """Release what the driver's own bench holds; the actors end with their context."""
@@ -109,14 +114,32 @@ class RayFleet:
             self._own.kept.close()
             self._own = None
 
-    def _outcomes(self, wanted: _Map) -> Iterator[Outcome]:
+    def _shared(self, function: Function, blocks: Sequence[Block], deaths: Counter[int]) -> Sharing:
+        """How actors are to share blocks: group by group, where any of them is on another node than the driver."""
+        sizes = [block.size for block in blocks]
+        # Samples that take so long, as far as it is known: a shorter call is not worth its cost.
+        least = self._pace.samples(function, SHORT_SECONDS)
+        if self._place.driver_may_help:
+            return Apart(sizes, self._place.workers, least, deaths)
+        hosts = self._crew.hosts or self._place.hosts
+        if hosts == [self._place.home] and not self._place.pinned:
+            return Apart(sizes, self._place.workers, least, deaths)
+        most = group_size(self._place.group, len(blocks), len(hosts))
+        sites = [block.site for block in blocks] if self._place.pinned else None
+        if sites and SEVERAL in sites:
+            raise InputError(
+                f"fleet.pinned = true: must be false where the data of several sites are needed in one place, as "
+                f"{type(function).__name__} does; set fleet.pinned = false, or choose another algorithm or measure"
+            )
+        return Groups(sizes, most, sites, self._crew, least, deaths)
+
+    def _outcomes(self, wanted: Map) -> Iterator[Outcome]:
         start = 0
         while start < len(wanted.blocks):
             while start not in wanted.outcomes:
                 if wanted not in self._maps:
                     raise ModelsLostError("models were lost with the node that they were on, and this work with them")
-                if start in wanted.diverged:
-                    raise wanted.diverged[start]
+                wanted.check(start)
                 self._go_on()
             outcome = wanted.outcomes.pop(start)
             yield outcome
@@ -154,18 +177,22 @@ class RayFleet:
         for one in self._maps:
             if any(one.function.objects(block) for block in one.blocks):
                 continue
-            node = one.waiting.last()
+            node = one.sharing.last()
             if node is not None:
                 if self._own is None:
                     self._own = self._plan.build()
-                values = _here(one.references)
-                blocks = [replace(block, references=tuple(_here(block.references))) for block in one.blocks]
+                # What the driver put is at hand.
+                values = [held.value for held in one.references]
+                blocks = [
+                    replace(each, references=tuple(held.value for held in each.references)) for each in one.blocks
+                ]
                 try:
                     outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
                 except DivergedError as error:
                     one.diverged[node.start] = error
                     return True
                 self.traffic.driver += array_bytes(outcome.value)
+                self._took(one.function, outcome.machine, [one.blocks[number] for number in node.blocks])
                 self._finish(one, outcome)
                 return True
         return False
@@ -178,189 +205,126 @@ class RayFleet:
             if first is None:
                 continue
             call = self._running[first]
-            limit = self._pace.limit(call.map.function, call.samples, len(call.node.blocks), patience)
-            limit *= 2**call.deaths
+            samples = sum(block.size for block in call.blocks)
+            limit = self._pace.limit(call.function, samples, len(call.blocks), patience) * 2**call.deaths
             # What has come back already only waits to be received.
             if now - line.since > limit and not ray.wait([first], timeout=0)[0]:
-                ray.kill(self._crew.there[actor])
+                ray.kill(self._crew.there[actor].handle)
                 self._lose(actor, hung(first, limit))
         self._crew.look()
 
     def _hand_out(self) -> None:
-        """Give every actor as many blocks as it may hold, those of the oldest map first."""
+        """Give every actor as much as it may hold, of the oldest map first."""
         for held in range(CALLS_IN_FLIGHT):
-            for actor, handle in self._crew.there.items():
-                line = self._lines.setdefault(actor, _Line())
-                if len(line.calls) <= held and not self._send(actor, handle, line):
+            for actor in self._crew.there:
+                if not any(one.sharing.waits for one in self._maps):
                     return
+                line = self._lines.setdefault(actor, Line())
+                if len(line.calls) <= held:
+                    self._give(actor, line)
 
-    def _send(self, actor: int, handle: Any, line: _Line) -> bool:
+    def _give(self, actor: int, line: Line) -> None:
         for one in self._maps:
-            node = one.waiting.next(actor)
-            if node is not None:
-                blocks = [one.blocks[number] for number in node.blocks]
-                count = 1 + sum(one.function.objects(block) for block in blocks)
-                bare = [(replace(block, references=()), len(block.references)) for block in blocks]
-                # References are top-level arguments: Ray resolves them at the actor, from where they were made.
-                common = _there(one.references)
-                own = _there([reference for block in blocks for reference in block.references])
-                call = handle.run.options(num_returns=count)
-                returned = call.remote(one.function, bare, len(common), *common, *own)
-                first, *objects = [returned] if count == 1 else list(returned)
-                self._running[first] = _Call(one, node, actor, objects)
-                line.add(first)
-                return True
-        return False
+            task = one.sharing.next(actor, len(line.calls))
+            if task is not None:
+                call = self._sent(one, task, actor)
+                self._running[call.awaited] = call
+                line.add(call.awaited)
+                return
 
-    def _receive(self, first: Any) -> None:
-        call = self._running[first]
+    def _sent(self, one: Map, task: Task, actor: int) -> Call:
+        """Have an actor do a task."""
+        member = self._crew.there[actor]
+        function, blocks, common = one.asked(task)
+        count = sum(function.objects(block) for block in blocks)
+        bare = [(replace(block, references=()), len(block.references)) for block in blocks]
+        own = [reference for block in blocks for reference in block.references]
+        for stored in (*common, *own):
+            stored.taken(member.host, self._place.home, self.traffic)
+        # References are top-level arguments: Ray resolves them at the actor, from where they were made.
+        objects = [stored.object() for stored in (*common, *own)]
+        call = member.handle.run.options(num_returns=2 + count)
+        facts, value, *left = call.remote(function, bare, len(common), *objects)
+        return Call(one, task, actor, member.host, function, blocks, facts, value, left)
+
+    def _receive(self, awaited: Any) -> None:
+        call = self._running[awaited]
         try:
-            value, machine, sizes, taken = take(first)
+            facts, *value = take([call.facts] if call.task.stays else [call.facts, call.value])
         except ActorLostError as error:
             self._lose(call.actor, error)
             return
         except ModelsLostError:
-            self._settle(first)
-            if call.map in self._maps:
+            self._settle(awaited)
+            if call.task.parts:
+                call.map.sharing.lost(call.task)
+            elif call.map in self._maps:
                 # Calls that run still come back to nobody.
                 self._maps.clear()
                 raise
             return
         except DivergedError as error:
-            self._settle(first)
-            call.map.diverged[call.node.start] = error
+            self._settle(awaited)
+            call.map.diverged[call.task.node.start] = error
             return
-        self._settle(first)
+        self._settle(awaited)
         if call.map in self._maps:
-            self.traffic.driver += array_bytes(value)
-            self.traffic.inlined += sum(size for size in sizes if size < INLINE_LIMIT)
-            self.traffic.moved += taken
-            self._finish(call.map, Outcome(call.node, value, tuple(call.objects), machine))
+            self._accept(call, facts, value)
 
-    def _settle(self, first: Any) -> None:
+    def _settle(self, awaited: Any) -> None:
         """A call has come back: the actor goes on with the next one that it has."""
-        self._lines[self._running.pop(first).actor].remove(first)
+        self._lines[self._running.pop(awaited).actor].remove(awaited)
+
+    def _accept(self, call: Call, facts: tuple[Any, ...], value: list[Any]) -> None:
+        """Take what a call came to: its value, where that was to come, or where it stays."""
+        machine, nbytes, sizes, taken = facts
+        self._took(call.function, machine, call.blocks)
+        self.traffic.moved += taken
+        home = self._place.home
+        left = tuple(Left(each, size, call.host) for each, size in zip(call.left, sizes, strict=True))
+        self.traffic.inlined += sum(each.nbytes for each in left if each.inlined)
+        for each in left:
+            each.made(home, self.traffic)
+        if call.task.stays:
+            stays = Left(call.value, nbytes, call.host)
+            stays.made(home, self.traffic)
+            call.map.sharing.add(Part(call.task.node, stays, left, machine))
+            return
+        self.traffic.driver += nbytes
+        self.traffic.went(call.host, home, nbytes)
+        for part in call.task.parts:
+            left, machine = (*left, *part.objects), (*machine, *part.machine)
+        call.map.sharing.ended(call.task)
+        self._finish(call.map, Outcome(call.task.node, value[0], left, machine))
 
     def _lose(self, actor: int, why: ActorLostError) -> None:
-        """Have an actor replaced that died, and what it had run again.
+        """Have an actor replaced that died, and what it had done again.
 
         Raises:
             RetriesSpentError: it was running a block that has run too often.
         """
+        host = self._crew.there[actor].host
         calls = [self._running.pop(first) for first in self._lines.pop(actor).calls]
         # It runs them in their order: of the first one it may have died, of the others not.
         if calls and calls[0].map in self._maps:
-            calls[0].map.deaths.update(calls[0].node.blocks)
+            calls[0].map.deaths.update(calls[0].task.node.blocks)
             if calls[0].deaths > self._place.patience.retries:
-                raise RetriesSpentError(_spent(calls[0], why)) from why
+                raise RetriesSpentError(spent(calls[0], why)) from why
         self._crew.replace(actor, why)
         for call in calls:
-            call.map.again(call.node)
+            call.map.sharing.again(call.task)
+        if host not in self._crew.hosts:
+            for one in self._maps:
+                one.sharing.gone(host)
 
-    def _finish(self, one: _Map, outcome: Outcome) -> None:
-        blocks = [one.blocks[number] for number in outcome.node.blocks]
-        seconds, samples = [each["seconds"] for each in outcome.machine], sum(block.size for block in blocks)
-        self._pace.took(one.function, seconds, samples)
+    def _took(self, function: Function, machine: Sequence[dict[str, float]], blocks: Sequence[Block]) -> None:
+        """Take note of how long blocks took."""
+        self._pace.took(function, [each["seconds"] for each in machine], sum(block.size for block in blocks))
+
+    def _finish(self, one: Map, outcome: Outcome) -> None:
         one.outcomes[outcome.node.start] = outcome
-        one.left -= len(blocks)
+        one.left -= len(outcome.node.blocks)
         if not one.left:
             self._maps.remove(one)
-        for block in blocks:
-            self._done(block)
-
-
-@dataclass
-class Held:
-    """A value of the driver's, and where actors find it once one needed it."""
-
-    value: Any
-    _reference: Any = None
-
-    def reference(self) -> Any:
-        """The value in the object store."""
-        if self._reference is None:
-            self._reference = ray.put(self.value)
-        return self._reference
-
-
-def _here(references: Sequence[Any]) -> list[Any]:
-    """What blocks take that the driver runs: what it put is at hand."""
-    return [reference.value if isinstance(reference, Held) else reference for reference in references]
-
-
-def _there(references: Sequence[Any]) -> list[Any]:
-    """What blocks take that an actor runs: what the driver put is in the object store from now on."""
-    return [reference.reference() if isinstance(reference, Held) else reference for reference in references]
-
-
-@dataclass(eq=False)
-class _Map:
-    """Blocks under way: those that wait, and the outcomes that nobody took yet.
-
-    `deaths` counts, for a block, the actors that may have died of it. What diverged is told of when it is next: the
-    first of several, whoever was faster.
-    """
-
-    function: Function
-    blocks: Sequence[Block]
-    references: Sequence[Any]
-    waiting: Queue
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    deaths: Counter[int] = field(default_factory=Counter)
-    diverged: dict[int, DivergedError] = field(default_factory=dict)
-    left: int = 0
-
-    def __post_init__(self) -> None:
-        self.left = len(self.blocks)
-
-    def again(self, node: Node) -> None:
-        """Queue a node again; block by block where an actor may have died of it."""
-        died = any(number in self.deaths for number in node.blocks)
-        for part in [Node(number, number + 1) for number in node.blocks] if died else [node]:
-            self.waiting.put_back(part)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """Neighbouring blocks that an actor has."""
-
-    map: _Map
-    node: Node
-    actor: int
-    objects: list[Any]
-
-    @property
-    def samples(self) -> int:
-        return sum(self.map.blocks[number].size for number in self.node.blocks)
-
-    @property
-    def deaths(self) -> int:
-        """How many actors may have died of one of its blocks."""
-        return max(self.map.deaths[number] for number in self.node.blocks)
-
-
-@dataclass
-class _Line:
-    """The calls that an actor has, in their order, and since when the first of them can run."""
-
-    calls: list[Any] = field(default_factory=list)
-    since: float = 0.0
-
-    def add(self, first: Any) -> None:
-        if not self.calls:
-            self.since = time.monotonic()
-        self.calls.append(first)
-
-    def remove(self, first: Any) -> None:
-        self.calls.remove(first)
-        self.since = time.monotonic()
-
-
-def _spent(call: _Call, why: ActorLostError) -> str:
-    """What to say of a call whose actors die again and again."""
-    function, clients = call.map.function, [c for n in call.node.blocks for c in call.map.blocks[n].clients]
-    visits = getattr(function, "visits", function)
-    what = f"round {visits.number}" if isinstance(visits, Visits) else type(function).__name__
-    ids = ", ".join(map(str, clients[:MOST])) + (", ..." if len(clients) > MOST else "")
-    whose = "client" if len(clients) == 1 else "clients"
-    return f"{what}: the actor with {whose} {ids} died {call.deaths} times, the last time so: {why.words}"
+        for number in outcome.node.blocks:
+            self._done(one.blocks[number])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +17,20 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
-from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
+from ray.exceptions import AuthenticationError, RpcError
 
 from partitioning import InputError
 from raysim.fleet import leftovers
 
 ANSWER_SECONDS = 10
 """How long the head of a cluster may take to answer."""
+
+FRAME, SETTINGS = 9, 4
+"""Bytes of the head of a frame of HTTP/2, and the type of the one that comes first."""
+
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])
+"""What begins a connection: no settings of ours."""
 
 LONGEST_FOLDER = 38
 """Bytes of a folder's path in which Ray's sockets still have names that the kernel takes (107 bytes)."""
@@ -58,16 +67,28 @@ def running(cpus: int, address: str | None) -> Iterator[None]:
 def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
     """Within, this process is Ray's driver; with a folder, of a Ray that is started there."""
     try:
-        if folder is None:
-            ray.init(**given, **QUIET)
-        else:
-            # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
-            with _environment({leftovers.MARK: str(folder)}), _loopback():
-                # A folder in it, for Ray opens its own to everybody.
-                _patiently(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
+        with _signals_kept():
+            if folder is None:
+                ray.init(**given, **QUIET)
+            else:
+                # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
+                with _environment({leftovers.MARK: str(folder)}), _loopback():
+                    # A folder in it, for Ray opens its own to everybody.
+                    _patiently(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Within, Ray may take SIGTERM for itself, as it does in a main thread; after it the handler is the one before."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _patiently(**given: Any) -> None:
@@ -158,14 +179,37 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 def check_answers(address: str) -> None:
-    """Refuse an address at which nothing listens: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
+    """Refuse an address at which no Ray listens: Ray itself would try for minutes."""
     if address == "auto":
         return
     wrong = f"--address = {address!r}: must be HOST:PORT of a running Ray cluster"
+    if address.startswith(("http://", "https://")):
+        raise InputError(f"{wrong}, and is a URL; `raysim submit FILE --address {address}` sends a run there as a job")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise InputError(f"{wrong}; leave it out to start Ray here")
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+        with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as there:
+            known = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_grpc(there)
     except (OSError, OverflowError) as error:
         raise InputError(f"{wrong}, and nothing answers there ({error}); leave it out to start Ray here") from None
+    try:
+        # Where something else answers, Ray's own check goes on for a minute, unless that speaks gRPC, too.
+        if known:
+            GcsClient(address=address)
+    except AuthenticationError:
+        raise InputError(
+            f"--address = {address!r}: the cluster wants its token, and has another one or none from here; set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file that has it"
+        ) from None
+    except RpcError:
+        known = False
+    if not known:
+        raise InputError(f"{wrong}, and what answers there is none; check the port, which is 6379 in most clusters")
+
+
+def _speaks_grpc(there: socket.socket) -> bool:
+    """Whether the other end answers as Ray's control store does: with the settings of HTTP/2; OSError if not at all."""
+    there.sendall(HTTP2)
+    answer = there.recv(FRAME)
+    return len(answer) == FRAME and answer[3] == SETTINGS

@@ -14,7 +14,7 @@ import torch
 
 from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, Packed, State, current
 from algorithms.chunks import chunks
-from algorithms.fleet import Part
+from algorithms.fleet import Part, cut
 from algorithms.merge import Sum
 from algorithms.statistics import add_statistics, load_statistics, statistics_of
 from algorithms.training.losses import IGNORED, cross_entropies
@@ -22,6 +22,7 @@ from partitioning import Population
 from partitioning.columns import is_image
 from raysim.errors import InputError
 from raysim.measures.metrics import Score, loss, pooled, value_of
+from raysim.sites import Sites
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
@@ -44,6 +45,7 @@ class Target:
         part: of each client's samples; None for test sets.
         domain: whose test set it is; None for the global one.
         clients: whose models are measured on the domain's test set: its training clients.
+        sites: the number of each owner's site; None where they have none.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Target:
     part: Part | None
     domain: str | None = None
     clients: tuple[int, ...] = ()
+    sites: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,12 @@ class Targets:
         )
         local = [int(c) for c in population.train_clients if population.test_sizes[c] > 0]
         domains = [_domain(population, name) for name in population.tests if name is not None]
+        sites = Sites.of(population)
         found = {
             "test": Target("test", tuple(range(len(slices))), slices, None),
-            "held_out": Target("held_out", tuple(held_out), _sizes(population.sizes, held_out), "all"),
-            "validation": Target("validation", tuple(validation), _sizes(population.sizes, validation), "all"),
-            "local": Target("local", tuple(local), _sizes(population.test_sizes, local), "test"),
+            "held_out": _of_clients("held_out", held_out, population.sizes, "all", sites),
+            "validation": _of_clients("validation", validation, population.sizes, "all", sites),
+            "local": _of_clients("local", local, population.test_sizes, "test", sites),
         }
         there: dict[str, tuple[Target, ...]] = {name: (target,) for name, target in found.items() if target.owners}
         if domains:
@@ -293,10 +297,11 @@ def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Blo
     if target.part is None:
         return _blocks_of_slices(target, models)
     blocks: list[Block] = []
-    for start in range(0, len(target.owners), BLOCK):
-        owners, sizes = target.owners[start : start + BLOCK], target.sizes[start : start + BLOCK]
+    for part in cut(len(target.owners), BLOCK, target.sites):
+        owners, sizes = target.owners[part], target.sizes[part]
         rows = tuple(_kept(state, owner, own) for owner in owners)
-        blocks.append(Block(len(blocks), owners, sum(sizes), rows))
+        site = None if target.sites is None else target.sites[part.start]
+        blocks.append(Block(len(blocks), owners, sum(sizes), rows, site=site))
     return blocks
 
 
@@ -315,5 +320,7 @@ def _domain(population: Population, name: str) -> Target:
     return Target(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
 
 
-def _sizes(sizes: np.ndarray, clients: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(size) for size in sizes[list(clients)])
+def _of_clients(name: str, clients: Sequence[int], sizes: np.ndarray, part: Part, sites: Sites | None) -> Target:
+    owners = list(clients)
+    numbers = None if sites is None else tuple(sites.numbers[owners].tolist())
+    return Target(name, tuple(owners), tuple(sizes[owners].tolist()), part, sites=numbers)

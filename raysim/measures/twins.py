@@ -35,6 +35,7 @@ from algorithms import (
     merged,
     torch_seed,
 )
+from algorithms.fleet import block_over
 from algorithms.statistics import with_statistics
 from algorithms.step import visits_of
 from algorithms.union import Union, VisitUnion
@@ -180,7 +181,7 @@ class Divergence:
         visits = replace(visits, weigh=Samples(), number=state.round, needs=(), compares=False)
         visit = VisitUnion(visits, "the twin of evaluate.measures = 'dc'")
         start = fleet.put(Start(self.state.model, self.state.kept))
-        self._outcomes = fleet.map(visit, [_union(_cohort(report, fleet), fleet)], [start])
+        self._outcomes = fleet.map(visit, [block_over(_cohort(report, fleet), fleet)], [start])
         self._model = merged(state, algorithm, fleet)
         self._parameters = _places_of_parameters(fleet.placement)
 
@@ -227,7 +228,7 @@ class Concordance:
         local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
         draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.visits))
         start = fleet.put((self.state.model, self.state.kept))
-        self._outcomes = fleet.map(draw, [_union(census.there(state.round), fleet)], [start])
+        self._outcomes = fleet.map(draw, [block_over(census.there(state.round), fleet)], [start])
         self._round = state, phase, fleet
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -338,10 +339,6 @@ def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
     """The clients that were visited; all of them where the visit was of their union."""
     visited = np.unique([row.client for _, row, _ in report.visits]).astype(np.int64)
     return fleet.census.clients if (visited < 0).any() else visited
-
-
-def _union(clients: NDArray[np.int64], fleet: Fleet) -> Block:
-    return Block(0, tuple(int(client) for client in clients), int(fleet.census.of(clients).sum()))
 
 
 def _places_of_parameters(placement: Placement) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The page: what the template is given, and how it reaches the disk."""
+"""The page: what the template is given."""
 
 from __future__ import annotations
 
@@ -6,43 +6,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from partitioning import InputError
-from partitioning.disk import complete
+from raysim.away import here
 from raysim.report import curves, tables
 from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
 from raysim.report.read import Run, read_runs
+from raysim.report.templates import save, template
 
 
-def write(runs: Sequence[Path], out: Path) -> Path:
+def write(runs: Sequence[str | Path], out: Path) -> Path:
     """Write one HTML page about the runs, side by side, to `out`, and return `out`.
 
     The page needs no network and no other file, and the same runs give the same bytes. It appears whole or
     not at all: a page that was there before stays until the new one is complete.
 
     Args:
-        runs: folders that `raysim run` wrote, in the order of the page.
+        runs: folders that `raysim run` wrote, or their URIs, in the order of the page.
         out: the page's file; folders above it are made.
 
     Raises:
         InputError: no run is given, a folder is no run or holds a damaged file, or `out` is a folder.
     """
-    if out.is_dir():
-        raise InputError(f"{out} is a folder, and the report is one file; name a file in it")
-    page = render(read_runs(runs))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with complete(out) as aside:
-        aside.write_text(page, encoding="utf-8")
-    return out
+    with here(runs) as folders:
+        page = render(read_runs(folders))
+    return save(page, out)
 
 
 def render(runs: Sequence[Run]) -> str:
     """The page's markup."""
     series = curves.series_of(runs)
     results = [each.result for each in series]
-    return _template().render(
+    return template("page.html.j2").render(
         title=", ".join(run.name for run in runs),
         several=len(runs) > 1,
         runs=[_describe(run) for run in runs],
@@ -62,17 +56,6 @@ def render(runs: Sequence[Run]) -> str:
         populations=list(_populations(runs)),
         glossary=tables.GLOSSARY,
     )
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("raysim.report", package_path=""),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2")
 
 
 def _populations(runs: Sequence[Run]) -> Iterator[Clients]:

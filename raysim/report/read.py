@@ -10,6 +10,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from partitioning import InputError, Population
+from partitioning import InputError, Population, fetch
+from partitioning.remote import is_uri
 from raysim.folder import STOPPED, SUMMARY, algorithm_names
 from raysim.journal import batches
 
@@ -170,9 +172,13 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
     data = config.get("data", {})
     elsewhere = data.get("population")
     view = config.get("partition", data)
+    if is_uri(elsewhere):
+        with suppress(InputError):  # as where there is no network
+            elsewhere = fetch(elsewhere)
+    here = () if config.get("fleet", {}).get("pinned") and elsewhere else None
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
-            return Population.open(path, view.get("fold"), view.get("validation"))
+            return Population.open(path, view.get("fold"), view.get("validation"), sites=here)
     return None
 
 

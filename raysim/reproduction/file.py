@@ -15,7 +15,7 @@ from pydantic import Field
 from raysim.config.check import Table, checked, part
 from raysim.config.read import assign, changed
 from raysim.errors import InputError, unknown
-from raysim.study.grid import flat
+from raysim.studies.grid import flat
 
 
 class About(Table):
@@ -52,6 +52,7 @@ class Claim(Table):
         above: it holds if the number is above this one;
         below: if it is below;
         within: if it is no further from the paper's.
+        full: whether only the paper's setting can tell.
     """
 
     says: str
@@ -67,6 +68,7 @@ class Claim(Table):
     above: float | None = None
     below: float | None = None
     within: Annotated[float, Field(ge=0)] | None = None
+    full: bool = False
 
     def check(self) -> None:
         """InputError where the keys do not go together."""

@@ -18,7 +18,7 @@ from partitioning.disk import complete
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.page import as_markdown
 from raysim.reproduction.verdict import Judged, Measured
-from raysim.study.studying import study
+from raysim.studies.studying import study
 
 RECORD, PAGE = "claims.json", "claims.md"
 
@@ -56,7 +56,7 @@ def reproduce(
     changes = tuple(changes)
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
     study(reproduction.study(full, changes), folder, **how)
-    claims = judge(reproduction, folder)
+    claims = judge(reproduction, folder, full)
     record = record_of(reproduction, folder, claims, full, changes)
     with complete(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
@@ -65,10 +65,11 @@ def reproduce(
     return Reproduced(folder, claims)
 
 
-def judge(reproduction: Reproduction, folder: Path) -> tuple[Judged, ...]:
-    """The claims, by what a study's folder has."""
+def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[Judged, ...]:
+    """The claims, by what a study's folder has; in a reduced setting some cannot be judged."""
     measured = Measured(folder)
-    return tuple(measured.judged(claim) for claim in reproduction.claims)
+    claims = reproduction.claims
+    return tuple(Judged(claim) if claim.full and not full else measured.judged(claim) for claim in claims)
 
 
 def record_of(

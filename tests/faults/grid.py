@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from ray.cluster_utils import Cluster
+from tests.nodes import nodes
 
 from .processes import client_actors
-
-NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-"""Ray's own settings would notice a dead node after some 15 seconds."""
 
 
 class Grid:
@@ -21,14 +19,14 @@ class Grid:
     """
 
     def __enter__(self) -> Grid:
-        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": NOTICED}
-        self._cluster = Cluster(True, head_node_args=head)
+        self._stack = ExitStack()
+        self._cluster = self._stack.enter_context(nodes(connected=False, noticed=True))
         self._nodes: list[Any] = []
         self.complete()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._cluster.shutdown()
+        self._stack.close()
 
     @property
     def address(self) -> str:

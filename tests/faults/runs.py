@@ -16,6 +16,7 @@ import tomli_w
 from algorithms.named import ALGORITHMS
 from partitioning.command import run_command
 from raysim.cli import cli
+from raysim.journal import batches
 
 ROUNDS = 40
 LONG = 300
@@ -127,7 +128,7 @@ class Run:
         """Wait for the row of a round; False where the run ends without it."""
         end = time.monotonic() + LONG
         while time.monotonic() < end:
-            if f": round {number} in " in self.log:
+            if self.rounds >= number:
                 return True
             if not self.process.is_alive():
                 return False
@@ -143,10 +144,9 @@ class Run:
         return self.process.exitcode
 
     @property
-    def log(self) -> str:
-        """The run's log so far."""
-        path = self.folder / "run.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+    def rounds(self) -> int:
+        """How many are written so far, a batch each."""
+        return max((sum(1 for _ in batches(path)) for path in self.folder.glob("*/metrics.journal")), default=0)
 
     @property
     def said(self) -> str:

@@ -58,7 +58,7 @@ def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
     [
         ("algorithms", [*ALGORITHMS, "module:function"]),
         ("models", [*MODELS, "module:Class"]),
-        ("datasets", [*DATASETS, "file:", "folder:", "NAME,NAME", "shifted:NAME"]),
+        ("datasets", [*DATASETS, "file:", "folder:", "synthetic:ALPHA,BETA,CLIENTS", "NAME,NAME", "shifted:NAME"]),
         ("recipes", list(recipes())),
     ],
 )
@@ -141,6 +141,13 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--set", "local.lr=1e308"], "local.lr = 1e+308: must be a float32 number"),
     (["run", "quickstart", "--set", "model.train=2020-02-29"], "a date or time"),
     (["run", "quickstart", "--set", "model.name={ a = 1 }"], "unknown model.name = {'a': 1}"),
+    (["submit", "quickstart", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1"], "and nothing listens there"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"], "did you mean 'epochs'"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--actors", "0"], "--actors = 0"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--stage", "here"], "must be an absolute path"),
+    (["submit", "quickstart"], "--address"),
+    (["follow", "job", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
     (["run"], "FILE_OR_RECIPE"),
     (["rum"], "rum"),
     (["list", "things"], "things"),
@@ -149,6 +156,14 @@ WRONG: list[tuple[list[str], str]] = [
     (["report", "nosuch"], "nosuch"),
     (["export", "nosuch", "x.parquet"], "nosuch"),
 ]
+
+
+@pytest.mark.parametrize("command", [("submit", "quickstart"), ("follow", "raysim-job")])
+def test_a_job_without_an_address(raysim: Cli, command: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    status, _, err = raysim(*command)
+    assert status == 2 and err.startswith("raysim: --address: must be given") and "http://127.0.0.1:8265" in err
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)

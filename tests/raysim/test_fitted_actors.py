@@ -53,7 +53,7 @@ def test_actors_start_when_their_part_is_known(
 ) -> None:
     with caplog.at_level(logging.INFO), Measured(actors) as place:
         place.fit({"fedavg": plan})
-        assert (place.workers, place._gpus, len(place.handles())) == (workers, each, workers)
+        assert (place.workers, place._each.gpus, len(place.handles())) == (workers, each, workers)
     assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
 
 
@@ -76,7 +76,10 @@ def test_more_actors_than_fit_are_refused(two_gpus: None, plan: BenchPlan) -> No
 
 
 def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> None:
-    message = r"fleet.actors = 3 of 0.6 GPU each: must fit the 2 GPU that Ray has, which hold 2; set fewer"
+    message = (
+        r"fleet.actors = 3 of 1 CPU and 0.6 GPU each: must fit Ray's nodes, which hold 2, being 1 x \(4 CPU, 2 GPU\); "
+        "set fleet.actors = 2"
+    )
     with pytest.raises(InputError, match=message), ClientActors(3, 1, 0.6) as place:
         place.handles()
 

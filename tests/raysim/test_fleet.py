@@ -87,7 +87,7 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     assert during.driver < 1000 and during.inlined == 0
     assert 4 * model_bytes <= during.moved < 4 * model_bytes + 1000
     # Ray itself says the same: each is an object of a node's store, not a value in the driver's memory.
-    references = [traveller.reference for traveller in state.travellers]
+    references = [traveller.reference.object() for traveller in state.travellers]
     sizes = stored_sizes(references)
     assert len(sizes) == 4 and min(sizes) >= model_bytes
     # The round that merges brings one partial sum a call, of which there are at most as many as blocks.
@@ -168,7 +168,9 @@ def test_actors_that_differ_are_refused() -> None:
         agreed([{"torch": "2"}, {"torch": "3"}])
 
 
-@pytest.mark.parametrize(("gpus", "message"), [(1.5, "a whole number"), (1, r"must fit the 0 GPU"), (0.5, "0 GPU")])
+@pytest.mark.parametrize(
+    ("gpus", "message"), [(1.5, "a whole number"), (1, "1 CPU and 1 GPU: must fit a"), (0.5, "0.5 GPU: must")]
+)
 def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus: float, message: str) -> None:
     with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus) as wanting:
         wanting.handles()

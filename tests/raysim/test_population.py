@@ -1,15 +1,18 @@
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import partitioning
 from partitioning import Population
 from raysim.config import Experiment
 from raysim.data import decoder_of, load
 from raysim.data.shards import Shards
 from raysim.errors import InputError
 from raysim.population import population_of
+from raysim.preparing import prepared
 
 BASE = {"partition": {"clients": 4}}
 
@@ -60,6 +63,21 @@ def test_a_made_population_is_opened_where_it_is(tmp_path) -> None:
         population_of(Experiment.of({"data": {"population": str(tmp_path / "nosuch")}}), tmp_path / "unused")
 
 
+def test_a_population_may_be_where_a_uri_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("raysim.progress.PATIENCE", (0, 0))
+    made = population_of(Experiment.of({**BASE, "data": {"dataset": "digits"}}), tmp_path / "made")
+    elsewhere = Experiment.of({"data": {"population": made.path.as_uri()}})
+    told: list[str] = []
+    opened = population_of(elsewhere, tmp_path / "unused", told.append)
+    assert opened.fingerprint == made.fingerprint and opened.path == tmp_path / "cache" / "populations" / made.digest
+    assert told[0].startswith(f"fetching {made.path.as_uri()}: 0 of")
+    # The resolved file says where it came from, and what is there is not fetched again.
+    assert Experiment.of(elsewhere.to_toml()) == elsewhere
+    told.clear()
+    assert population_of(elsewhere, tmp_path / "unused", told.append).path == opened.path and not told
+
+
 @pytest.mark.parametrize("hospital", [[1, 2, 3], ["a", "b", "c"]])
 def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: list[int] | list[str]) -> None:
     table = pa.table({"age": [1.0, 2.0, 3.0] * 8, "hospital": hospital * 8, "label": [0, 1, 1] * 8})
@@ -75,3 +93,54 @@ def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: 
     assert len(population) == 3
     assert decoder_of(population).shape == (1,)
     assert Shards(population.path).samples(1, "all")[0].tolist() == [[2.0]] * 8
+
+
+def test_the_column_that_names_the_site_is_no_input(tmp_path: Path) -> None:
+    table = pa.table({"age": [1.0, 2.0] * 8, "ward": [0, 1, 2, 3] * 4, "town": [1, 2] * 8, "label": [0, 1] * 8})
+    pq.write_table(table, tmp_path / "t.parquet")
+    experiment = Experiment.of(
+        {
+            "data": {"dataset": f"file:{tmp_path / 't.parquet'}"},
+            "partition": {"scheme": "natural", "column": "ward", "site": "town"},
+        }
+    )
+    population = population_of(experiment, tmp_path / "population")
+    assert population.sites is not None and population.sites.to_pylist() == ["1", "1", "2", "2"]
+    assert decoder_of(population).shape == (1,)
+    (population.path / population.manifest.shards[0].name).unlink()
+    assert Shards(population.path, sites=("2",)).samples(2, "all")[0].tolist() == [[2.0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("made", "data", "told"),
+    [
+        pytest.param({"standardise": True}, {"standardise": "global"}, None, id="moments are there"),
+        pytest.param({}, {}, None, id="nothing is asked for"),
+        pytest.param({}, {"standardise": "global"}, "read at that site; with fleet.pinned = true", id="moments"),
+        pytest.param({}, {"image_size": 4}, "read at that site; with fleet.pinned = true", id="pictures"),
+    ],
+)
+def test_a_driver_prepares_a_pinned_population_without_its_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: dict[str, Any], data: dict[str, Any], told: str | None
+) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    digits = load("digits").train
+    towns = pa.array(["bath" if row % 2 else "york" for row in range(len(digits))])
+    table = digits.append_column("town", towns)
+    partitioning.make(table, tmp_path / "p", scheme="domains", domain="town", clients_per_domain=2, site="town", **made)
+    for shard in (tmp_path / "p").glob("shard-*"):
+        shard.unlink()
+    raw = {"data": {"population": str(tmp_path / "p"), **data}, "fleet": {"pinned": True}}
+    experiment = Experiment.of(raw)
+    population = population_of(experiment, tmp_path / "unused")
+    if told is None:
+        assert prepared(population, experiment.data).shape == (1, 8, 8)
+    else:
+        with pytest.raises(InputError, match=told):
+            prepared(population, experiment.data)
+
+
+def test_a_pinned_population_is_not_fetched(tmp_path: Path) -> None:
+    raw = {"data": {"population": "s3://bucket/p"}, "fleet": {"pinned": True}}
+    with pytest.raises(InputError, match="must be a folder, where each node has its site's samples alone; give"):
+        population_of(Experiment.of(raw), tmp_path / "unused")

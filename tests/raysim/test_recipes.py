@@ -7,9 +7,18 @@ import pytest
 from algorithms import Rounds
 from raysim.config import Experiment, read
 from raysim.config.read import recipes
+from raysim.studies.file import Study, read_study
+
+STUDIES = [name for name in recipes() if "study" in read(name)]
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_resolves_and_is_read_back(name: str) -> None:
+    study = Study.of(read_study(name))
+    assert Study.of(study.to_toml()).to_toml() == study.to_toml()
+
+
+@pytest.mark.parametrize("name", [name for name in recipes() if name not in STUDIES])
 def test_it_resolves_and_is_read_back(name: str) -> None:
     experiment = Experiment.of(read(name))
     assert Experiment.of(experiment.to_toml()) == experiment

@@ -368,7 +368,7 @@ class Losing(Inline):
 def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**BASE, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "merge_every": 3}}
     config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
-    monkeypatch.setattr(raysim.experiment, "Inline", Losing)
+    monkeypatch.setattr(raysim.workplace, "Inline", Losing)
     LosingFleet.maps, LosingFleet.lost = 0, frozenset()
     raysim.run(config, tmp_path / "whole", inline=True)
     last = LosingFleet.maps  # what measures the last round

@@ -175,7 +175,15 @@ def test_synthetic_sizes_are_the_papers_where_no_rows_are_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["synthetic:", "synthetic:1,1", "synthetic:1,1,0", "synthetic:1,-1,5", "synthetic:1,1,5,0.5"]
+    "name",
+    [
+        "synthetic:",
+        "synthetic:1,1",
+        "synthetic:1,1,0",
+        "synthetic:1,-1,5",
+        "synthetic:1,1,5,0.5",
+        f"synthetic:{'9' * 400},1,5",
+    ],
 )
 def test_synthetic_of_another_form_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"must be synthetic:ALPHA,BETA,CLIENTS"):

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray.cluster_utils import Cluster
 
 import raysim
 from raysim.errors import RetriesSpentError
 from raysim.progress import Watcher
+from tests.nodes import nodes as cluster_of
 
 pytestmark = pytest.mark.slow
-
-NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-"""Ray's own settings would notice a dead node after some 15 seconds."""
 
 EXPERIMENT: dict[str, Any] = {
     "rounds": 6,
@@ -26,6 +23,7 @@ EXPERIMENT: dict[str, Any] = {
     # Large enough that Ray leaves models on the node where they were made: below 100 KB the driver holds them.
     "model": {"name": "mlp", "hidden": [1000], "norm": "batch"},
     "local": {"lr": 0.1, "batch_size": 32},
+    "fleet": {"block": 1, "group": 3},
     "evaluate": {"every": 2},
 }
 RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "merge_every": 3}}
@@ -69,11 +67,8 @@ class Removing(Watcher):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Nodes]:
-    started = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": NOTICED})
-    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
-    yield Nodes(started)
-    ray.shutdown()
-    started.shutdown()
+    with cluster_of(noticed=True) as started:
+        yield Nodes(started)
 
 
 @pytest.fixture
@@ -99,7 +94,8 @@ def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], n
     struck = raysim.run(experiment, tmp_path / "struck", actors=2, address=nodes.cluster.address, watcher=watcher)
     assert files(struck) == files(undisturbed)
     assert [result.metrics for result in struck.results] == [result.metrics for result in undisturbed.results]
-    assert any("its node has died" in text for text in watcher.told)
+    # In which words depends on what was under way, and on whether Ray or the other end of a connection is faster.
+    assert any("client actor" in text for text in watcher.told)
     again = "the rounds since round 0 are done again" in (struck.folder / "run.log").read_text()
     assert again == (experiment is RADFED)
 

@@ -16,6 +16,7 @@ from raysim.errors import RetriesSpentError
 from raysim.fleet import BenchPlan, ClientActors
 from raysim.fleet.client_actors import ClientActor
 from raysim.fleet.patience import Patience
+from raysim.fleet.placing import Each
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ class Broken(ClientActor):
 class Hanging(ClientActor):
     """An actor that takes no end of time to be ready."""
 
-    def prepare(self, plan: BenchPlan) -> dict[str, str]:
+    def prepare(self, plan: BenchPlan) -> tuple[dict[str, str], str]:
         while True:
             pass
 
@@ -52,7 +53,7 @@ class Replaced(ClientActors):
         super().__init__(actors, patience=patience)
         self._good, self._other = good, other
 
-    def _actor(self, number: int, gpus: float) -> Any:
+    def _actor(self, number: int, each: Each) -> Any:
         self._good -= 1
         kind = ClientActor if self._good >= 0 else self._other
         return ray.remote(num_cpus=1, max_restarts=0)(kind).remote(number, 1, "cpu", 1.0)

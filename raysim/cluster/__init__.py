@@ -1,0 +1,1 @@
+"""Runs as jobs of a Ray cluster: sent there, followed from here, and fetched back."""

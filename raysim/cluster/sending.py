@@ -1,0 +1,168 @@
+"""What a job needs of this machine: the experiment's file, the user's own modules, and small files that it names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ray._private import ray_constants
+from ray._private.runtime_env.packaging import GCS_STORAGE_MAX_SIZE, _dir_travel, _get_excludes
+
+from raysim.cluster.head import UNWANTED
+from raysim.config import Experiment
+from raysim.config.experiment import OWN_FILES
+from raysim.errors import InputError
+from raysim.models.weights import FILE
+
+SMALL = 64 * 2**20
+"""Bytes of data that go with a job: all of it passes through the memory of the head."""
+
+LIMIT: int = min(GCS_STORAGE_MAX_SIZE, ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+"""Bytes that a folder may have as Ray sends it: what its job server takes at once."""
+
+ENTRY = 76
+"""Bytes that a file takes in the zip archive that Ray sends, beside its content and twice its name."""
+
+LARGEST = 3
+"""How many of its entries are named of a folder that is too large."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a job works in.
+
+    Args:
+        folder: a copy of it will be the job's working directory.
+        file: the experiment's, as a process in that folder names it.
+        changes: `key.path=value` each: where what the file names is in the folder.
+    """
+
+    folder: Path
+    file: str
+    changes: tuple[str, ...] = ()
+
+
+def whole(folder: Path, config: str) -> Sent:
+    """A folder of the user's with all that it holds.
+
+    Raises:
+        InputError: the folder or its size is not as it must be, or the experiment's file is not in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"--working-dir = {str(folder)!r}: must be a folder that exists; check the path")
+    _check_size(folder)
+    if not Path(config).is_file():
+        return Sent(folder, config)
+    file = Path(config).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{config}: must be in --working-dir = {str(folder)!r}, which is what the job sees; move it there"
+        )
+    return Sent(folder, str(file.relative_to(folder.resolve())))
+
+
+def _check_size(folder: Path) -> None:
+    sizes = _sizes(folder)
+    if (size := sum(sizes.values())) >= LIMIT:
+        largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(LARGEST))
+        raise InputError(
+            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below {_mib(LIMIT)}, which is Ray's limit; the "
+            f"largest are {largest}: name what the job does not need in {folder / '.rayignore'}"
+        )
+
+
+@contextmanager
+def staged(config: str, experiment: Experiment) -> Iterator[Sent]:
+    """Within, a folder is there with what the experiment needs and nothing else.
+
+    Raises:
+        InputError: a file that it names is not here, or the files are large.
+    """
+    with TemporaryDirectory(prefix="raysim-") as name:
+        folder = Path(name)
+        file = Path(config)
+        if file.is_file():
+            shutil.copyfile(file, folder / file.name)
+        for module in experiment.own_code:
+            _copy(Path(next(iter(getattr(module, "__path__", ())), module.__file__ or "")), folder)
+        changes = tuple(_data(experiment, folder))
+        yield Sent(folder, file.name if file.is_file() else config, changes)
+
+
+def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
+    """Put the data into the folder that the experiment names and that are here, and say where they are there."""
+    data, room = experiment.data, SMALL
+    if data.population is not None and (path := Path(data.population)).exists():
+        room = _take("data.population", path, folder / "population", room)
+        yield "data.population=population"
+    for part, name in (("dataset", data.dataset), ("test", data.test)):
+        if isinstance(name, str) and (form := OWN_FILES.match(name)):
+            named = [each.strip() for each in name[form.end() :].split(",")]
+            places = [_place(each, part) for each in named]
+            paths = [Path(data.root or "", Path(each).expanduser()) for each in named]
+            if all(path.is_absolute() and not path.exists() for path in map(Path, named)):
+                continue  # they are the cluster's
+            for path, place in zip(paths, places, strict=True):
+                if not path.exists():
+                    raise InputError(f"data.{part} = {name!r}: {path} must be here to be sent; check the path")
+                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+                room = _take(f"data.{part}", path, folder / place, room)
+            yield f"data.{part}={form[0]}{','.join(places)}"
+            yield "data.root=."
+    weights = experiment.model.weights
+    if weights is not None and weights.endswith(FILE) and Path(weights).is_file():
+        _take("model.weights", Path(weights), folder / f"weights{FILE}", room)
+        yield f"model.weights=weights{FILE}"
+
+
+def _place(named: str, part: str) -> str:
+    """Where a file goes: as it is named where that is below the folder; its own name tells its domain."""
+    path = Path(named)
+    below = not path.is_absolute() and ".." not in path.parts and not named.startswith("~")
+    return named if below else f"{part}/{path.name}"
+
+
+def _take(key: str, path: Path, place: Path, room: int) -> int:
+    """Copy a file or a folder; how many bytes may still come."""
+    size = path.stat().st_size if path.is_file() else sum(_sizes(path).values())
+    if size > room:
+        raise InputError(
+            f"{key} = {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a job; put it on "
+            "storage that the cluster sees and name its path there, or send it by --working-dir"
+        )
+    if path.is_file():
+        shutil.copyfile(path, place)
+    else:
+        shutil.copytree(path, place)
+    return room - size
+
+
+def _copy(module: Path, folder: Path) -> None:
+    if module.is_dir():
+        shutil.copytree(module, folder / module.name, ignore=shutil.ignore_patterns(*UNWANTED))
+    else:
+        shutil.copyfile(module, folder / module.name)
+
+
+def _sizes(folder: Path) -> Counter[str]:
+    """Bytes of each entry of a folder, of that which Ray would send of it."""
+    sizes: Counter[str] = Counter()
+
+    def count(path: Path) -> None:
+        if path.is_file():
+            place = path.relative_to(folder)
+            sizes[place.parts[0]] += path.stat().st_size + ENTRY + 2 * len(os.fsencode(place))
+
+    heeds = os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") != "1"
+    _dir_travel(folder, [_get_excludes(folder, UNWANTED)], count, include_gitignore=heeds)
+    return sizes
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.1f} MiB"

@@ -1,0 +1,37 @@
+"""Pages: the templates they are made of, and how they reach the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+from partitioning import InputError
+from partitioning.disk import complete
+
+
+def template(name: str, package: str = "raysim.report") -> jinja2.Template:
+    """A package's template, which may extend and import those of this one."""
+    packages = dict.fromkeys([package, "raysim.report"])
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each, package_path="") for each in packages]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def save(page: str, out: Path) -> Path:
+    """Write a page as a whole or not at all: one that was there before stays until the new one is complete.
+
+    Raises:
+        InputError: `out` is a folder.
+    """
+    if out.is_dir():
+        raise InputError(f"{out} is a folder, and the report is one file; name a file in it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with complete(out) as aside:
+        aside.write_text(page, encoding="utf-8")
+    return out

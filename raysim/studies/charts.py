@@ -1,0 +1,224 @@
+"""A study's pictures, in the style of the run report's: values in, markup out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, ScalarFormatter
+from numpy.typing import NDArray
+
+from raysim.report.charts import HALF, HEIGHT, INK, MARKER_ROUNDS, MUTED, WIDE, Stroke, style, to_svg
+from raysim.studies.search import Point, Search
+from raysim.studies.words import Measured, point_text, value_text
+
+Values = NDArray[np.float64]
+
+BAND, BOX = 0.15, 0.22  # how opaque a band of deviations and the inside of a box are
+RANKED = 12  # points shown of a grid of three keys or more
+SLANTED = 4  # with more names than this below a panel they stand aslant
+BETTER, WORSE, NONE = np.array(to_rgba("#3f8fc4")), np.array(to_rgba("#eef4f9")), "#f0f1f3"
+
+
+@dataclass(frozen=True)
+class Band:
+    """One algorithm's curve: mean and deviation over trials, by evaluated round."""
+
+    rounds: Values
+    mean: Values
+    std: Values
+    stroke: Stroke
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A metric by round."""
+
+    measured: Measured
+    bands: Sequence[Band]
+
+
+@dataclass(frozen=True)
+class Box:
+    """One algorithm's values by (seed, fold)."""
+
+    label: str
+    values: Sequence[float]
+    stroke: Stroke
+
+
+def curves(name: str, panels: Sequence[Panel]) -> str:
+    """Metrics over rounds: a line at the mean over trials, in a band of one standard deviation to each side."""
+    with style(name):
+        figure = Figure(figsize=(WIDE, HEIGHT * 1.15), layout=ConstrainedLayoutEngine(wspace=0.06))
+        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            axes.grid(visible=True)
+            axes.set_title(panel.measured.target)
+            axes.set_xlabel("Round")
+            axes.set_ylabel(panel.measured.metric.title)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+            axes.yaxis.set_major_formatter(_formatter(panel.measured))
+            axes.margins(y=0.08)
+            for band in panel.bands:
+                _draw(axes, band)
+        return to_svg(figure, name)
+
+
+def boxes(name: str, panels: Sequence[tuple[str, Sequence[Box]]], measured: Measured) -> str:
+    """Quartiles and extremes of each algorithm's values, and each value as a dot; each data set on its own scale."""
+    columns = min(len(panels), 2)
+    height = math.ceil(len(panels) / columns)
+    with style(name):
+        figure = Figure(figsize=(WIDE, HEIGHT * 1.15 * height), layout=ConstrainedLayoutEngine(hspace=0.08))
+        grid = figure.subplots(height, columns, squeeze=False)
+        for axes in grid.flat[len(panels) :]:
+            axes.remove()
+        for axes, (title, group) in zip(grid.flat, panels, strict=False):
+            axes.set_title(title)
+            axes.grid(axis="y")
+            axes.set_ylabel(measured.metric.title)
+            axes.yaxis.set_major_formatter(_formatter(measured))
+            for place, box in enumerate(group):
+                _box(axes, place, box)
+            _names(axes, [box.label for box in group])
+        return to_svg(figure, name)
+
+
+def searched(name: str, search: Search, measured: Measured) -> str:
+    """A grid's points: a line for one key, a heat map for two, else the best of them in order."""
+    drawing = {1: _line, 2: _heatmap}.get(len(search.axes), _ranking)
+    with style(name):
+        size = (WIDE, 0.9 + 0.24 * RANKED) if len(search.axes) > 2 else (HALF, HEIGHT * 1.1)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(f"{search.algorithm} on {search.dataset}")
+        drawing(axes, search, measured)
+        return to_svg(figure, name)
+
+
+def _draw(axes: Axes, band: Band) -> None:
+    axes.fill_between(
+        band.rounds, band.mean - band.std, band.mean + band.std, color=band.stroke.colour, alpha=BAND, linewidth=0
+    )
+    axes.plot(
+        band.rounds,
+        band.mean,
+        color=band.stroke.colour,
+        linestyle=(0, band.stroke.dashes) if band.stroke.dashes else "solid",
+        linewidth=1.8,
+        marker="o" if len(band.rounds) <= MARKER_ROUNDS else "",
+        markersize=3,
+    )
+
+
+def _box(axes: Axes, place: int, box: Box) -> None:
+    colour = box.stroke.colour
+    edge = {"color": colour, "linewidth": 1.2}
+    axes.boxplot(
+        [list(box.values)],
+        positions=[place],
+        widths=0.5,
+        whis=(0, 100),
+        showfliers=False,
+        patch_artist=True,
+        boxprops={"facecolor": (*to_rgba(colour)[:3], BOX), "edgecolor": colour, "linewidth": 1.2},
+        medianprops={"color": colour, "linewidth": 2.2},
+        whiskerprops=edge,
+        capprops=edge,
+    )
+    # Side by side in the order of seeds and folds, so that equal values show.
+    spread = np.linspace(-0.16, 0.16, len(box.values)) if len(box.values) > 1 else [0.0]
+    axes.plot(place + np.asarray(spread), box.values, linestyle="none", marker="o", markersize=3, color=colour)
+
+
+def _names(axes: Axes, names: Sequence[str]) -> None:
+    """Names below the axes, at 0, 1, ..."""
+    aslant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(names) > SLANTED else {}
+    axes.set_xticks(range(len(names)), names, **aslant)  # type: ignore[arg-type]  # its stubs want one type for all
+    axes.tick_params(axis="x", length=0, labelcolor=INK)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+
+
+def _line(axes: Axes, search: Search, measured: Measured) -> None:
+    ((key, values),) = search.axes.items()
+    axes.grid(axis="y")
+    known = sorted(
+        ((values.index(point.keys[key]), point.mean, point) for point in search.points if point.mean is not None),
+        key=lambda each: each[0],
+    )
+    axes.plot([place for place, _, _ in known], [mean for _, mean, _ in known], color=MUTED)
+    for place, mean, point in known:
+        axes.errorbar([place], [mean], [point.std or 0.0], color=MUTED, capsize=3, linewidth=1)
+        _mark(axes, place, mean, point)
+    _names(axes, [value_text(value) for value in values])
+    axes.set_xlabel(key)
+    _metric_axis(axes, measured)
+
+
+def _heatmap(axes: Axes, search: Search, measured: Measured) -> None:
+    (down, rows), (right, columns) = search.axes.items()
+    known = [point.mean for point in search.points if point.mean is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    for point in search.points:
+        x, y = columns.index(point.keys[right]), rows.index(point.keys[down])
+        share = 1.0 if point.mean is None or high == low else (point.mean - low) / (high - low)
+        goodness = 1 - share if measured.is_smaller_better else share
+        colour = NONE if point.mean is None else tuple(WORSE + goodness * (BETTER - WORSE))
+        axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=colour, edgecolor="none"))
+        weight = "bold" if point.is_chosen else "normal"
+        text = f"{measured.text(point.mean)}{' ●' if point.is_chosen else ''}"
+        axes.text(x, y, text, ha="center", va="center", color=INK, weight=weight)
+    axes.set_xticks(range(len(columns)), [value_text(value) for value in columns])
+    axes.set_yticks(range(len(rows)), [value_text(value) for value in rows])
+    axes.tick_params(length=0, labelcolor=INK)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.set_xlabel(right)
+    axes.set_ylabel(down)
+
+
+def _ranking(axes: Axes, search: Search, measured: Measured) -> None:
+    known = [(point.mean, point) for point in search.points if point.mean is not None]
+    known.sort(key=lambda each: each[0], reverse=not measured.is_smaller_better)
+    best = known[:RANKED]
+    axes.grid(axis="x")
+    for place, (mean, point) in enumerate(best):
+        axes.errorbar([mean], [place], xerr=[point.std or 0.0], color=MUTED, capsize=2, linewidth=1)
+        _mark(axes, mean, place, point)
+    axes.set_yticks(range(len(best)), [point_text(point.text) for _, point in best])
+    axes.set_ylim(len(best) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.set_xlabel(f"{measured.metric.title}: the best {len(best)} of {len(search.points)} points")
+    axes.xaxis.set_major_formatter(_formatter(measured))
+
+
+def _mark(axes: Axes, x: float, y: float, point: Point) -> None:
+    axes.plot(
+        [x],
+        [y],
+        marker="o",
+        markersize=8 if point.is_chosen else 5,
+        color="#0072b2" if point.is_chosen else MUTED,
+        linestyle="none",
+    )
+
+
+def _metric_axis(axes: Axes, measured: Measured) -> None:
+    axes.set_ylabel(measured.metric.title)
+    axes.yaxis.set_major_formatter(_formatter(measured))
+    axes.margins(y=0.1)
+
+
+def _formatter(measured: Measured) -> Formatter:
+    """Of an axis with the metric, on which differences may be small."""
+    return (
+        FuncFormatter(lambda value, _: f"{100 * value:g} %") if measured.metric.kind == "share" else ScalarFormatter()
+    )

@@ -1,0 +1,118 @@
+"""Concluding a study: its summary, its tables and its report, from what its trials left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from partitioning.disk import complete
+from raysim.report.templates import save
+from raysim.studies import page
+from raysim.studies.latex import latex
+from raysim.studies.read import Findings, read_findings
+from raysim.studies.statistics import Row, rows_of
+from raysim.studies.tables import details, differences, markdown, piped
+from raysim.studies.words import caption, notes
+
+SUMMARY = pa.schema(
+    [
+        ("dataset", pa.string()),
+        ("algorithm", pa.string()),
+        ("point", pa.string()),
+        ("metric", pa.string()),
+        ("n", pa.int64()),
+        ("mean", pa.float64()),
+        ("std", pa.float64()),
+        ("done", pa.int64()),
+        ("diverged", pa.int64()),
+        ("failed", pa.int64()),
+        ("baseline", pa.string()),
+        ("pairs", pa.int64()),
+        ("unpaired", pa.int64()),
+        ("difference", pa.float64()),
+        ("relative_percent", pa.float64()),
+        ("pairs_differing", pa.int64()),
+        ("p", pa.float64()),
+        ("p_least", pa.float64()),
+        ("p_holm", pa.float64()),
+        ("significant", pa.bool_()),
+        ("method", pa.string()),
+    ]
+)
+"""One row a data set and algorithm. What compares is null for the baseline; `p` is null where no pair differs."""
+
+
+def conclude(folder: Path, out: Path | None = None) -> Path:
+    """Write `summary.parquet`, `table.md`, `table.tex` and the report of a study, finished or not; return the report.
+
+    Args:
+        folder: of the study: has `study.toml`, `trials.parquet` and, for curves, `trials/`.
+        out: the report's file; default `report.html` in the folder.
+
+    Raises:
+        InputError: the folder is no study's, no trial has ended, or a file of it is damaged.
+    """
+    study = read_findings(folder)
+    rows = rows_of(study)
+    with complete(folder / "summary.parquet") as aside:
+        pq.write_table(_summary(study, rows), aside)
+    for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
+        with complete(folder / name) as aside:
+            aside.write_text(text, encoding="utf-8")
+    return save(page.render(study, rows), out or folder / "report.html")
+
+
+def _summary(study: Findings, rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist([_record(study, row) for row in rows], SUMMARY)
+
+
+def _record(study: Findings, row: Row) -> dict[str, object]:
+    own: dict[str, object] = {
+        "dataset": row.dataset,
+        "algorithm": row.algorithm,
+        "point": row.point,
+        "metric": study.metric,
+        "n": row.n,
+        "mean": row.mean,
+        "std": row.std,
+        **{status: row.statuses.get(status, 0) for status in ("done", "diverged", "failed")},
+        "baseline": study.baseline,
+    }
+    if (each := row.difference) is None:
+        return own
+    return own | {
+        "pairs": each.pairs,
+        "unpaired": each.unpaired,
+        "difference": each.mean if each.pairs else None,
+        "relative_percent": each.relative,
+        "pairs_differing": each.test.pairs,
+        "p": each.test.p,
+        "p_least": each.test.least,
+        "p_holm": each.p_holm,
+        "significant": each.significant,
+        "method": each.test.method,
+    }
+
+
+def _markdown(study: Findings, rows: Sequence[Row]) -> str:
+    said = "\n".join(f"- {piped(sentence)}" for sentence in notes(study, rows))
+    parts = [f"# {study.name}", markdown(differences(study, rows)), piped(caption(study, rows)), said]
+    return "\n\n".join(part.strip() for part in [*parts, markdown(details(study, rows))] if part) + "\n"
+
+
+def _latex(study: Findings, rows: Sequence[Row]) -> str:
+    # What has to be said, for the author to say where it fits.
+    head = "".join(f"% {line}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
+    first = latex(differences(study, rows), caption(study, rows), "tab:differences")
+    others = [
+        latex(
+            details(study, [row for row in rows if row.dataset == name]),
+            f"Mean ± standard deviation over seeds and test folds, and the chosen hyper-parameters, on {name}.",
+            f"tab:details-{number}",
+        )
+        for number, name in enumerate(study.datasets, 1)
+    ]
+    return "\n".join([head, first, *others])

@@ -1,0 +1,152 @@
+"""Groups of blocks: each runs and is joined on one node, whatever dies, in the order of the tree."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algorithms.tree import Node, join_all, run_node
+from raysim.fleet.crew import Member, Roster
+from raysim.fleet.groups import Groups, Part, Task, group_size, groups_of
+from raysim.fleet.traffic import Left
+
+
+def join(left: Any, right: Any) -> Any:
+    """A value that remembers how it was joined."""
+    return (left, right)
+
+
+def whole(node: Node) -> Any:
+    return run_node(node, lambda number: number, join)
+
+
+@dataclass
+class Work:
+    """Actors of two sites' nodes, what they were given, and what the driver got."""
+
+    blocks: int
+    groups: Groups
+    crew: Roster
+    deaths: Counter[int]
+    running: list[tuple[int, Task]] = field(default_factory=list)
+    came: dict[int, tuple[Node, Any]] = field(default_factory=dict)
+
+    def hand_out(self) -> None:
+        for held in (0, 1):
+            for actor in self.crew.there:
+                if sum(each == actor for each, _ in self.running) <= held:
+                    task = self.groups.next(actor, held)
+                    if task is not None:
+                        self.running.append((actor, task))
+
+    def end(self, place: int) -> None:
+        """A call comes back: the blocks of a group are all of its node."""
+        actor, task = self.running.pop(place)
+        host = self.crew.there[actor].host
+        assert {part.value.host for part in task.parts} <= {host}
+        if task.parts:
+            parts = iter([(part.node, part.value.reference) for part in task.parts])
+            value = join_all(task.node, parts, join)
+        else:
+            value = whole(task.node)
+        if task.stays:
+            self.groups.add(Part(task.node, Left(value, 0, host), (), ()))
+            return
+        self.groups.ended(task)
+        assert task.node.start not in self.came
+        self.came[task.node.start] = (task.node, value)
+
+    def kill(self, actor: int, host: str) -> None:
+        """An actor dies, and another one takes its place, perhaps on another node."""
+        member = self.crew.there.pop(actor)
+        lost = [task for each, task in self.running if each == actor]
+        self.running = [(each, task) for each, task in self.running if each != actor]
+        self.deaths.update(number for task in lost[:1] for number in task.node.blocks)
+        for task in lost:
+            self.groups.again(task)
+        if member.host not in self.crew.hosts:
+            self.groups.gone(member.host)
+        self.crew.there[actor] = Member(None, host)
+
+    def lose(self, place: int) -> None:
+        """What a call was to join is lost."""
+        _, task = self.running[place]
+        if task.parts:
+            self.running.pop(place)
+            self.groups.lost(task)
+
+    def value(self) -> Any:
+        def parts() -> Iterator[tuple[Node, Any]]:
+            yield from (self.came[start] for start in sorted(self.came))
+
+        return join_all(Node(0, self.blocks), parts(), join)
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.data())
+def test_whatever_dies_the_value_is_the_trees(blocks: int, most: int, data: st.DataObject) -> None:
+    crew, deaths = Roster(), Counter[int]()
+    crew.there = {0: Member(None, "x"), 1: Member(None, "x"), 2: Member(None, "y")}
+    work = Work(blocks, Groups([7] * blocks, most, None, crew, 0, deaths), crew, deaths)
+    for _ in range(data.draw(st.integers(0, 12))):
+        work.hand_out()
+        if work.running:
+            event = data.draw(st.sampled_from([work.end, work.end, work.lose]))
+            event(data.draw(st.integers(0, len(work.running) - 1)))
+        if data.draw(st.booleans()):
+            work.kill(data.draw(st.sampled_from(sorted(crew.there))), data.draw(st.sampled_from("xyz")))
+    for _ in range(10 * blocks + 10):
+        work.hand_out()
+        if work.running:
+            work.end(0)
+    assert not work.running and not work.groups.waits
+    assert [node for node, _ in work.came.values()].__len__() == len(groups_of(Node(0, blocks), most))
+    assert work.value() == whole(Node(0, blocks))
+
+
+@given(st.integers(1, 200), st.integers(1, 50))
+def test_groups_are_the_trees_largest_nodes_of_so_many_blocks(blocks: int, most: int) -> None:
+    nodes = groups_of(Node(0, blocks), most)
+    assert [number for node in nodes for number in node.blocks] == list(range(blocks))
+    assert max(len(node.blocks) for node in nodes) <= most
+    assert len(nodes) == 1 or len(nodes) <= 2 * blocks / max(1, most // 2)
+    join_all(Node(0, blocks), iter([(node, 0) for node in nodes]), max)
+
+
+def test_a_group_has_one_site() -> None:
+    sites = [0, 0, 0, 1, 1, 1, 1, 2]
+    nodes = groups_of(Node(0, 8), 4, sites)
+    assert nodes == [Node(0, 2), Node(2, 3), Node(3, 4), Node(4, 6), Node(6, 7), Node(7, 8)]
+
+
+def test_a_sites_blocks_go_to_its_actors_alone() -> None:
+    crew = Roster()
+    crew.there = {0: Member(None, "x", 0), 1: Member(None, "y", 1)}
+    groups = Groups([1] * 4, 2, [0, 0, 1, None], crew, 0, Counter())
+    assert [groups.next(1, 0), groups.next(0, 0)] == [Task(Node(2, 3)), Task(Node(0, 2))]
+    assert groups.next(0, 0) == Task(Node(3, 4))
+    assert groups.next(0, 0) is None and groups.next(1, 0) is None
+
+
+def test_what_diverged_is_told_of_when_all_before_it_is_there() -> None:
+    crew = Roster()
+    crew.there = {0: Member(None, "x"), 1: Member(None, "x")}
+    groups = Groups([1] * 4, 4, None, crew, 0, Counter())
+    first, second = (groups.next(actor, 0) for actor in (0, 1))
+    assert first is not None and second is not None
+    assert first.stays and second.stays and first.node.start == 0
+    assert groups.reached(0, 0) and not groups.reached(0, second.node.start)
+    groups.add(Part(first.node, Left(0, 0, "x"), (), ()))
+    assert groups.reached(0, first.node.stop)
+    assert not groups.reached(0, 4)
+
+
+@pytest.mark.parametrize(
+    ("group", "blocks", "hosts", "expected"),
+    [("auto", 32, 2, 4), ("auto", 33, 2, 5), ("auto", 3, 2, 1), (7, 9, 2, 7)],
+)
+def test_auto_gives_each_node_a_few_groups(group: Any, blocks: int, hosts: int, expected: int) -> None:
+    assert group_size(group, blocks, hosts) == expected

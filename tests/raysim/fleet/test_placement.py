@@ -1,0 +1,194 @@
+"""A cluster of two nodes, one a site each, and a head without CPUs: what crosses between them, and what may not."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ray.cluster_utils import Cluster
+from ray.experimental import get_object_locations
+
+import partitioning
+import raysim
+from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fedbn, radfed, step
+from partitioning import Population
+from raysim.data import load
+from raysim.errors import InputError
+from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, PinnedActors, settled
+from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
+from tests.nodes import nodes
+from tests.raysim.fleet.faults import trained
+
+LOCAL = Local(lr=0.1, batch_size=32)
+MODEL = ModelPlan("mlp", {"hidden": (400,)}, (1, 8, 8), 10, seed=1)
+NORMED = ModelPlan("mlp", {"hidden": (400,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    north, south = ({"num_cpus": cpus, "labels": {"site": site}} for cpus, site in ((2, "north"), (1, "south")))
+    with nodes(north, south) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    """Ten hospitals in two cities, each of which has images of its own; two are held out."""
+    table = load("digits").train
+    hospital = np.arange(table.num_rows) % 10
+    city = pa.array(np.where(hospital % 3, "north", "south"))
+    table = table.append_column("hospital", pa.array(hospital)).append_column("city", city)
+    path = tmp_path_factory.mktemp("nodes") / "population"
+    return partitioning.make(table, path, scheme="natural", column="hospital", site="city", test_clients=2, seed=3)
+
+
+def plan_of(population: Population, algorithm: Algorithm, kept: Path, model: ModelPlan = MODEL) -> BenchPlan:
+    return BenchPlan(population.path, model, algorithm, kept, block=1).resolved()
+
+
+EXPERIMENT: dict[str, Any] = {
+    "rounds": 2,
+    "model": {"name": "mlp", "hidden": [16]},
+    "algorithm": {"name": "fedavg"},
+    "local": {"lr": 0.1, "batch_size": 32},
+}
+
+
+def test_a_pinned_populations_clients_are_visited_on_their_sites(
+    cluster: Cluster, population: Population, tmp_path: Path
+) -> None:
+    experiment = {**EXPERIMENT, "data": {"population": str(population.path)}, "fleet": {"block": 3}}
+    inline = raysim.run(experiment, tmp_path / "inline", inline=True)
+    experiment["fleet"] = {"block": 3, "pinned": True, "actors": 1}
+    pinned = raysim.run(experiment, tmp_path / "pinned", address=cluster.address)
+    files = [run.folder / "fedavg" / "model.safetensors" for run in (inline, pinned)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert inline.results[0].metrics == pinned.results[0].metrics
+    visits = pq.read_table(pinned.folder / "fedavg" / "visits.parquet").to_pydict()
+    assert population.sites is not None
+    # Actor 0 is in the north, actor 1 in the south; each has opened its own site's shards alone.
+    sites = population.sites.to_pylist()
+    assert [sites[client] for client in visits["client"]] == [("north", "south")[n] for n in visits["machine_actor"]]
+    assert len(set(visits["machine_actor"])) == 2
+    blocks: dict[int, set[str]] = {}
+    for block, client in zip(visits["block"], visits["client"], strict=True):
+        blocks.setdefault(block, set()).add(sites[client])
+    assert all(len(names) == 1 for names in blocks.values())
+    traffic = json.loads((pinned.folder / "fedavg" / "summary.json").read_text())["machine_traffic"]
+    crossed = sum(pq.read_table(pinned.folder / "fedavg" / "metrics.parquet")["machine_bytes_crossed"].to_pylist())
+    assert len(traffic) == 3 and sum(node["bytes_in"] for node in traffic.values()) >= crossed > 0
+    assert " bytes in, " in (pinned.folder / "run.log").read_text()
+
+
+def test_the_data_of_several_sites_in_one_place_are_refused(
+    cluster: Cluster, population: Population, tmp_path: Path
+) -> None:
+    plan = plan_of(population, centralized(Sample(), LOCAL), tmp_path)
+    message = r"fleet.pinned = true: must be false where the data of several sites are needed in one place, as VisitU"
+    with PinnedActors(1, address=cluster.address) as actors:
+        actors.fit({"centralized": plan})
+        with closing(actors.fleet(plan)) as fleet, pytest.raises(InputError, match=message):
+            step(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "message"),
+    [
+        ({"labels": {"zone": "moon"}}, r"a client actor takes 1 CPU and label zone=moon: must fit a node, and Ray has"),
+        ({"gpus_per_actor": 1}, r"takes 1 CPU and 1 GPU: must fit a node, .*1 x \(2 CPU, site=north\)"),
+        ({"actors": 4}, r"fleet.actors = 4 of 1 CPU each: must fit Ray's nodes, which hold 3, being"),
+        ({"labels": {"site": "south"}, "actors": 2}, r"which hold 1, .*; set fleet.actors = 1, or less"),
+        ({"pinned": True, "actors": 2}, r"fleet.actors = 2 of .* label site=south each of site 'south': must fit"),
+        ({"pinned": True, "labels": {"zone": "moon"}}, r"of site 'north' takes 1 CPU and label site=north and label z"),
+    ],
+)
+def test_what_no_node_has_is_refused_in_a_line(
+    cluster: Cluster, population: Population, tmp_path: Path, fleet: dict[str, Any], message: str
+) -> None:
+    experiment = {**EXPERIMENT, "data": {"population": str(population.path)}, "fleet": fleet}
+    with pytest.raises(InputError, match=message) as error:
+        raysim.run(experiment, tmp_path / "run", address=cluster.address)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+# From here on actors take all CPUs, to the end.
+
+
+@pytest.fixture(scope="module")
+def actors(cluster: Cluster) -> Iterator[ClientActors]:
+    with ClientActors(None, address=cluster.address) as running:
+        assert running.workers == 3
+        yield running
+
+
+ALGORITHMS = {
+    "fedavg": fedavg(Sample(), LOCAL),
+    "radfed": radfed(Sample(cohort=5), LOCAL, merge_every=3),
+    "fedbn": fedbn(Sample(cohort=4), LOCAL),
+}
+
+
+@pytest.mark.parametrize(("name", "group"), [("fedavg", 1), ("fedavg", 2), ("radfed", 8), ("fedbn", "auto")])
+def test_groups_of_any_size_give_the_bytes_of_one_process(
+    actors: ClientActors, population: Population, tmp_path: Path, name: str, group: Any
+) -> None:
+    plan = plan_of(population, ALGORITHMS[name], tmp_path / "inline", NORMED)
+    with settled(1), Inline() as place, closing(place.fleet(plan)) as fleet:
+        here = trained(fleet, plan, population)
+    actors.group = group
+    plan = plan_of(population, ALGORITHMS[name], tmp_path / "actors", NORMED)
+    with closing(actors.fleet(plan)) as fleet:
+        assert trained(fleet, plan, population) == here
+
+
+def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
+    actors: ClientActors, population: Population, tmp_path: Path
+) -> None:
+    plan = plan_of(population, ALGORITHMS["fedavg"], tmp_path)
+    for group, sums in ((1, 8), (2, 4), (4, 2), (8, 1)):
+        actors.group = group
+        with closing(actors.fleet(plan)) as fleet:
+            state = begin(plan.module(), fleet, 0)
+            model, one = array_bytes(state.model), 8 * fleet.placement.travelling.floats
+            assert model > INLINE_LIMIT
+            state = step(state, plan.algorithm, fleet)
+            before = fleet.traffic.copy()
+            state = step(state, plan.algorithm, fleet)
+            during = fleet.traffic.since(before)
+        nodes = len(during.into) - 1
+        assert during.driver == model + sums * one
+        assert during.into[actors.home] == sums * one
+        assert during.crossed == nodes * model + sums * one
+        assert 1 <= nodes <= min(2, sums)
+
+
+def test_redistributed_models_go_from_node_to_node(
+    actors: ClientActors, population: Population, tmp_path: Path
+) -> None:
+    plan = plan_of(population, radfed(Sample(), LOCAL, merge_every=4), tmp_path)
+    actors.group = 2
+    with closing(actors.fleet(plan)) as fleet:
+        state, size = begin(plan.module(), fleet, 0), 4 * fleet.placement.travelling.floats
+        state = step(state, plan.algorithm, fleet)
+        crossed = 0
+        for _ in range(2):
+            before, travellers, traffic = state, state.travellers, fleet.traffic.copy()
+            state = step(state, plan.algorithm, fleet)
+            during = fleet.traffic.since(traffic)
+            # Ray itself says where they are: never with the driver, which is on the head.
+            places = get_object_locations([each.reference.object() for each in travellers])
+            nodes = [set(place["node_ids"]) for place in places.values()]
+            assert all(nodes) and actors.home not in set().union(*nodes)
+            # Those that are on two nodes have crossed, and nothing else has.
+            twice = sum(len(each) == 2 for each in nodes)
+            assert during.crossed == twice * size
+            assert during.into[actors.home] == during.out[actors.home] == during.inlined == 0
+            crossed += twice
+            assert before.travellers is travellers
+    assert crossed > 0

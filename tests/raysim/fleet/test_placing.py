@@ -1,0 +1,95 @@
+"""What nodes hold, what is said where they do not, and what crosses between them: exact, and without Ray."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raysim
+from raysim.errors import InputError
+from raysim.fleet.placing import Each, Host, check_labels, described, places
+from raysim.fleet.traffic import Held, Left, Traffic
+
+HOSTS = [
+    Host("a", {"CPU": 64.0, "GPU": 1.0}, {"accelerator-type": "H100", "ray.io/node-id": "1"}),
+    Host("b", {"CPU": 1.0, "GPU": 8.0}, {"accelerator-type": "A100"}),
+    Host("head", {"memory": 1.0}, {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("each", "held"),
+    [
+        (Each(), [64, 1, 0]),
+        (Each(2), [32, 0, 0]),
+        # Per node the scarcer of the two counts: 65 CPUs and 9 GPUs hold three of these, not 18.
+        (Each(1, 0.5), [2, 1, 0]),
+        (Each(1, 2), [0, 1, 0]),
+        (Each(1, 1, {"accelerator-type": "A100"}), [0, 1, 0]),
+        (Each().at("york"), [0, 0, 0]),
+    ],
+)
+def test_a_node_holds_what_all_of_its_resources_hold(each: Each, held: list[int]) -> None:
+    assert [each.held(host) for host in HOSTS] == held
+
+
+def test_as_many_as_the_nodes_hold_or_as_are_asked_for() -> None:
+    assert [places(Each(1, 0.5), HOSTS, wanted) for wanted in (None, 2)] == [3, 2]
+    with pytest.raises(InputError, match=r"fleet.actors = 4 of 1 CPU and 0.5 GPU each: .*; set fleet.actors = 3, or"):
+        places(Each(1, 0.5), HOSTS, 4)
+
+
+def test_nodes_are_described_by_kind() -> None:
+    assert described([*HOSTS, HOSTS[2]]) == (
+        "2 x (0 CPU), 1 x (64 CPU, 1 GPU, accelerator-type=H100), 1 x (1 CPU, 8 GPU, accelerator-type=A100)"
+    )
+
+
+@pytest.mark.parametrize("labels", [{"": "x"}, {"a b": "x"}, {"zone": "in(a, b)"}, {"zone": "!a"}, {"zone": "é"}])
+def test_labels_that_no_node_can_have_are_refused(labels: dict[str, str]) -> None:
+    check_labels({"ray.io/accelerator-type": "H100", "zone": "eu-1.b"})
+    with pytest.raises(InputError, match=r"^fleet.labels = .*: must be a label as nodes are started with it"):
+        check_labels(labels)
+
+
+def test_a_large_model_crosses_once_to_each_node_and_a_small_one_by_the_driver() -> None:
+    traffic, large = Traffic(), Left(None, 200_000, "a")
+    large.made("home", traffic)
+    for host in ("a", "b", "b", "c"):
+        large.taken(host, "home", traffic)
+    assert (traffic.out, traffic.into) == ({"a": 400_000}, {"b": 200_000, "c": 200_000})
+    before, small = traffic.copy(), Left(None, 1000, "a")
+    small.made("home", traffic)
+    small.taken("b", "home", traffic)
+    small.taken("b", "home", traffic)
+    during = traffic.since(before)
+    assert (during.crossed, during.into["b"], during.into["home"]) == (3000, 2000, 1000)
+    assert before.crossed == 400_000
+
+
+def test_what_the_driver_puts_goes_to_each_node_once() -> None:
+    traffic, held = Traffic(), Held(np.zeros(10))
+    for host in ("home", "a", "a", "b"):
+        held.taken(host, "home", traffic)
+    assert traffic.by_node() == {
+        "a": {"bytes_in": 80, "bytes_out": 0},
+        "b": {"bytes_in": 80, "bytes_out": 0},
+        "home": {"bytes_in": 0, "bytes_out": 160},
+    }
+
+
+@pytest.mark.parametrize(
+    ("fleet", "message"),
+    [
+        (
+            {"transport": "direct"},
+            r'fleet.transport = "direct": must be "host", for Ray\'s direct transport',
+        ),
+        ({"pinned": True}, "fleet.pinned = true with --inline: must be false"),
+        ({"group": 0}, "fleet.group = 0"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(tmp_path: Any, fleet: dict[str, Any], message: str) -> None:
+    experiment = {"data": {"dataset": "digits"}, "partition": {"clients": 3}, "fleet": fleet}
+    with pytest.raises(InputError, match=message):
+        raysim.run(experiment, tmp_path / "run", inline=True)

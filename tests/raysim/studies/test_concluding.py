@@ -1,0 +1,158 @@
+"""Concluding a study whose trials really ran: its files, its page, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import raysim
+from partitioning.command import run_command
+from raysim.cli import cli
+from raysim.errors import InputError
+from raysim.studies.concluding import conclude
+from tests.raysim.report.test_page import Outline
+
+from .studies import point, trial, trials, write_study
+
+EXPERIMENT: dict[str, Any] = {
+    "rounds": 4,
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "iid", "clients": 10, "folds": 5},
+    "model": {"name": "mlp", "hidden": [16]},
+    "local": {"lr": 0.5, "batch_size": 50},
+    "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
+}
+ALGORITHMS = ("fedavg", "radfed")
+FILES = ("summary.parquet", "table.md", "table.tex", "report.html")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folds, fedavg, radfed, and another point of radfed that the search saw on the first fold."""
+    folder = tmp_path_factory.mktemp("studies") / "small"
+    chosen, other = {"merge_every": 2}, {"merge_every": 4}
+    rows = []
+    for fold in (0, 1):
+        tables = [{"name": "fedavg"}, {"name": "radfed", **chosen}, {"name": "radfed", **other}]
+        experiment = {**EXPERIMENT, "partition": {**EXPERIMENT["partition"], "fold": fold}, "algorithm": tables}
+        results = raysim.run(experiment, folder / "trials" / f"fold{fold}", inline=True).results
+        fedavg, radfed, searched = ({**each.metrics, "trial": f"fold{fold}"} for each in results)
+        rows += [trial("fedavg", 1, fold, **fedavg), trial("radfed", 1, fold, **radfed, point=point(**chosen))]
+        rows += [] if fold else [trial("radfed", 1, 0, **searched, point=point(**other), stage="search", chosen=False)]
+    conclude(write_study(folder, rows, inherit={"radfed": {"merge_every": "radfed"}}))
+    return folder
+
+
+def test_the_summary_has_the_means_of_the_runs(study: Path) -> None:
+    rows = {row["algorithm"]: row for row in pq.read_table(study / "summary.parquet").to_pylist()}
+    paths = {
+        name: [study / "trials" / f"fold{fold}" / name / "metrics.parquet" for fold in (0, 1)] for name in ALGORITHMS
+    }
+    values = {
+        name: [pq.read_table(path)["held_out_accuracy"][-1].as_py() for path in paths[name]] for name in ALGORITHMS
+    }
+    assert [rows[name]["mean"] for name in ALGORITHMS] == pytest.approx([mean(values[name]) for name in ALGORITHMS])
+    ahead = [ours - base for ours, base in zip(values["radfed"], values["fedavg"], strict=True)]
+    assert rows["radfed"]["relative_percent"] == pytest.approx(100 * mean(ahead) / mean(values["fedavg"]))
+    assert (rows["radfed"]["n"], rows["radfed"]["pairs"], rows["radfed"]["p_least"]) == (2, 2, 0.5)
+    assert json.loads(rows["radfed"]["point"]) == {"merge_every": 2}
+    assert rows["fedavg"]["p"] is None and rows["radfed"]["significant"] is False
+
+
+def test_the_page_is_whole_fetches_nothing_and_has_every_part(study: Path) -> None:
+    page = (study / "report.html").read_text(encoding="utf-8")
+    outline = Outline(page)
+    assert outline.open == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert all(address.startswith(("#", "data:")) for address in outline.addresses)
+    assert "http:" not in page and "https:" not in page and "<script" not in page
+    for heading in ("Results", "Curves", "Spread over seeds and folds", "Search", "Hyper-parameters", "Trials"):
+        assert f"<h2>{heading}</h2>" in page
+    assert page.count("<figure") == 3
+    for text in ("merge_every = 2 from radfed", "merge_every = 2 (chosen)", "raysim report", "P cannot be below"):
+        assert text in outline.text
+    assert "run folders are not there" not in outline.text
+
+
+def test_the_report_command_writes_a_study_again_to_the_same_bytes(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: (study / name).read_bytes() for name in FILES}
+    for name in FILES[:3]:
+        (study / name).unlink()
+    with pytest.raises(SystemExit) as done:
+        run_command(cli, "raysim", ["report", str(study), "--out", str(tmp_path / "page.html")])
+    assert not done.value.code
+    assert capsys.readouterr().out.strip() == str(tmp_path / "page.html")
+    assert {name: (study / name).read_bytes() for name in FILES} == before
+    assert (tmp_path / "page.html").read_bytes() == before["report.html"]
+
+
+def test_a_study_whose_runs_have_gone_says_so(study: Path, tmp_path: Path) -> None:
+    for name in ("study.toml", "trials.parquet"):
+        shutil.copy(study / name, tmp_path)
+    page = conclude(tmp_path).read_text(encoding="utf-8")
+    assert "No trial that counts for the table has left curves." in page
+
+
+def test_a_study_that_is_still_searching_has_a_report(tmp_path: Path) -> None:
+    rows = [
+        trial("radfed", 1, 0, 0.5 + 0.01 * size, stage="search", chosen=False, point=point(size=size, rate=rate, x=x))
+        for size in (1, 2)
+        for rate in (0.1, 0.01)
+        for x in ("a", "b")
+    ]
+    rows[0] |= {"status": "failed", "validation_accuracy": None, "held_out_accuracy": None}
+    text = Outline(conclude(write_study(tmp_path, rows)).read_text(encoding="utf-8")).text
+    assert "Without trials that count yet: radfed on digits." in text
+    assert "the best 7 of 8 points" in text
+
+
+def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None:
+    rows = [
+        trial("fedavg", 1, 0, 0.5, stage="search", chosen=size == 8, point=point(hidden=[size])) for size in (8, 16, 32)
+    ]
+    assert "hidden = [16]" in conclude(write_study(tmp_path / "lists", rows)).read_text(encoding="utf-8")
+    plain = [{**row, "validation_accuracy": None} for row in trials("fedavg", [0.5, 0.6])]
+    assert "(55.00)" in conclude(write_study(tmp_path / "plain", plain)).read_text(encoding="utf-8")
+
+
+def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
+    rows = [row | {"status": "diverged"} for row in [*trials("fedavg", [None, None]), *trials("radfed", [None, None])]]
+    text = Outline(conclude(write_study(tmp_path, rows)).read_text(encoding="utf-8")).text
+    assert "2 of 2 trials diverged, and are left out" in text
+    (row, _) = pq.read_table(tmp_path / "summary.parquet").to_pylist()
+    assert (row["n"], row["mean"], row["diverged"]) == (0, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "study.toml").unlink(), "no study in"),
+        (lambda folder: (folder / "study.toml").write_text("x ="), "study.toml is not TOML"),
+        (lambda folder: (folder / "study.toml").write_text("[study]\nmetric = 'a_loss'"), "study.select_by is missing"),
+        (lambda folder: (folder / "trials.parquet").unlink(), "must have a trial that has ended"),
+        (lambda folder: (folder / "trials.parquet").write_bytes(b"PAR1"), "trials.parquet is not a Parquet table"),
+        (
+            lambda folder: write_study(folder, trials("fedavg", [0.5]), metric="test_accuracy"),
+            r"study.metric = 'test_accuracy': must be what the trials have measured \(held_out_accuracy, validation",
+        ),
+        (
+            lambda folder: pq.write_table(
+                pq.read_table(folder / "trials.parquet").drop("seed"), folder / "trials.parquet"
+            ),
+            "trials.parquet has no column 'seed'",
+        ),
+        (lambda folder: (folder / "report.html").mkdir(), "is a folder, and the report is one file"),
+    ],
+)
+def test_what_is_no_study_is_refused_in_a_line(tmp_path: Path, spoil: Any, said: str) -> None:
+    write_study(tmp_path, trials("fedavg", [0.5]))
+    spoil(tmp_path)
+    with pytest.raises(InputError, match=said) as caught:
+        conclude(tmp_path)
+    assert "\n" not in str(caught.value)

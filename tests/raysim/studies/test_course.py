@@ -1,0 +1,149 @@
+"""The course of a study, fed with records: who wins, what is handed on, and what runs when."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import partitioning
+from partitioning import Population
+from raysim.data import load
+from raysim.studies.course import Course, mean_of
+from raysim.studies.file import Study
+from raysim.studies.trial import Record, Trial, Trials
+
+Score = Callable[[Mapping[str, Any]], float | None]
+"""The validation accuracy of a trial's point; None where it diverges."""
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    source = load("digits")
+    return partitioning.make(source.train, tmp_path_factory.mktemp("course") / "p", scheme="iid", clients=6, folds=3)
+
+
+@pytest.fixture
+def variants(small: dict[str, Any]) -> dict[str, Any]:
+    """RADFed and variants of it, that take what the others chose; the file names them before those."""
+    small["algorithm"] = [
+        {"name": "radfedp"},
+        {"name": "radfedm"},
+        {"name": "fedasync", "max_staleness": 2},
+        {"name": "fedprox"},
+        {"name": "radfed"},
+    ]
+    small["study"] = {
+        "seeds": [1],
+        "folds": 3,
+        "grid": {
+            "radfed": {"merge_every": [2, 3]},
+            "fedprox": {"proximal": [0.1, 0.2]},
+            "radfedp": {"local": {"lr": [0.1, 0.2]}},
+        },
+        "inherit": {
+            "radfedp": {"merge_every": "radfed", "proximal": "fedprox"},
+            "radfedm": {"server.alpha": "fedasync", "merge_every": "radfedp"},
+        },
+    }
+    return small
+
+
+def played(
+    raw: Mapping[str, Any], population: Population, score: Score, column: str = "validation_accuracy"
+) -> tuple[Course, list[Trial]]:
+    """A course whose trials end at once, and these in their order."""
+    study = Study.of(raw)
+    course = Course(study, Trials(study, {each.name: population for each in study.datasets}), [column])
+    waiting, ran = course.begin(), []
+    while waiting:
+        trial = waiting.pop(0)
+        ran.append(trial)
+        value = score({"name": trial.algorithm, **json.loads(trial.point)})
+        record = Record("diverged") if value is None else Record("done", metrics={column: value})
+        waiting += course.end(trial, record)
+    return course, ran
+
+
+def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, population: Population) -> None:
+    best = {"merge_every": 3, "proximal": 0.1, "local.lr": 0.2}
+    course, ran = played(
+        variants, population, lambda point: sum(point.get(key) == value for key, value in best.items()) / 3
+    )
+    winners = {name: dict(point) for (_, name), point in course.winners().items()}
+    assert winners == {
+        "radfed": {"merge_every": 3},
+        "fedprox": {"proximal": 0.1},
+        "fedasync": {},
+        "radfedp": best,
+        "radfedm": {"merge_every": 3, "server.alpha": 0.6},
+    }
+    order = [trial.algorithm for trial in ran]
+    # Searches: 2 points x 3 folds; a winner's trials were run in it.
+    assert {name: order.count(name) for name in order} == {
+        "radfed": 6, "fedprox": 6, "fedasync": 3, "radfedp": 6, "radfedm": 3,
+    }  # fmt: skip
+    assert order.index("radfedp") > max(i for i, name in enumerate(order) if name in ("radfed", "fedprox"))
+    assert len({trial.name for trial in ran}) == len(ran) == sum(course.planned().values())
+    table = course.table()
+    assert list(dict.fromkeys(table["algorithm"].to_pylist())) == [
+        "radfedp",
+        "radfedm",
+        "fedasync",
+        "fedprox",
+        "radfed",
+    ]
+    assert table.filter(table["chosen"]).num_rows == 15
+    inherited = [trial.experiment.algorithm[0] for trial in ran if trial.algorithm == "radfedp"]
+    assert all((each.merge_every, each.proximal) == (3, 0.1) for each in inherited)
+
+
+def test_equal_means_go_to_the_first_point(variants: Any, population: Population) -> None:
+    course, _ = played(variants, population, lambda point: 0.5)
+    assert course.winners()["digits", "radfed"] == {"merge_every": 2}
+
+
+def test_of_losses_the_smaller_one_wins(variants: Any, population: Population) -> None:
+    variants["study"]["select_by"] = "validation_loss"
+    course, _ = played(variants, population, lambda point: 1 / point.get("merge_every", 1), "validation_loss")
+    assert course.winners()["digits", "radfed"] == {"merge_every": 3}
+
+
+def test_what_diverges_once_does_not_win_and_who_has_no_winner_hands_nothing_on(
+    variants: Any, population: Population
+) -> None:
+    course, _ = played(variants, population, lambda point: None if point.get("merge_every") == 3 else 0.1)
+    assert course.winners()["digits", "radfed"] == {"merge_every": 2}
+    course, ran = played(variants, population, lambda point: None if point["name"] == "fedprox" else 0.1)
+    assert set(course.winners()) == {("digits", "radfed"), ("digits", "fedasync")}
+    assert {text.partition(" ")[0] for text in course.lost()} == {"fedprox", "radfedp", "radfedm"}
+    assert len(ran) == sum(course.planned().values())
+
+
+def test_a_mean_needs_every_value() -> None:
+    done = [Record("done", metrics={"x": value}) for value in (1.0, 2.0)]
+    assert mean_of(done, "x") == 1.5
+    assert mean_of([*done, Record("failed")], "x") is None
+    assert mean_of([*done, Record("done", metrics={"x": float("nan")})], "x") is None
+    assert mean_of(done, "y") is None
+
+
+def test_validation_rotates_inside_each_test_fold(small: Any) -> None:
+    small["study"] |= {"validation": "rotate", "tune": {"seeds": [7], "folds": [2]}}
+    study = Study.of(small)
+    assert {(s.fold, s.validation) for s in study.finals} == {(a, b) for a in range(3) for b in range(3) if a != b}
+    assert len(study.finals) == 12 and {(s.seed, s.fold) for s in study.tuning} == {(7, 2)} and len(study.tuning) == 2
+
+
+def test_a_trial_is_known_by_what_its_bytes_depend_on(small: Any, population: Population, tmp_path: Path) -> None:
+    def names(raw: dict[str, Any]) -> list[str]:
+        study = Study.of(raw)
+        return [trial.name for trial in Course(study, Trials(study, {"digits": population}), []).begin()]
+
+    there = names(small)
+    assert len(set(there)) == len(there) == 8
+    assert names({**small, "checkpoint": {"every": 5}, "study": {**small["study"], "metric": "x"}}) == there
+    assert not set(names({**small, "rounds": 3})) & set(there)
+    fewer = {**small, "study": {**small["study"], "grid": {"*": {"local.lr": [0.3]}}}}
+    assert len(set(names(fewer)) & set(there)) == 4

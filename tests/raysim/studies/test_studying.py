@@ -1,0 +1,181 @@
+"""Studies that are really run: on Ray and inline to the same table, stopped and gone on with, and diverging."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import tomli_w
+
+import raysim
+from raysim.errors import StoppedError
+from raysim.studies.showing import Board
+from raysim.studies.studying import Studied
+from tests.raysim.studies.conftest import SMALL
+
+
+class Notes(Board):
+    """Notes which trials were run, and interrupts the study after some."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.ran: list[str] = []
+        self.notices: list[str] = []
+        self._most = most
+
+    def ended(self, text: str) -> None:
+        self.ran.append(text.partition(":")[0])
+        if len(self.ran) == self._most:
+            raise KeyboardInterrupt
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@pytest.fixture(scope="module")
+def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Studied:
+    return raysim.study(deepcopy(SMALL), tmp_path_factory.mktemp("study") / "ray", actors=2)
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
+
+
+def test_each_winner_runs_on_all_folds_and_seeds(on_ray: Studied) -> None:
+    table = on_ray.trials
+    assert table.equals(pq.read_table(on_ray.folder / "trials.parquet"))
+    assert (
+        set(table["status"].to_pylist()) == {"done"} and table.num_rows == sum(on_ray.standing.planned.values()) == 16
+    )
+    for name in ("fedavg", "radfed"):
+        rows = table.filter(pc.field("algorithm") == name).to_pylist()
+        final = [row for row in rows if row["stage"] == "final"]
+        assert {(row["seed"], row["fold"]) for row in final} == {(seed, fold) for seed in (1, 2) for fold in range(3)}
+        assert all(row["chosen"] for row in final) and len(final) == 6 and len(rows) == 8
+        assert all(row["validation"] == (row["fold"] + 1) % 3 for row in rows)
+        # The winner is the one with the better mean on the validation clients, where the points were compared.
+        searched = [row for row in rows if row["seed"] == 1 and row["fold"] in (0, 1)]
+        means = {
+            point: sum(row["validation_accuracy"] for row in searched if row["point"] == point)
+            for point in {row["point"] for row in searched}
+        }
+        assert len(means) == 2
+        assert max(means, key=means.__getitem__) == json.dumps(on_ray.winners["digits", name])
+
+
+def test_a_trial_is_a_run_of_its_own(on_ray: Studied, tmp_path: Path) -> None:
+    row = on_ray.trials.to_pylist()[-1]
+    trial = on_ray.folder / "trials" / row["trial"]
+    again = raysim.run(trial / "config.toml", tmp_path / "again", inline=True)
+    assert again.results[0].metrics["held_out_accuracy"] == row["held_out_accuracy"]
+    for name in ("model.safetensors", "metrics.parquet"):
+        assert (trial / row["algorithm"] / name).is_file()
+    model = (trial / row["algorithm"] / "model.safetensors").read_bytes()
+    assert (tmp_path / "again" / row["algorithm"] / "model.safetensors").read_bytes() == model
+
+
+def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: Studied, small: Any, tmp_path: Path) -> None:
+    folder, before = tmp_path / "inline", {}
+    for most in (3, 6):
+        with pytest.raises(StoppedError, match=f"continue with: raysim study {folder}"):
+            raysim.study(small, folder, inline=True, watcher=Notes(most))
+        now = stamps(folder)
+        assert len(now) == len(before) + most and before.items() <= now.items()
+        before = now
+    notes = Notes()
+    # Its own file goes on as well as the one that it came from.
+    done = raysim.study(folder, inline=True, watcher=notes)
+    assert len(notes.ran) == 16 - len(before) and not set(notes.ran) & set(before)
+    assert before.items() <= stamps(folder).items()
+    assert done.trials.drop(["seconds"]).equals(on_ray.trials.drop(["seconds"]))
+    assert done.winners == on_ray.winners
+
+
+def test_of_a_changed_file_only_what_is_new_runs(on_ray: Studied) -> None:
+    notes, before = Notes(), stamps(on_ray.folder)
+    # The baseline decides nothing that a trial depends on; a seed more does.
+    done = raysim.study(on_ray.folder, changes=["study.baseline=radfed"], inline=True, watcher=notes)
+    assert notes.ran == [] and stamps(on_ray.folder) == before
+    more = raysim.study(on_ray.folder, changes=["study.tune.folds=[0, 1, 2]"], inline=True, watcher=notes)
+    assert len(notes.ran) == 2 and more.trials.num_rows == done.trials.num_rows + 2
+
+
+def test_what_diverges_is_on_record_and_never_wins(small: Any, tmp_path: Path) -> None:
+    small["algorithm"] = small["algorithm"][:1]
+    small["study"] |= {"grid": {"fedavg": {"local.lr": [1e30, 0.1]}}, "folds": 0, "seeds": [1], "tune": {}}
+    small["partition"] |= {"validation_clients": 1, "test_clients": 1}
+    notes = Notes()
+    done = raysim.study(small, tmp_path / "study", inline=True, watcher=notes)
+    rows = done.trials.to_pylist()
+    assert [row["status"] for row in rows] == ["diverged", "done"]
+    assert rows[0]["held_out_accuracy"] is None and rows[0]["fold"] is None and not rows[0]["chosen"]
+    assert done.winners["digits", "fedavg"] == {"local.lr": 0.1}
+    assert any("is not finite" in notice for notice in notes.notices)
+    again = Notes()
+    assert raysim.study(small, tmp_path / "study", inline=True, watcher=again).trials.equals(done.trials)
+    assert again.ran == []
+
+
+@pytest.mark.slow
+def test_killed_with_all_its_processes_it_goes_on(small: Any, tmp_path: Path) -> None:
+    folder, file = tmp_path / "killed", tmp_path / "small.toml"
+    file.write_text(tomli_w.dumps(small))
+    command = [sys.executable, "-m", "raysim", "study", str(file), "--out", str(folder), "--actors", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while len(stamps(folder)) < 5:
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = stamps(folder)
+    done = raysim.study(folder, inline=True)
+    assert before.items() <= stamps(folder).items()
+    left_alone = raysim.study(small, tmp_path / "alone", inline=True)
+    assert done.trials.drop(["seconds"]).equals(left_alone.trials.drop(["seconds"]))
+
+
+@pytest.mark.slow
+def test_a_trial_whose_process_dies_goes_on_in_another(small: Any, tmp_path: Path) -> None:
+    class Killer(Notes):
+        def ended(self, text: str) -> None:
+            super().ended(text)
+            if len(self.ran) == 1:
+                for process in _workers():
+                    os.kill(process, signal.SIGKILL)
+
+    killer, folder = Killer(), tmp_path / "study"
+    small["rounds"] = 300
+    done = raysim.study(small, folder, actors=2, watcher=killer)
+    assert any("its process died" in notice for notice in killer.notices)
+    assert set(done.trials["status"].to_pylist()) == {"done"}
+    left_alone = raysim.study(small, tmp_path / "alone", inline=True)
+    assert done.trials.drop(["seconds"]).equals(left_alone.trials.drop(["seconds"]))
+
+
+def _workers() -> list[int]:
+    """The processes that are at a trial now, of the Ray that this process has started."""
+    found = []
+    for home in Path("/proc").iterdir():
+        if home.name.isdecimal() and (home / "cmdline").read_bytes().startswith(b"ray::_call"):
+            status = (home / "status").read_text()
+            parent = int(status.partition("PPid:")[2].split()[0])
+            above = (Path("/proc") / str(parent) / "status").read_text().partition("PPid:")[2].split()[0]
+            if int(above) == os.getpid():
+                found.append(int(home.name))
+    return found
+
+
+@pytest.mark.slow
+def test_trials_with_client_actors_run_in_turn_on_all_of_them(small: Any, tmp_path: Path) -> None:
+    small["fleet"] = {"actors": 2}
+    small["study"] |= {"seeds": [1], "grid": {}}
+    done = raysim.study(small, tmp_path / "study")
+    alone = raysim.study(small, tmp_path / "alone", inline=True)
+    assert done.trials.drop(["seconds"]).equals(alone.trials.drop(["seconds"]))

@@ -1,0 +1,187 @@
+"""The tables: what stands where, what is bold and starred, and that no name breaks them."""
+
+import io
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from raysim.errors import InputError
+from raysim.studies.concluding import conclude
+from raysim.studies.latex import escaped
+from raysim.studies.read import Findings, Standing, read_findings
+from raysim.studies.statistics import rows_of
+from raysim.studies.tables import details, differences, markdown, standings
+from raysim.studies.words import Measured, caption, notes, percent
+
+from .studies import SCHEMA, point, trial, trials, write_study
+
+BASE, AHEAD = [0.5, 0.6, 0.7, 0.8, 0.7, 0.6], [0.51, 0.62, 0.73, 0.84, 0.75, 0.66]
+
+
+def shown(folder: Path) -> list[list[str]]:
+    """The table of differences as Markdown has it, cell by cell, without its head."""
+    study = read_findings(folder)
+    lines = markdown(differences(study, rows_of(study))).splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) -> None:
+    behind = [value - 0.05 for value in AHEAD]
+    found = [*trials("fedprox", behind), *trials("radfed", AHEAD), *trials("fedavg", BASE)]
+    study = read_findings(write_study(tmp_path, found))
+    assert study.algorithms == ["fedavg", "fedprox", "radfed"]
+    assert shown(tmp_path) == [["digits", "(65.00)", "-2.31", "**+5.38**"]]
+    assert "n = 5 to 6 differing pairs" in caption(study, rows_of(study))
+
+
+def test_a_significant_difference_has_a_star(tmp_path: Path) -> None:
+    write_study(tmp_path, [*trials("fedavg", BASE), *trials("radfed", AHEAD)])
+    assert shown(tmp_path) == [["digits", "(65.00)", "**+5.38\\***"]]
+    cells = details(read_findings(tmp_path), rows_of(read_findings(tmp_path))).lines[1].cells
+    assert [cell.text for cell in cells] == ["68.50 ± 11.47", "6", "+5.38", "6", "0.031", "0.031", "–"]
+    assert [cell.star for cell in cells].index(True) == 2
+
+
+def test_of_a_loss_the_smallest_is_best_and_values_are_as_they_are(tmp_path: Path) -> None:
+    found = [
+        row | {"held_out_loss": row["held_out_accuracy"]} for row in [*trials("fedavg", BASE), *trials("b", AHEAD)]
+    ]
+    study = read_findings(write_study(tmp_path, found, metric="held_out_loss"))
+    assert shown(tmp_path) == [["digits", "**(0.6500)**", "+5.38\\*"]]
+    assert "smaller is better" in caption(study, rows_of(study))
+
+
+def test_several_data_sets_have_a_row_of_means_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = [
+        *trials("fedavg", [0.4, 0.4], dataset="b"),
+        *trials("radfed", [0.5, 0.5], dataset="b"),
+        *trials("fedavg", [0.6, 0.6], dataset="a"),
+        *trials("radfed", [0.6, 0.6], dataset="a"),
+        *trials("fedprox", [0.6, 0.6], dataset="a"),
+    ]
+    write_study(tmp_path, found, datasets={"a": {}, "b": {}})
+    assert shown(tmp_path) == [
+        ["a", "**(60.00)**", "**0.00**", "**0.00**"],
+        ["b", "(40.00)", "**+25.00**", "–"],
+        ["mean", "(50.00)", "**+10.00**", "–"],
+    ]
+
+
+def test_the_caption_counts_no_pairs_where_none_differs(tmp_path: Path) -> None:
+    study = read_findings(write_study(tmp_path, [*trials("fedavg", BASE), *trials("radfed", BASE)]))
+    assert "two-sided signed-rank test, corrected" in caption(study, rows_of(study))
+
+
+def test_what_a_reader_has_to_know_is_said(tmp_path: Path) -> None:
+    lost = trial("fedprox", 3, 0, status="diverged")
+    found = [*trials("fedavg", [0.5, 0.5, 0.5]), *trials("fedprox", [0.5, 0.5]), lost, *trials("b", [0.6, 0.5, 0.7])]
+    study = read_findings(write_study(tmp_path, found))
+    said = notes(study, rows_of(study))
+    assert said == [
+        "1 of 3 trials diverged, and is left out: fedprox on digits.",
+        "Trials without a partner to compare with, which the comparison leaves out: 1: fedprox on digits.",
+        "No p, for no pair differs: fedprox on digits.",
+        "Pairs without a difference, which the test leaves out: 1 of 3: b on digits.",
+        "P cannot be below 0.5 with 2 differing pairs: b on digits.",
+    ]
+
+
+def test_names_break_no_table(tmp_path: Path) -> None:
+    odd = "a_b & 50% #1 {x} ~ ^ \\ $ | *"
+    found = [*trials("fedavg", BASE, dataset=odd), *trials("my_own", AHEAD, dataset=odd, point=point(key_x="a|b&c_d"))]
+    conclude(write_study(tmp_path / "my_study", found))
+    for line in (tmp_path / "my_study" / "table.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (4, 10)
+    text = (tmp_path / "my_study" / "table.tex").read_text(encoding="utf-8")
+    assert r"a\_b \& 50\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} \$ $|$ *" in text
+    check_latex(text)
+
+
+def check_latex(text: str) -> None:
+    """What is needed to compile: braces and environments that match, rows as wide as the table, no active sign."""
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    plain = re.sub(r"\\[\\&%$#_{}]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert re.findall(r"\\begin{(\w+)}", text) == ["table", "tabular"] * 2
+    assert re.findall(r"\\end{(\w+)}", text) == ["tabular", "table"] * 2
+    assert text.isascii()
+    assert plain.count("$") % 2 == 0
+    assert not re.search(r"(?<!\\)[_#%~^](?!\*\$)", text)
+    for columns, body in re.findall(r"\\begin{tabular}{(\w+)}(.*?)\\end{tabular}", text, re.DOTALL):
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert rows
+        assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {len(columns)}
+
+
+def test_what_has_to_be_said_stands_above_the_latex_table(tmp_path: Path) -> None:
+    conclude(write_study(tmp_path, [*trials("fedavg", [0.5, 0.6]), *trials("radfed", [0.6, None], status="diverged")]))
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert text.startswith(
+        "% Needs \\usepackage{booktabs}.\n% 2 of 2 trials diverged, and are left out: radfed on digits."
+    )
+
+
+def test_minus_is_a_minus_in_latex(tmp_path: Path) -> None:
+    conclude(write_study(tmp_path, [*trials("fedavg", AHEAD), *trials("radfed", BASE)]))
+    assert r"digits & \textbf{(68.50)} & $-$5.11$^*$ \\" in (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert escaped("±") == r"$\pm$"
+
+
+@pytest.mark.parametrize(("value", "text"), [(2.744, "+2.74"), (-1.45, "-1.45"), (-0.001, "0.00"), (None, "–")])
+def test_relative_differences_have_a_sign_but_zero(value: float | None, text: str) -> None:
+    assert percent(value) == text
+
+
+def test_metrics_in_words() -> None:
+    assert Measured.of("held_out_mean_macro_f1").title == "Macro F1 × 100"
+    assert Measured.of("domain_sketch_accuracy").target == "domain sketch"
+    assert Measured.of("test_loss").text(0.5) == "0.5000"
+    with pytest.raises(InputError, match="unknown metric 'test_speed': must be one of test_accuracy"):
+        Measured.of("test_speed")
+
+
+def screen(table: object) -> str:
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def searching(**other: object) -> dict[str, object]:
+    return {"stage": "search", "chosen": False, **other}
+
+
+def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
+    found = [
+        trial("radfed", 1, 0, 0.7, **searching(point=point(merge_every=2), held_out_accuracy=0.9)),
+        trial("radfed", 1, 1, 0.5, **searching(point=point(merge_every=2), held_out_accuracy=0.9)),
+        trial("radfed", 1, 0, 0.65, **searching(point=point(merge_every=3), held_out_accuracy=0.1)),
+        trial("radfed", 1, 0, None, **searching(point=point(merge_every=4), status="diverged")),
+    ]
+    planned = {("digits", "radfed"): 6, ("digits", "fedavg"): 2}
+    columns = ("validation_accuracy", "held_out_accuracy")
+    lines = screen(standings(Standing(pa.Table.from_pylist(found, SCHEMA), planned, *columns))).splitlines()
+    (radfed,) = (line for line in lines if "radfed" in line)
+    assert "4/6, 1 diverged" in radfed and "merge_every = 3" in radfed and "0.6500" in radfed
+    assert "0.9000" not in radfed and "0.1000" not in radfed
+    (fedavg,) = (line for line in lines if "fedavg" in line)
+    assert "0/2" in fedavg
+    found[2] |= {"chosen": True, "stage": "final"}
+    (radfed,) = (
+        line
+        for line in screen(standings(Standing(pa.Table.from_pylist(found, SCHEMA), planned, *columns))).splitlines()
+        if "radfed" in line
+    )
+    assert "0.6500" in radfed and "0.1000" in radfed
+
+
+def test_a_study_knows_what_is_inherited(tmp_path: Path) -> None:
+    study: Findings = read_findings(
+        write_study(tmp_path, trials("fedavg", BASE), inherit={"fedavg": {"server.alpha": "fedasync:alpha"}})
+    )
+    assert study.inherited("fedavg") == {"server.alpha": "fedasync:alpha"}
+    assert study.inherited("radfed") == {}
