@@ -5,6 +5,7 @@ import platform
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -156,7 +157,7 @@ def test_a_log_goes_on_where_a_server_between_did_not_let_it_through(monkeypatch
             return SimpleNamespace(status=JobStatus.SUCCEEDED)
 
     head = object.__new__(Head)
-    head.address, head._client = "http://127.0.0.1:1", cast(Any, Client())
+    head.address, head._client, head._read = "http://127.0.0.1:1", cast(Any, Client()), Counter()
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     assert list(head.lines("job")) == ["one", "two"]
     assert len(tries) == 3

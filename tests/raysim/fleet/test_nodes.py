@@ -86,6 +86,7 @@ def models(folder: Path) -> list[bytes]:
     return [(folder / "fedbn" / f"{name}.safetensors").read_bytes() for name in ("model", "kept")]
 
 
+@pytest.mark.slow
 def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(nodes: Nodes) -> None:
     raysim.run(EXPERIMENT, "whole", inline=True)
     folder = stopped("run")
