@@ -17,7 +17,7 @@ def grid() -> Iterator[Grid]:
         yield made
 
 
-@pytest.mark.parametrize("seed", HANDFUL)
+@pytest.mark.parametrize("seed", [HANDFUL[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in HANDFUL[1:])])
 def test_a_disturbed_run_ends_with_the_bytes_of_an_undisturbed_one(seed: int, tmp_path: Path, grid: Grid) -> None:
     case = Case(seed)
     grid.complete()

@@ -243,6 +243,7 @@ def test_the_resolved_keys_are_those_that_mean_something() -> None:
     assert "init_std" not in model and "weights" not in model
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_weights_and_trains_a_part(tmp_path: Path) -> None:
     first = {"name": "mlp", "hidden": [8, 6], "norm": "batch"}
     raysim.run({**BASE, "model": first}, tmp_path / "before", inline=True)

@@ -21,6 +21,8 @@ from raysim.progress import Watcher
 from raysim.stopping import Stop
 from tests.nodes import nodes as cluster_of
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT: dict[str, Any] = {
     "rounds": 4,
     "data": {"dataset": "digits"},
@@ -86,7 +88,6 @@ def models(folder: Path) -> list[bytes]:
     return [(folder / "fedbn" / f"{name}.safetensors").read_bytes() for name in ("model", "kept")]
 
 
-@pytest.mark.slow
 def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(nodes: Nodes) -> None:
     raysim.run(EXPERIMENT, "whole", inline=True)
     folder = stopped("run")
@@ -99,7 +100,6 @@ def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(n
     assert log.count("it is given a copy") == 2
 
 
-@pytest.mark.slow
 def test_another_run_finds_the_copies(nodes: Nodes) -> None:
     for name in ("first", "second"):
         raysim.resume(stopped(name), actors=2, address=nodes.address)
@@ -107,7 +107,6 @@ def test_another_run_finds_the_copies(nodes: Nodes) -> None:
     assert "it is given a copy" not in Path("second/run.log").read_text()
 
 
-@pytest.mark.slow
 def test_files_come_in_pieces_that_readers_share(nodes: Nodes, tmp_path: Path) -> None:
     content = bytes(range(256)) * 10
     (tmp_path / "file").write_bytes(content)
@@ -129,7 +128,6 @@ def test_a_population_that_must_not_be_copied(nodes: Nodes) -> None:
     assert nodes.copies() == [[], []]
 
 
-@pytest.mark.slow
 def test_each_node_fetches_what_a_uri_names_by_itself(nodes: Nodes, tmp_path: Path) -> None:
     population = partitioning.make(load("digits").train, tmp_path / "far", scheme="iid", clients=8)
     config = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
