@@ -12,6 +12,7 @@ import ray
 
 from algorithms import Bench, Block, DivergedError, Function, Outcome
 from algorithms.fleet import SEVERAL
+from algorithms.tree import Node
 from raysim.errors import InputError, ModelsLostError, RetriesSpentError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.calls import Call, Line, Map, spent
@@ -183,14 +184,16 @@ class RayFleet:
                     self._own = self._plan.build()
                 # What the driver put is at hand.
                 values = [held.value for held in one.references]
-                blocks = [
-                    replace(each, references=tuple(held.value for held in each.references)) for each in one.blocks
+                here = [
+                    replace(each, references=tuple(held.value for held in each.references))
+                    for each in one.blocks[node.start : node.stop]
                 ]
                 try:
-                    outcome = run_here(self._own, one.function, node, blocks, values, DRIVER)
+                    done = run_here(self._own, one.function, Node(0, len(here)), here, values, DRIVER)
                 except DivergedError as error:
                     one.diverged[node.start] = error
                     return True
+                outcome = replace(done, node=node)
                 self.traffic.driver += array_bytes(outcome.value)
                 self._took(one.function, outcome.machine, [one.blocks[number] for number in node.blocks])
                 self._finish(one, outcome)
