@@ -32,8 +32,9 @@ def commit() -> str | None:
 
 
 def machine() -> str:
-    """The processor, the cores, and the torch that computes on them."""
-    return f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    """The processor and what torch uses of it, the cores, and torch."""
+    used = torch.backends.cpu.get_cpu_capability()
+    return f"{_processor()} ({used}), {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def digest(folder: Path) -> str:
