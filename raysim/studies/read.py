@@ -125,12 +125,17 @@ class Findings:
         """The hyper-parameters that an algorithm takes from others, and from whom."""
         return dict(self.config["study"].get("inherit", {}).get(algorithm, {}))
 
+    def columns(self, trial: Entry) -> list[str]:
+        """What the trial has by round; empty without a run."""
+        path = metrics_of(self.folder, trial.folder, trial.algorithm)
+        if path is None:
+            return []
+        with _readable(path):
+            return list(pq.read_schema(path).names)
+
     def curves(self, trial: Entry, columns: Sequence[str]) -> dict[str, Values]:
         """The trial's rounds and some of its columns by round, NaN where there is no value; empty without a run."""
-        run = self.folder / "trials" / trial.folder
-        # The second fedavg of a study is the first of its run.
-        found = [run / trial.algorithm / "metrics.parquet", *sorted(run.glob("*/metrics.parquet"))]
-        path = next((each for each in found if each.is_file()), None)
+        path = metrics_of(self.folder, trial.folder, trial.algorithm)
         if path is None:
             return {}
         with _readable(path):
@@ -159,6 +164,14 @@ class Standing:
 def is_study(folder: Path) -> bool:
     """Whether a folder is that of a study."""
     return (folder / STUDY).is_file()
+
+
+def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:
+    """The file of an algorithm's rounds in the folder of a study's trial; None where the run is not there."""
+    run = folder / "trials" / trial
+    # The second fedavg of a study is the first of its run.
+    found = [run / algorithm / "metrics.parquet", *sorted(run.glob("*/metrics.parquet"))]
+    return next((each for each in found if each.is_file()), None)
 
 
 def read_findings(folder: Path) -> Findings:
