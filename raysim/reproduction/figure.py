@@ -28,7 +28,6 @@ class FigureTable(Table):
         algorithms: the lines, bars or boxes; by default all.
         smooth: of curves, over how many evaluated rounds a running mean is taken.
         take: of the other forms, what of the column; as of a claim.
-        level: likewise.
     """
 
     title: str
@@ -39,8 +38,7 @@ class FigureTable(Table):
     scale: Literal["linear", "log"] = "linear"
     algorithms: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     smooth: Annotated[int, Field(ge=1)] | None = None
-    take: Literal["final", "last", "best", "least", "mean", "reached"] | None = None
-    level: float | None = None
+    take: Literal["final", "last", "best", "least", "mean"] | None = None
 
 
 class PlaceTable(Table):
@@ -176,13 +174,10 @@ class _Reader:
 
 
 def _check_form(table: FigureTable) -> None:
-    """InputError where keys do not go with the form."""
-    wrong = ("take", "level") if table.form == "curves" else ("smooth",)
-    for key in wrong:
-        if getattr(table, key) is not None:
-            raise InputError(f"figure {table.title!r}: {key} must not stand with form = {table.form!r}; leave it out")
-    if (table.level is None) == (table.take == "reached"):
-        raise InputError(f'figure {table.title!r}: level must stand with take = "reached", and only there')
+    """InputError where a key does not go with the form."""
+    key = "take" if table.form == "curves" else "smooth"
+    if getattr(table, key) is not None:
+        raise InputError(f"figure {table.title!r}: {key} must not stand with form = {table.form!r}; leave it out")
 
 
 def _known(table: FigureTable, what: str, name: str, there: Collection[str]) -> None:
