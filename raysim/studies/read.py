@@ -121,6 +121,10 @@ class Findings:
         """The trials of an algorithm on a data set."""
         return [each for each in self.trials if (each.dataset, each.algorithm) == (dataset, algorithm)]
 
+    def counting(self, dataset: str, algorithm: str) -> list[Entry]:
+        """Those of them that count for the table and have ended well."""
+        return [each for each in self.of(dataset, algorithm) if each.counts and each.status == "done"]
+
     def inherited(self, algorithm: str) -> Mapping[str, str]:
         """The hyper-parameters that an algorithm takes from others, and from whom."""
         return dict(self.config["study"].get("inherit", {}).get(algorithm, {}))
