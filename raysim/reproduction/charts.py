@@ -194,11 +194,12 @@ def _spread(values: Sequence[float]) -> float:
 def _scale(axes: Axes, panel: Panel, look: Look) -> None:
     """The vertical axis: as far as the means and spreads reach, bars from 0 on."""
     if look.is_log:
-        means = np.array([*(value for line in panel.lines.values() for value in line.mean), *_means(panel)])
+        means = np.array([*(value for line in panel.lines.values() for value in line.mean), *_values(panel)])
         if (means > 0).any():
+            low, high = means[means > 0].min(), means.max()
             axes.set_yscale("log", nonpositive="clip")
-            axes.set_ylim(means[means > 0].min() / 1.6, means.max() * 1.6)
-            axes.yaxis.set_major_locator(LogLocator(numticks=6))
+            axes.set_ylim(low / 1.3, high * 1.3)
+            axes.yaxis.set_major_locator(LogLocator(numticks=6) if high > 20 * low else MaxNLocator(5))
             axes.yaxis.set_minor_formatter(NullFormatter())
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         return
@@ -207,5 +208,5 @@ def _scale(axes: Axes, panel: Panel, look: Look) -> None:
     axes.yaxis.set_major_formatter(shares() if panel.is_share else ScalarFormatter())
 
 
-def _means(panel: Panel) -> list[float]:
-    return [_mean(values) for at in panel.values.values() for values in at.values()]
+def _values(panel: Panel) -> list[float]:
+    return [value for at in panel.values.values() for values in at.values() for value in values]
