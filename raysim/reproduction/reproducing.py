@@ -81,12 +81,12 @@ def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[Judged,
 def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]]:
     """Draw the figures from a study's folder into it; their titles and files, None where nothing of one was run."""
     study = read_findings(folder)
-    (folder / FIGURES).mkdir(exist_ok=True)
     figures: list[dict[str, str | None]] = []
     for number, figure in enumerate(reproduction.figures, 1):
         file = f"{FIGURES}/{number}.svg"
         svg = drawn(f"paper{number}", figure, study)
         if svg:
+            (folder / FIGURES).mkdir(exist_ok=True)
             with complete(folder / file) as aside:
                 aside.write_text(as_file(svg), encoding="utf-8")
         else:
