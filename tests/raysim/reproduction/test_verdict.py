@@ -128,6 +128,13 @@ def test_the_reduced_setting_is_the_papers_with_less() -> None:
     assert less["algorithm"] == [{"name": "fedbn"}]
 
 
+def test_reduced_passes_stand_for_the_papers_rounds() -> None:
+    raw = {**STUDY, "reduced": {"set": {"epochs": 3}}}
+    made = Reproduction.of(raw, "small")
+    assert made.study(full=True)["rounds"] == STUDY["rounds"] and "epochs" not in made.study(full=True)
+    assert made.study(full=False)["epochs"] == 3 and "rounds" not in made.study(full=False)
+
+
 @pytest.mark.parametrize("key", ["datasets", "algorithms"])
 def test_what_is_not_in_the_study_cannot_be_left_of_it(key: str) -> None:
     with pytest.raises(InputError, match="digit"):
