@@ -15,6 +15,7 @@ from pydantic import Field
 from raysim.config.check import Table, checked, part
 from raysim.config.read import assign, changed
 from raysim.errors import InputError, unknown
+from raysim.folder import algorithm_names
 from raysim.studies.grid import flat
 
 
@@ -153,8 +154,14 @@ def _only(raw: dict[str, Any], reduced: Reduced) -> None:
         there = part(part(raw, "study"), "datasets")
         raw["study"]["datasets"] = {name: _known(name, there, "data set") for name in reduced.datasets}
     if reduced.algorithms is not None:
-        by_name = {table.get("folder", table["name"]): table for table in raw["algorithm"]}
-        raw["algorithm"] = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        tables = raw["algorithm"]
+        by_name = dict(zip(algorithm_names([table["name"] for table in tables]), tables, strict=True))
+        raw["algorithm"] = kept = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        if (names := algorithm_names([table["name"] for table in kept])) != list(reduced.algorithms):
+            raise InputError(
+                f"reduced.algorithms = {list(reduced.algorithms)}: their folders would be {names}, for the second of a "
+                "name is called so after the first; name the first as well"
+            )
 
 
 def _known(name: str, there: Mapping[str, Any], what: str) -> Any:

