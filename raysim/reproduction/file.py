@@ -173,7 +173,12 @@ def _only(raw: dict[str, Any], reduced: Reduced) -> None:
         raw["study"]["datasets"] = {name: _known(name, there, "data set") for name in reduced.datasets}
     if reduced.algorithms is not None:
         by_name = _by_name(raw)
-        raw["algorithm"] = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        raw["algorithm"] = kept = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        if (names := algorithm_names([table["name"] for table in kept])) != list(reduced.algorithms):
+            raise InputError(
+                f"reduced.algorithms = {list(reduced.algorithms)}: their folders would be {names}, for the second of a "
+                "name is called so after the first; name the first as well"
+            )
 
 
 def _known(name: str, there: Mapping[str, Any], what: str) -> Any:

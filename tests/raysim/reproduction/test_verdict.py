@@ -11,7 +11,7 @@ from raysim.errors import InputError
 from raysim.reproduction.file import Claim, Reproduction
 from raysim.reproduction.verdict import Judged, Measured
 
-ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83]}
+ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, values in ACCURACIES.items():
         for seed, value in enumerate(values, start=1):
             rows.append(_row(name, seed, test_accuracy=value))
-            _curve(folder / "trials" / f"{name}-{seed}" / name, [0.1 * seed, value, value - 0.05])
+            _curve(folder / "trials" / f"{name}-{seed}" / name.removesuffix("-2"), [0.1 * seed, value, value - 0.05])
     rows.append(_row("fedbn", 1, test_accuracy=0.1, chosen=False))
     rows.append(_row("fedbn", 9, test_accuracy=None, status="diverged"))
     pq.write_table(pa.Table.from_pylist(rows), folder / "trials.parquet")
@@ -66,6 +66,7 @@ def claim(**keys: Any) -> Claim:
         ({"minus_dataset": "mnist", "above": 0}, [], "not tested here"),
         ({"take": "last", "above": 0.7}, [0.75, 0.77, 0.79], "holds"),
         ({"take": "best", "above": 0.7}, [0.80, 0.82, 0.84], "holds"),
+        ({"algorithm": "fedavg-2", "take": "best", "above": 0.4}, [0.5, 0.6, 0.7], "holds"),
         ({"take": "least", "above": 0.25}, [0.1, 0.2, 0.3], "does not hold"),
         ({"take": "mean", "above": 0.5}, [0.55, 0.59667, 0.64333], "holds"),
         ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
@@ -132,3 +133,11 @@ def test_the_reduced_setting_is_the_papers_with_less() -> None:
 def test_what_is_not_in_the_study_cannot_be_left_of_it(key: str) -> None:
     with pytest.raises(InputError, match="digit"):
         Reproduction.of({**STUDY, "reduced": {key: ["digit"]}}, "a").study(full=False)
+
+
+def test_the_second_of_a_name_is_kept_with_the_first() -> None:
+    study = {**STUDY, "algorithm": [{"name": "fedavg"}, {"name": "fedavg", "fraction": 0.5}, {"name": "fedbn"}]}
+    made = Reproduction.of({**study, "reduced": {"algorithms": ["fedavg", "fedavg-2"]}}, "a").study(full=False)
+    assert made["algorithm"] == study["algorithm"][:2]
+    with pytest.raises(InputError, match="name the first as well"):
+        Reproduction.of({**study, "reduced": {"algorithms": ["fedavg-2"]}}, "a").study(full=False)
