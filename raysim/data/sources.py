@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -198,7 +198,7 @@ def _named(dataset: str, root: Path, label: str | None, seed: int, shifts: Seque
     if len(names) == 1 and not beside:
         train, test = parts[names[0]]
         return Source(dataset, train, test, label, DATASETS[names[0]].dividing)
-    parts = {name: _plain(*tables, DATASETS[name].dividing) for name, tables in parts.items()}
+    parts = {own: tables for name in names for own, tables in _domains(name, parts[name]).items()}
     if beside:
         # Imported late, as it brings SciPy's images.
         from raysim.data.shifted import dealt
@@ -206,6 +206,18 @@ def _named(dataset: str, root: Path, label: str | None, seed: int, shifts: Seque
         parts |= dealt(_checked(base.strip(), root, label, seed), label, shifts, seed)
     train, test = join(parts, label)
     return Source(dataset, train, test, label, (DOMAIN,))
+
+
+def _domains(name: str, tables: Tables) -> Mapping[str, Tables]:
+    """What stands for a data set beside others: the domains that it has, else itself, its dividing columns left out."""
+    dividing = DATASETS[name].dividing
+    if DOMAIN not in dividing:
+        return {name: _plain(*tables, dividing)}
+    # Imported late, for it is made of sources.
+    from raysim.data.domains import by_domain
+
+    train, test = ({} if table is None else by_domain(table, DOMAIN) for table in tables)
+    return {each: _plain(own, test.get(each), dividing) for each, own in train.items()}
 
 
 def _checked(name: str, root: Path, label: str, seed: int) -> Tables:
