@@ -50,6 +50,7 @@ class Claim(Table):
         minus: the algorithm that is subtracted; with `minus_dataset` also, or only, on another data set.
         minus_dataset: see `minus`.
         relative: whether the difference is in parts of what is subtracted.
+        than_dataset: a data set whose difference between the two algorithms is subtracted from that of `dataset`.
         paper: the paper's number.
         above: it holds if the number is above this one;
         below: if it is below;
@@ -66,6 +67,7 @@ class Claim(Table):
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
+    than_dataset: str | None = None
     paper: float | None = None
     above: float | None = None
     below: float | None = None
@@ -80,6 +82,10 @@ class Claim(Table):
             raise InputError(f"claim {self.says!r} has {what}: must have one of above, below and within; mend it")
         if self.within is not None and self.paper is None:
             raise InputError(f"claim {self.says!r} has `within` and no number of the paper: must have it; set paper")
+        if self.than_dataset is not None and (self.minus is None or self.minus_dataset is not None):
+            raise InputError(
+                f"claim {self.says!r}: than_dataset must stand with `minus` and without `minus_dataset`; mend it"
+            )
         if (self.level is None) == (self.take == "reached"):
             raise InputError(f'claim {self.says!r}: level must stand with take = "reached", and only there')
 

@@ -80,12 +80,20 @@ class Measured:
 
     def judged(self, claim: Claim) -> Judged:
         """What a claim comes to; InputError where the study never has such a number."""
-        ours = self._values(claim, claim.dataset, claim.algorithm)
         if claim.minus is None and claim.minus_dataset is None:
-            return Judged(claim, tuple(ours.values()))
-        others = self._values(claim, claim.minus_dataset or claim.dataset, claim.minus or claim.algorithm)
-        both = [(ours[split], others[split]) for split in ours if split in others]
-        return Judged(claim, tuple((a - b) / (b if claim.relative else 1) for a, b in both))
+            return Judged(claim, tuple(self._values(claim, claim.dataset, claim.algorithm).values()))
+        here = self._differences(claim, claim.dataset, claim.minus_dataset or claim.dataset)
+        if claim.than_dataset is None:
+            return Judged(claim, tuple(here.values()))
+        there = self._differences(claim, claim.than_dataset, claim.than_dataset)
+        return Judged(claim, tuple(here[split] - there[split] for split in here if split in there))
+
+    def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
+        """What an algorithm is ahead of the other by, on each split that both have."""
+        ours = self._values(claim, dataset, claim.algorithm)
+        others = self._values(claim, minus_dataset, claim.minus or claim.algorithm)
+        both = {split: (ours[split], others[split]) for split in ours if split in others}
+        return {split: (a - b) / (b if claim.relative else 1) for split, (a, b) in both.items()}
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """A column's value on each split, as far as an algorithm was run on a data set."""

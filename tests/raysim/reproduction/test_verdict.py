@@ -23,6 +23,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed, value in enumerate(values, start=1):
             rows.append(_row(name, seed, test_accuracy=value))
             _curve(folder / "trials" / f"{name}-{seed}" / name.removesuffix("-2"), [0.1 * seed, value, value - 0.05])
+            rows.append(
+                {**_row(name, seed, test_accuracy=value + (0.02 if name == "fedbn" else 0.0)), "dataset": "usps"}
+            )
     rows.append(_row("fedbn", 1, test_accuracy=0.1, chosen=False))
     rows.append(_row("fedbn", 9, test_accuracy=None, status="diverged"))
     pq.write_table(pa.Table.from_pylist(rows), folder / "trials.parquet")
@@ -64,6 +67,12 @@ def claim(**keys: Any) -> Claim:
         ({"algorithm": "radfed", "above": 0}, [], "not tested here"),
         ({"dataset": "mnist", "above": 0}, [], "not tested here"),
         ({"minus_dataset": "mnist", "above": 0}, [], "not tested here"),
+        (
+            {"algorithm": "fedbn", "minus": "fedavg", "than_dataset": "usps", "below": 0},
+            [-0.02, -0.02, -0.02],
+            "holds",
+        ),
+        ({"algorithm": "fedbn", "minus": "fedavg", "than_dataset": "mnist", "below": 0}, [], "not tested here"),
         ({"take": "last", "above": 0.7}, [0.75, 0.77, 0.79], "holds"),
         ({"take": "best", "above": 0.7}, [0.80, 0.82, 0.84], "holds"),
         ({"algorithm": "fedavg-2", "take": "best", "above": 0.4}, [0.5, 0.6, 0.7], "holds"),
@@ -104,6 +113,7 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"within": 1}, "no number of the paper"),
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
+        ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
