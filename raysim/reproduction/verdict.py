@@ -27,7 +27,7 @@ TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
     "best": max,
     "least": min,
     "mean": lambda values: float(np.mean(values)),
-    "jitter": lambda values: float(np.std(np.diff(values))) if len(values) > 1 else 0.0,
+    "jitter": lambda values: float(np.std(np.diff(values))) if len(values) > 2 else np.nan,
 }
 
 
