@@ -19,6 +19,9 @@ from raysim.folder import algorithm_names
 from raysim.reproduction.figure import Figure
 from raysim.studies.grid import flat
 
+Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
+"""A round, or a share of them all."""
+
 
 class About(Table):
     """`[reproduction]`: what of which paper it is, and what a reader must know of the setting."""
@@ -45,8 +48,11 @@ class Claim(Table):
         algorithm: its folder.
         column: of the results, or of `metrics.parquet`.
         take: what of the column: the chosen model's value ("final"), the last, largest, smallest or mean value over the
-            rounds, or the first round at `level` ("reached").
+            rounds, the standard deviation of its changes from one evaluated round to the next ("jitter"), or the first
+            round at `level` ("reached").
         level: see `take`.
+        since: the first of the rounds that count, as a number or as a share of all; not with "final".
+        until: likewise the last one.
         minus: the algorithm that is subtracted; with `minus_dataset` also, or only, on another data set.
         minus_dataset: see `minus`.
         relative: whether the difference is in parts of what is subtracted.
@@ -62,8 +68,10 @@ class Claim(Table):
     dataset: str
     algorithm: str
     column: str
-    take: Literal["final", "last", "best", "least", "mean", "reached"] = "final"
+    take: Literal["final", "last", "best", "least", "mean", "jitter", "reached"] = "final"
     level: float | None = None
+    since: Reach | None = None
+    until: Reach | None = None
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
@@ -88,6 +96,8 @@ class Claim(Table):
             )
         if (self.level is None) == (self.take == "reached"):
             raise InputError(f'claim {self.says!r}: level must stand with take = "reached", and only there')
+        if self.take == "final" and (self.since, self.until) != (None, None):
+            raise InputError(f'claim {self.says!r}: since and until must stand with another take than "final"; set it')
 
     def met_by(self, number: float) -> bool:
         """Whether a number bears the claim out."""

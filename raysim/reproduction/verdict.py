@@ -28,6 +28,7 @@ TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
     "best": max,
     "least": min,
     "mean": lambda values: float(np.mean(values)),
+    "jitter": lambda values: float(np.std(np.diff(values))) if len(values) > 2 else np.nan,
 }
 
 
@@ -51,7 +52,8 @@ class Judged:
     @property
     def spread(self) -> float | None:
         """The standard deviation over the splits; None for one."""
-        return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
+        with np.errstate(invalid="ignore"):  # a level that is never reached is reached in round infinity
+            return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
 
     @property
     def verdict(self) -> Verdict:
@@ -93,7 +95,7 @@ class Measured:
         ours = self._values(claim, dataset, claim.algorithm)
         others = self._values(claim, minus_dataset, claim.minus or claim.algorithm)
         both = {split: (ours[split], others[split]) for split in ours if split in others}
-        return {split: (a - b) / (b if claim.relative else 1) for split, (a, b) in both.items()}
+        return {split: _difference(a, b, claim.relative) for split, (a, b) in both.items()}
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """A column's value on each split, as far as an algorithm was run on a data set."""
@@ -114,7 +116,12 @@ class Measured:
         table = pq.read_table(path)
         if claim.column not in table.schema.names:
             raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
+        total = pc.max(table["round"]).as_py() or 0
         table = table.filter(pc.is_valid(table[claim.column]))
+        table = table.filter(
+            (pc.field("round") >= _round(claim.since, total, 1))
+            & (pc.field("round") <= _round(claim.until, total, total))
+        )
         values = table[claim.column].to_pylist()
         if not values:
             raise InputError(f"{path}: column {claim.column!r} has no value: must be measured; set evaluate.every")
@@ -123,3 +130,17 @@ class Measured:
         rounds = zip(table["round"].to_pylist(), values, strict=True)
         there = (number for number, value in rounds if reaches(claim.column, value, float(claim.level or 0)))
         return float(next(there, np.inf))
+
+
+def _difference(ours: float, theirs: float, relative: bool) -> float:
+    """What a number is above another; in parts of one that is infinite all of it is missing."""
+    if not relative:
+        return ours - theirs
+    return -1.0 if np.isinf(theirs) and np.isfinite(ours) else (ours - theirs) / theirs
+
+
+def _round(reach: int | float | None, total: int, default: int) -> float:
+    """A round that is given as a number, or as a share of all."""
+    if reach is None:
+        return default
+    return reach if isinstance(reach, int) else reach * total
