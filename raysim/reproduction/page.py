@@ -22,9 +22,9 @@ def _setting(record: Mapping[str, Any]) -> list[str]:
         changed = [f"`{key}` {_value(ours)} (paper: {_value(theirs)})" for key, theirs, ours in record["differs"]]
         lines.append(f"Reduced: {'; '.join(changed)}.")
     not_done = f", of which {record['not_done']} did not end" if record["not_done"] else ""
-    where = f"{record['cores']} CPU cores, raysim {record['version']}"
-    commit = f", commit {record['commit']}" if record.get("commit") else ""
-    lines.append(f"{record['trials']} trials{not_done}, {_time(record['seconds'])} of training, {where}{commit}.")
+    made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
+    time = f"{record['trials']} trials{not_done}, {_time(record['seconds'])} of training in all"
+    lines.append(f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`.")
     return lines
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from partitioning.disk import complete
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.page import as_markdown
+from raysim.reproduction.provenance import commit, digest, machine
 from raysim.reproduction.verdict import Judged, Measured
 from raysim.studies.studying import study
 
@@ -85,7 +85,9 @@ def record_of(
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
         "note": "" if full else reproduction.reduced.note,
         "version": version("raysim"),
-        "cores": os.cpu_count(),
+        "commit": commit(),
+        "machine": machine(),
+        "sha256": digest(folder),
         "trials": trials.num_rows,
         "not_done": trials.filter(pc.field("status") != "done").num_rows,
         "seconds": round(sum(trials["seconds"].to_pylist()), 1),

@@ -1,5 +1,6 @@
 """The reproductions that come with raysim: they are what they say, reduced and full."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,13 @@ def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "claims.md").read_text()
     assert "raysim reproduce fedmmb-table-2 --set data.dataset=digits" in page and "| holds |" in page
     assert "`rounds` 400 (paper: 16000)" in page
+
+
+def test_a_reproduction_comes_again_to_the_byte(tmp_path: Path) -> None:
+    """A record has a digest that a second run, in another folder, comes to; other rounds do not."""
+    small = ["data.dataset=digits", "data.test=0.2", "rounds=2", "study.seeds=[1]", "local.batch_size=5"]
+    found = {}
+    for name, changes in (("one", small), ("again", small), ("other", [*small, "rounds=3"])):
+        reproduce("fedmmb-table-2", tmp_path / name, changes=changes, inline=True)
+        found[name] = json.loads((tmp_path / name / "claims.json").read_text())["sha256"]
+    assert found["one"] == found["again"] != found["other"]

@@ -1,0 +1,72 @@
+"""Where a reproduction's numbers come from: the commit, the machine, and a digest that shows if they come again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+import raysim
+
+TIMED = ("seconds", "machine_")
+"""What the columns begin with that differ from run to run."""
+
+
+def commit() -> str | None:
+    """The commit of the checkout that raysim is run from, with a `+` where files differ from it; None outside one."""
+    here = Path(raysim.__file__).parents[1]
+    if not (here / ".git").exists():
+        return None
+    try:
+        name = _git(here, "rev-parse", "HEAD").strip()
+        return name + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def machine() -> str:
+    """The processor and what torch uses of it, the cores, and torch."""
+    used = torch.backends.cpu.get_cpu_capability()
+    return f"{_processor()} ({used}), {os.cpu_count()} cores, torch {torch.__version__}"
+
+
+def digest(folder: Path) -> str:
+    """The sha256 of a study's models and metrics, trial by trial, without what is timed.
+
+    Args:
+        folder: of the study.
+    """
+    found = hashlib.sha256()
+    for path in sorted((folder / "trials").rglob("*")):
+        if path.name in ("model.safetensors", "metrics.parquet"):
+            found.update(path.relative_to(folder).as_posix().encode())
+            found.update(path.read_bytes() if path.suffix == ".safetensors" else b"".join(_metrics(path)))
+    return found.hexdigest()
+
+
+def _metrics(path: Path) -> Iterator[bytes]:
+    """Column by column: values say the same in every version of the file's format."""
+    table = pq.read_table(path)
+    for name in table.column_names:
+        if not name.startswith(TIMED):
+            column: pa.ChunkedArray = table[name]
+            yield f"{name}:{column.to_pylist()!r}".encode()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True).stdout
