@@ -205,7 +205,8 @@ class Experiment(_Top):
         if (data.dataset is None) == (data.population is None):
             both = (data.dataset, data.population)
             raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
-        unused = [key for key in ("root", "label", "without", "test", "shifts", "per_domain") if part(raw, "data").get(key)]
+        making = ("root", "label", "without", "test", "shifts", "per_domain")
+        unused = [key for key in making if part(raw, "data").get(key)]
         if data.population is None and data.fold is not None:
             raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold")
         if data.validation is not None and data.fold is None:

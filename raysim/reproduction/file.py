@@ -42,9 +42,12 @@ class Claim(Table):
         dataset: of the study.
         algorithm: its folder.
         column: of the results, or of `metrics.parquet`.
-        take: what of the column: the chosen model's value ("final"), the last, largest, smallest or mean value over the
-            rounds, or the first round at `level` ("reached").
+        take: what of the column: the chosen model's value ("final"); the last, largest, smallest or mean value over the
+            rounds; the mean step from one value to the next, up or down ("variation"); what the last value of each
+            `period` is above its first, in the mean ("growth"); the first round at `level` ("reached"); or, of the
+            data set's clients, what `column` of RADFed's Table I says: min, max, mean, std, c_score ("population").
         level: see `take`.
+        period: see `take`; in values of the column.
         minus: the algorithm that is subtracted; with `minus_dataset` also, or only, on another data set.
         minus_dataset: see `minus`.
         relative: whether the difference is in parts of what is subtracted.
@@ -59,8 +62,9 @@ class Claim(Table):
     dataset: str
     algorithm: str
     column: str
-    take: Literal["final", "last", "best", "least", "mean", "reached"] = "final"
+    take: Literal["final", "last", "best", "least", "mean", "variation", "growth", "reached", "population"] = "final"
     level: float | None = None
+    period: Annotated[int, Field(ge=2)] | None = None
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
@@ -80,6 +84,8 @@ class Claim(Table):
             raise InputError(f"claim {self.says!r} has `within` and no number of the paper: must have it; set paper")
         if (self.level is None) == (self.take == "reached"):
             raise InputError(f'claim {self.says!r}: level must stand with take = "reached", and only there')
+        if (self.period is None) == (self.take == "growth"):
+            raise InputError(f'claim {self.says!r}: period must stand with take = "growth", and only there')
 
     def met_by(self, number: float) -> bool:
         """Whether a number bears the claim out."""

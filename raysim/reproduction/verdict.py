@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from partitioning import Population
+from partitioning.statistics import summarise
 from raysim.errors import InputError, unknown
 from raysim.measures.selection import reaches
 from raysim.reproduction.file import Claim
@@ -27,6 +30,7 @@ TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
     "best": max,
     "least": min,
     "mean": lambda values: float(np.mean(values)),
+    "variation": lambda values: float(np.mean(np.abs(np.diff(values)))),
 }
 
 
@@ -89,6 +93,8 @@ class Measured:
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """A column's value on each split, as far as an algorithm was run on a data set."""
         here = self._trials.filter((pc.field("dataset") == dataset) & (pc.field("algorithm") == algorithm))
+        if claim.take == "population":
+            return {(0, None, None): self._of_clients(claim.column, here["trial"][0].as_py())} if here.num_rows else {}
         return {
             (row["seed"], row["fold"], row["validation"]): self._value(claim, row, algorithm)
             for row in here.to_pylist()
@@ -107,8 +113,28 @@ class Measured:
         values = table[claim.column].to_pylist()
         if not values:
             raise InputError(f"{path}: column {claim.column!r} has no value: must be measured; set evaluate.every")
+        if claim.take == "growth":
+            return _growth(values, claim.period or 0, path)
         if claim.take != "reached":
             return TAKEN[claim.take](values)
         rounds = zip(table["round"].to_pylist(), values, strict=True)
         there = (number for number, value in rounds if reaches(claim.column, value, float(claim.level or 0)))
         return float(next(there, np.inf))
+
+    def _of_clients(self, column: str, trial: str) -> float:
+        """A number of a trial's population: all clients, whatever is held out."""
+        config = tomllib.loads((self._folder / "trials" / trial / "config.toml").read_text(encoding="utf-8"))
+        numbers = asdict(summarise(Population.open(config["data"]["population"]).class_counts))
+        if not isinstance(numbers.get(column), int | float):
+            known = [name for name, value in numbers.items() if isinstance(value, int | float)]
+            raise unknown(f"column {column!r} of a population", column, known)
+        return float(numbers[column])
+
+
+def _growth(values: Sequence[float], period: int, path: Path) -> float:
+    """What the last value of a period is above its first, in the mean of all whole periods."""
+    whole = len(values) // period * period
+    if not whole:
+        raise InputError(f"{path}: {len(values)} values are no period of {period}: must be more; set rounds")
+    periods = np.reshape(values[:whole], (-1, period))
+    return float(np.mean(periods[:, -1] - periods[:, 0]))
