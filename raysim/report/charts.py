@@ -38,6 +38,8 @@ THICK = 0.48  # of bars, where 1 is from one to the next
 LETTERS = 110  # that fit side by side into the page's column
 SPREAD = 20  # from this ratio of the slowest round to the median on, the scale of seconds is logarithmic
 
+NAMESPACES = ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+
 FORMATS: dict[str, Callable[[], Formatter]] = {
     "number": lambda: FuncFormatter(lambda value, _: f"{value:g}"),
     "share": lambda: PercentFormatter(1, decimals=0, symbol=" %"),
@@ -256,6 +258,16 @@ def to_svg(figure: Figure, name: str) -> str:
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r"url\(#", f"url(#{name}-", text)
     return re.sub(r'xlink:href="#', f'xlink:href="#{name}-', text).strip()
+
+
+def as_file(svg: str) -> str:
+    """An `<svg>` element of a page as a file of its own, which has to say what it is."""
+    return svg.replace("<svg", f"<svg{NAMESPACES}", 1) + "\n"
+
+
+def in_page(file: str) -> str:
+    """The element that a file was made of."""
+    return file.replace(NAMESPACES, "", 1).strip()
 
 
 def _draw(axes: Axes, panel: Panel) -> None:

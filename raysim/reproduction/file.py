@@ -15,6 +15,8 @@ from pydantic import Field
 from raysim.config.check import Table, checked, part
 from raysim.config.read import assign, changed
 from raysim.errors import InputError, unknown
+from raysim.folder import algorithm_names
+from raysim.reproduction.figure import Figure
 from raysim.studies.grid import flat
 
 
@@ -114,6 +116,7 @@ class Reproduction:
         full: the study with the paper's setting.
         reduced: what is less where it is reduced.
         settings: the keys that have other values then.
+        figures: of the paper.
     """
 
     name: str
@@ -122,6 +125,7 @@ class Reproduction:
     full: Mapping[str, Any]
     reduced: Reduced
     settings: Mapping[str, Any]
+    figures: tuple[Figure, ...] = ()
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], name: str) -> Reproduction:
@@ -134,9 +138,10 @@ class Reproduction:
         tables = tuple(checked(Claim, each, "claim") for each in claims)
         for each in tables:
             each.check()
-        study = {key: value for key, value in raw.items() if key not in ("reproduction", "reduced", "claim")}
+        study = {key: value for key, value in raw.items() if key not in ("reproduction", "reduced", "claim", "figure")}
         about = checked(About, part(raw, "reproduction"), "reproduction")
-        return cls(name, about, tables, study, reduced, flat(part(given, "set")))
+        figures = _figures(raw.get("figure", []), study)
+        return cls(name, about, tables, study, reduced, flat(part(given, "set")), figures)
 
     def study(self, full: bool, changes: Iterable[str] = ()) -> dict[str, Any]:
         """The tables of the study.
@@ -153,13 +158,27 @@ class Reproduction:
         return changed(raw, changes)
 
 
+def _figures(given: Any, study: Mapping[str, Any]) -> tuple[Figure, ...]:
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise InputError(f"figure = {given!r}: must be tables; write [[figure]] and its keys below")
+    datasets = part(part(study, "study"), "datasets")
+    return tuple(Figure.of(each, datasets, list(_by_name(study))) for each in given)
+
+
+def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a study's algorithms, by their folders."""
+    several = study.get("algorithm", {})
+    tables = several if isinstance(several, list) else [several]
+    return dict(zip(algorithm_names([table.get("name", "fedavg") for table in tables]), tables, strict=True))
+
+
 def _only(raw: dict[str, Any], reduced: Reduced) -> None:
     """Leave of a study's data sets and algorithms those that are named."""
     if reduced.datasets is not None:
         there = part(part(raw, "study"), "datasets")
         raw["study"]["datasets"] = {name: _known(name, there, "data set") for name in reduced.datasets}
     if reduced.algorithms is not None:
-        by_name = {table.get("folder", table["name"]): table for table in raw["algorithm"]}
+        by_name = _by_name(raw)
         raw["algorithm"] = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+NOTHING = "nothing of it is run in this setting."
 HEAD = "| claim | paper | here | it holds if | verdict |\n|---|---|---|---|---|"
 
 
@@ -14,6 +15,17 @@ def as_markdown(record: Mapping[str, Any]) -> str:
     lines = [f"## {record['name']}: {about['paper']}, {about['place']}", "", *_setting(record), "", HEAD]
     lines += [_claim(each) for each in record["claims"]]
     return "\n".join(lines) + "\n"
+
+
+def pictures(record: Mapping[str, Any], place: str = "") -> str:
+    """The figures of a reproduction as images, `place` being the way to its folder, with a slash at the end."""
+    return "".join(f"\n{_picture(each, place)}\n" for each in record.get("figures", []))
+
+
+def _picture(figure: Mapping[str, Any], place: str) -> str:
+    if figure["file"] is None:
+        return f"{figure['title']}: {NOTHING}"
+    return f"{figure['title']}\n\n![{figure['title']}]({place}{figure['file']})"
 
 
 def _setting(record: Mapping[str, Any]) -> list[str]:
@@ -46,11 +58,18 @@ def summary(records: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _claim(row: Mapping[str, Any]) -> str:
-    paper = "" if row.get("paper") is None else f"{row['paper']:.4g}"
+    return f"| {row['says']} | {paper_text(row)} | {here_text(row)} | {row['condition']} | {row['verdict']} |"
+
+
+def paper_text(row: Mapping[str, Any]) -> str:
+    """A claim's number in the paper."""
+    return "" if row.get("paper") is None else f"{row['paper']:.4g}"
+
+
+def here_text(row: Mapping[str, Any]) -> str:
+    """The number that it came to, and its deviation."""
     here = "" if row["mean"] is None else f"{row['mean']:.4g}"
-    if row["spread"] is not None:
-        here += f" ± {row['spread']:.2g} (n = {len(row['numbers'])})"
-    return f"| {row['says']} | {paper} | {here} | {row['condition']} | {row['verdict']} |"
+    return here if row["spread"] is None else f"{here} ± {row['spread']:.2g} (n = {len(row['numbers'])})"
 
 
 def _sentences(*notes: str) -> Sequence[str]:

@@ -19,6 +19,7 @@ from partitioning.statistics import summarise
 from raysim.errors import InputError, unknown
 from raysim.measures.selection import reaches
 from raysim.reproduction.file import Claim
+from raysim.studies.read import metrics_of
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
 
@@ -105,7 +106,9 @@ class Measured:
             if claim.column not in row:
                 raise unknown(f"column {claim.column!r} of trials.parquet", claim.column, list(row))
             return float(str(row[claim.column]))
-        path = self._folder / "trials" / str(row["trial"]) / algorithm / "metrics.parquet"
+        path = metrics_of(self._folder, str(row["trial"]), algorithm)
+        if path is None:
+            raise InputError(f"trial {row['trial']} has no metrics.parquet: must have its run; run the study again")
         table = pq.read_table(path)
         if claim.column not in table.schema.names:
             raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)

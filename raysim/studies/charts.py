@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,6 +25,8 @@ Values = NDArray[np.float64]
 BAND, BOX = 0.15, 0.22  # how opaque a band of deviations and the inside of a box are
 RANKED = 12  # points shown of a grid of three keys or more
 SLANTED = 4  # with more names than this below a panel they stand aslant
+DENSE = 600  # rounds of a curve that are drawn at most: more of them no eye tells apart
+DOTS = 5  # what a dot takes of a file, in rounds of a line
 BETTER, WORSE, NONE = np.array(to_rgba("#3f8fc4")), np.array(to_rgba("#eef4f9")), "#f0f1f3"
 
 
@@ -35,6 +38,16 @@ class Band:
     mean: Values
     std: Values
     stroke: Stroke
+
+    def thinned(self, most: int) -> Band:
+        """The same in so many rounds at most, the ends and the peaks and troughs of the mean among them."""
+        if len(self.rounds) <= most:
+            return self
+        ends = np.array([0, len(self.rounds) - 1])
+        parts = np.array_split(np.arange(len(self.rounds)), max(1, most // 2 - 1))
+        peaks = [part[pick(self.mean[part])] for part in parts for pick in (np.argmin, np.argmax)]
+        kept = np.unique([*ends, *peaks])
+        return Band(self.rounds[kept], self.mean[kept], self.std[kept], self.stroke)
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,7 @@ def curves(name: str, panels: Sequence[Panel]) -> str:
             axes.yaxis.set_major_formatter(_formatter(panel.measured))
             axes.margins(y=0.08)
             for band in panel.bands:
-                _draw(axes, band)
+                draw_band(axes, band)
         return to_svg(figure, name)
 
 
@@ -86,8 +99,8 @@ def boxes(name: str, panels: Sequence[tuple[str, Sequence[Box]]], measured: Meas
             axes.set_ylabel(measured.metric.title)
             axes.yaxis.set_major_formatter(_formatter(measured))
             for place, box in enumerate(group):
-                _box(axes, place, box)
-            _names(axes, [box.label for box in group])
+                draw_box(axes, place, box)
+            write_names(axes, [box.label for box in group])
         return to_svg(figure, name)
 
 
@@ -103,28 +116,37 @@ def searched(name: str, search: Search, measured: Measured) -> str:
         return to_svg(figure, name)
 
 
-def _draw(axes: Axes, band: Band) -> None:
-    axes.fill_between(
-        band.rounds, band.mean - band.std, band.mean + band.std, color=band.stroke.colour, alpha=BAND, linewidth=0
-    )
+def draw_band(axes: Axes, band: Band, most: int = DENSE) -> None:
+    """A line at the mean, in a band of one standard deviation to each side; of so many rounds at most."""
+    drawn, colour = band.thinned(most), band.stroke.colour
+    if drawn.std.any():
+        axes.fill_between(
+            drawn.rounds, drawn.mean - drawn.std, drawn.mean + drawn.std, color=colour, alpha=BAND, linewidth=0
+        )
     axes.plot(
-        band.rounds,
-        band.mean,
-        color=band.stroke.colour,
-        linestyle=(0, band.stroke.dashes) if band.stroke.dashes else "solid",
+        drawn.rounds,
+        drawn.mean,
+        color=colour,
+        linestyle=dashed(band.stroke),
         linewidth=1.8,
-        marker="o" if len(band.rounds) <= MARKER_ROUNDS else "",
+        marker="o" if len(band.rounds) <= min(MARKER_ROUNDS, most // DOTS) else "",
         markersize=3,
     )
 
 
-def _box(axes: Axes, place: int, box: Box) -> None:
+def dashed(own: Stroke) -> tuple[float, tuple[float, ...]] | Literal["solid"]:
+    """A line's pattern as matplotlib takes it."""
+    return (0, own.dashes) if own.dashes else "solid"
+
+
+def draw_box(axes: Axes, place: float, box: Box, width: float = 0.5) -> None:
+    """Quartiles, extremes and each value."""
     colour = box.stroke.colour
     edge = {"color": colour, "linewidth": 1.2}
     axes.boxplot(
         [list(box.values)],
         positions=[place],
-        widths=0.5,
+        widths=width,
         whis=(0, 100),
         showfliers=False,
         patch_artist=True,
@@ -134,11 +156,11 @@ def _box(axes: Axes, place: int, box: Box) -> None:
         capprops=edge,
     )
     # Side by side in the order of seeds and folds, so that equal values show.
-    spread = np.linspace(-0.16, 0.16, len(box.values)) if len(box.values) > 1 else [0.0]
+    spread = width * np.linspace(-0.32, 0.32, len(box.values)) if len(box.values) > 1 else [0.0]
     axes.plot(place + np.asarray(spread), box.values, linestyle="none", marker="o", markersize=3, color=colour)
 
 
-def _names(axes: Axes, names: Sequence[str]) -> None:
+def write_names(axes: Axes, names: Sequence[str]) -> None:
     """Names below the axes, at 0, 1, ..."""
     aslant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(names) > SLANTED else {}
     axes.set_xticks(range(len(names)), names, **aslant)  # type: ignore[arg-type]  # its stubs want one type for all
@@ -157,7 +179,7 @@ def _line(axes: Axes, search: Search, measured: Measured) -> None:
     for place, mean, point in known:
         axes.errorbar([place], [mean], [point.std or 0.0], color=MUTED, capsize=3, linewidth=1)
         _mark(axes, place, mean, point)
-    _names(axes, [value_text(value) for value in values])
+    write_names(axes, [value_text(value) for value in values])
     axes.set_xlabel(key)
     _metric_axis(axes, measured)
 
@@ -219,6 +241,9 @@ def _metric_axis(axes: Axes, measured: Measured) -> None:
 
 def _formatter(measured: Measured) -> Formatter:
     """Of an axis with the metric, on which differences may be small."""
-    return (
-        FuncFormatter(lambda value, _: f"{100 * value:g} %") if measured.metric.kind == "share" else ScalarFormatter()
-    )
+    return shares() if measured.metric.kind == "share" else ScalarFormatter()
+
+
+def shares() -> Formatter:
+    """Of an axis from 0 to 1 whose values read as per cent."""
+    return FuncFormatter(lambda value, _: f"{100 * value:g} %")

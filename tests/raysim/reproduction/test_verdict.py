@@ -87,6 +87,12 @@ def test_the_spread_is_over_the_splits(study: Path) -> None:
     assert Judged(claim(above=0), (0.5,)).spread is None
 
 
+def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
+    _curve(tmp_path / "trials" / "fedavg-2-1" / "fedavg", [0.5, 0.7])
+    pq.write_table(pa.Table.from_pylist([_row("fedavg-2", 1, test_accuracy=0.6)]), tmp_path / "trials.parquet")
+    assert Measured(tmp_path).judged(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
+
+
 def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
     with pytest.raises(InputError, match=r"test_acuracy.*test_accuracy"):
         Measured(study).judged(claim(column="test_acuracy", above=0))
