@@ -55,6 +55,7 @@ class Data(Preparation):
     dataset: str | None = None
     root: str | None = None
     label: str | None = None
+    without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_once)] | None = None
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     population: str | None = None
     fold: Annotated[int, Field(ge=0)] | None = None
@@ -204,7 +205,8 @@ class Experiment(_Top):
         if (data.dataset is None) == (data.population is None):
             both = (data.dataset, data.population)
             raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
-        unused = [key for key in ("root", "label", "test", "shifts", "per_domain") if part(raw, "data").get(key)]
+        making = ("root", "label", "without", "test", "shifts", "per_domain")
+        unused = [key for key in making if part(raw, "data").get(key)]
         if data.population is None and data.fold is not None:
             raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold")
         if data.validation is not None and data.fold is None:

@@ -55,6 +55,15 @@ class Source:
         train, test = _plain(self.train, self.test, others)
         return replace(self, train=train, test=test, dividing=tuple(n for n in self.dividing if n not in others))
 
+    def without(self, columns: Sequence[str]) -> "Source":
+        """The source without these columns; InputError where it has none of that name, or it is the label."""
+        others = [name for name in self.train.schema.names if name != self.label]
+        for name in columns:
+            if name not in others:
+                raise unknown(f"column {name!r} of data.without", name, others)
+        train, test = _plain(self.train, self.test, columns)
+        return replace(self, train=train, test=test, dividing=tuple(n for n in self.dividing if n not in columns))
+
 
 def load(
     dataset: str,
@@ -62,6 +71,7 @@ def load(
     root: str | None = None,
     label: str | None = None,
     dividing: Collection[str] = (),
+    without: Sequence[str] = (),
     shifts: Sequence[str] = (),
     seed: int = 0,
 ) -> Source:
@@ -73,6 +83,7 @@ def load(
             for a PATH the working directory.
         label: name of the label column, by default the data set's own, which is "label" in most.
         dividing: columns that say whose a row is, and are no features.
+        without: columns that are left out, of whatever type.
         shifts: the domains that "shifted:NAME" makes.
         seed: keys what is drawn.
 
@@ -80,7 +91,9 @@ def load(
         InputError: an unknown name, files that are missing or damaged, a table that cannot be trained on, or a class
             that only the test set has.
     """
-    source = read(dataset, root=root, label=label, dividing=dividing, shifts=shifts, seed=seed).divided_by(dividing)
+    apart = [*dividing, *without]
+    source = read(dataset, root=root, label=label, dividing=apart, shifts=shifts, seed=seed).without(without)
+    source = source.divided_by(dividing)
     if source.label in source.dividing:
         raise InputError(
             f"{dataset} has no column of classes, for {source.label!r} says whose a row is: it can be written with "

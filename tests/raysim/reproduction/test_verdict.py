@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import partitioning
 from raysim.errors import InputError
-from raysim.reproduction.file import Claim, Reproduction
+from raysim.reproduction.claim import Claim
+from raysim.reproduction.file import Reproduction
 from raysim.reproduction.verdict import Judged, Measured
 
 ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
@@ -87,6 +89,7 @@ def claim(**keys: Any) -> Claim:
             [-float("inf"), -float("inf"), float("nan")],
             "does not hold",
         ),
+        ({"take": "growth", "period": 2, "above": 0.6}, [0.70, 0.62, 0.54], "holds in direction"),
         ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
         ({"take": "reached", "level": 0.81, "below": 5}, [float("inf"), 4, 4], "does not hold"),
     ],
@@ -168,3 +171,19 @@ def test_the_second_of_a_name_is_kept_with_the_first() -> None:
     assert made["algorithm"] == study["algorithm"][:2]
     with pytest.raises(InputError, match="name the first as well"):
         Reproduction.of({**study, "reduced": {"algorithms": ["fedavg-2"]}}, "a").study(full=False)
+
+
+def test_a_population_is_measured(study: Path, tmp_path: Path) -> None:
+    """Two clients of 3 and 1 samples: as RADFed's Table I has them."""
+    table = pa.table({"x": [0.0, 1.0, 2.0, 3.0], "who": ["a", "a", "a", "b"], "label": [0, 0, 1, 1]})
+    partitioning.make(table, tmp_path / "population", scheme="natural", column="who", features=())
+    (tmp_path / "trials" / "fedavg-1").mkdir(parents=True)
+    config = f'[data]\npopulation = "{tmp_path / "population"}"\n'
+    (tmp_path / "trials" / "fedavg-1" / "config.toml").write_text(config, encoding="utf-8")
+    pq.write_table(pq.read_table(study / "trials.parquet"), tmp_path / "trials.parquet")
+    measured = Measured(tmp_path)
+    for column, number in (("min", 1), ("max", 3), ("mean", 2), ("std", 1), ("c_score", 2 / 3)):
+        judged = measured.judged(claim(column=column, take="population", paper=number, within=1e-9))
+        assert judged.verdict == "holds" and len(judged.numbers) == 1
+    with pytest.raises(InputError, match="'size' of a population"):
+        measured.judged(claim(column="size", take="population", above=0))
