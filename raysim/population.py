@@ -89,7 +89,8 @@ def _tables(
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, Source]:
     """The rows to be partitioned, the global test set or one a domain, and the data set that they are of."""
     name, root, shifts = str(data.dataset), data.root, data.shifts
-    source = load(name, root=root, label=data.label, dividing=dividing, shifts=shifts, seed=seed)
+    without = data.without or ()
+    source = load(name, root=root, label=data.label, dividing=dividing, without=without, shifts=shifts, seed=seed)
     source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
     train, tests = _by_domain(train, test, data, partition, seed)
@@ -112,7 +113,8 @@ def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -
             f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
         )
     if isinstance(data.test, str):
-        test = load(data.test, root=data.root, label=source.label, dividing=dividing)
+        without = data.without or ()
+        test = load(data.test, root=data.root, label=source.label, dividing=dividing, without=without)
         if test.test is not None:
             raise InputError(
                 f"data.test = {data.test!r}: must have no test set of its own, or it is not clear which rows to test "

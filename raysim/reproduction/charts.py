@@ -118,6 +118,8 @@ def draw(name: str, look: Look, panels: Sequence[Panel]) -> str:
             if index + columns >= len(panels):  # nothing below it
                 axes.set_xlabel(look.x)
             FORMS[look.form](axes, panel, look)
+            if panel.ticks:
+                write_names(axes, panel.ticks, LETTERS // columns)
             _scale(axes, panel, look)
         for axes in grid[len(panels) :]:
             axes.remove()
@@ -178,7 +180,6 @@ def _points(axes: Axes, panel: Panel, look: Look) -> None:
         axes.plot(ticks, means, color=own.colour, linestyle=dashed(own), linewidth=1.8)
         draw_dots(axes, ticks, means, own.colour, 4.5)
         draw_spreads(axes, ticks, means, spreads, own.colour)
-    write_names(axes, panel.ticks)
 
 
 def _bars(axes: Axes, panel: Panel, look: Look) -> None:
@@ -189,7 +190,6 @@ def _bars(axes: Axes, panel: Panel, look: Look) -> None:
         axes.bar(place, mean, 0.9 * width, color=look.strokes[label].colour)
     spreads = [_spread(panel.values[label][tick]) for label, tick, _, _ in places]
     draw_spreads(axes, [place for _, _, place, _ in places], means, spreads, INK)
-    write_names(axes, panel.ticks)
 
 
 def _boxes(axes: Axes, panel: Panel, look: Look) -> None:
@@ -199,7 +199,6 @@ def _boxes(axes: Axes, panel: Panel, look: Look) -> None:
         draw_box(axes, place, box, 0.75 * width)
         if len(box.values) <= DOTTED:
             draw_values(axes, place, box, 0.75 * width)
-    write_names(axes, panel.ticks)
 
 
 FORMS: Mapping[str, Callable[[Axes, Panel, Look], None]] = {

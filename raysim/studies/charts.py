@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, ScalarFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from raysim.report.charts import HALF, HEIGHT, INK, MARKER_ROUNDS, MUTED, WIDE, Stroke, style, to_svg
+from raysim.report.charts import HALF, HEIGHT, INK, LETTERS, MARKER_ROUNDS, MUTED, WIDE, Stroke, style, to_svg
 from raysim.studies.search import Point, Search
 from raysim.studies.words import Measured, point_text, value_text
 
@@ -24,7 +24,6 @@ Values = NDArray[np.float64]
 
 BAND, BOX = 0.15, 0.22  # how opaque a band of deviations and the inside of a box are
 RANKED = 12  # points shown of a grid of three keys or more
-SLANTED = 4  # with more names than this below a panel they stand aslant
 DENSE = 600  # rounds of a curve that are drawn at most: more of them no eye tells apart
 BETTER, WORSE, NONE = np.array(to_rgba("#3f8fc4")), np.array(to_rgba("#eef4f9")), "#f0f1f3"
 
@@ -110,7 +109,7 @@ def boxes(name: str, panels: Sequence[tuple[str, Sequence[Box]]], measured: Meas
             for place, box in enumerate(group):
                 draw_box(axes, place, box)
                 draw_values(axes, place, box)
-            write_names(axes, [box.label for box in group])
+            write_names(axes, [box.label for box in group], LETTERS // columns)
         return to_svg(figure, name)
 
 
@@ -177,9 +176,10 @@ def draw_values(axes: Axes, place: float, box: Box, width: float = 0.5) -> None:
     draw_dots(axes, place + np.asarray(spread), box.values, box.stroke.colour)
 
 
-def write_names(axes: Axes, names: Sequence[str]) -> None:
-    """Names below the axes, at 0, 1, ..."""
-    aslant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(names) > SLANTED else {}
+def write_names(axes: Axes, names: Sequence[str], letters: int = LETTERS // 2) -> None:
+    """Names below the axes, at 0, 1, ...; aslant where so many letters as fit side by side are too few."""
+    is_aslant = len(names) * (max(map(len, names)) + 2) > letters
+    aslant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_aslant else {}
     axes.set_xticks(range(len(names)), names, **aslant)  # type: ignore[arg-type]  # its stubs want one type for all
     axes.tick_params(axis="x", length=0, labelcolor=INK)
     axes.set_xlim(-0.6, len(names) - 0.4)

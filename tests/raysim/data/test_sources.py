@@ -95,6 +95,17 @@ def _write(path: Path, **columns: object) -> None:
     pq.write_table(pa.table(columns), path)
 
 
+def test_columns_are_left_out(tmp_path: Path) -> None:
+    part = pa.array(["a", "b"]).dictionary_encode()
+    pq.write_table(pa.table({"x": [0.0, 1.0], "part": part, "label": [0, 1]}), tmp_path / "own.parquet")
+    with pytest.raises(InputError, match="'part'"):
+        load("file:own.parquet", root=str(tmp_path))
+    assert load("file:own.parquet", root=str(tmp_path), without=["part"]).train.schema.names == ["x", "label"]
+    for name in ("y", "label"):
+        with pytest.raises(InputError, match=f"column '{name}' of data.without"):
+            load("file:own.parquet", root=str(tmp_path), without=["part", name])
+
+
 def test_several_files_are_domains(tmp_path: Path) -> None:
     _write(tmp_path / "a-train.parquet", x=[1.0, 2.0], label=pa.array([0, 1], pa.int8()))
     _write(tmp_path / "b.parquet", x=[3.0], label=[1])

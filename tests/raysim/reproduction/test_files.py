@@ -19,7 +19,8 @@ def test_claims_are_of_what_is_run(name: str) -> None:
     reduced = Study.of(reproduction.study(full=False))
     datasets, algorithms = {each.name for each in full.datasets}, set(full.names)
     for claim in reproduction.claims:
-        assert {claim.dataset, claim.minus_dataset or claim.dataset} <= datasets, claim.says
+        named = {claim.dataset, claim.minus_dataset, claim.than_dataset} - {None}
+        assert named <= datasets, claim.says
         assert {claim.algorithm, claim.minus or claim.algorithm} <= algorithms, claim.says
     assert {each.name for each in reduced.datasets} <= datasets and set(reduced.names) <= algorithms
     says = [claim.says for claim in reproduction.claims]
