@@ -9,7 +9,7 @@ import pytest
 
 import partitioning
 from raysim.errors import InputError
-from raysim.reproduction.file import Claim, Reproduction
+from raysim.reproduction.file import Claim, Reproduction, differences
 from raysim.reproduction.verdict import Judged, Measured
 
 ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83]}
@@ -106,6 +106,8 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"within": 1}, "no number of the paper"),
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
+        ({"take": "growth", "above": 1}, "period"),
+        ({"period": 3, "above": 1}, "period"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
@@ -135,6 +137,14 @@ def test_the_reduced_setting_is_the_papers_with_less() -> None:
 def test_what_is_not_in_the_study_cannot_be_left_of_it(key: str) -> None:
     with pytest.raises(InputError, match="digit"):
         Reproduction.of({**STUDY, "reduced": {key: ["digit"]}}, "a").study(full=False)
+
+
+def test_keys_of_the_paper_are_left_out() -> None:
+    made = Reproduction.of({**STUDY, "reduced": {"without": ["study.datasets.mnist.rounds"]}}, "a")
+    assert made.study(full=False)["study"]["datasets"] == {"mnist": {}, "digits": {}}
+    assert list(differences(made)) == [("study.datasets.mnist.rounds", 50, None)]
+    with pytest.raises(InputError, match=r"study\.rounds"):
+        Reproduction.of({**STUDY, "reduced": {"without": ["study.rounds"]}}, "a").study(full=False)
 
 
 def test_a_population_is_measured(study: Path, tmp_path: Path) -> None:
