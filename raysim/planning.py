@@ -11,6 +11,7 @@ from algorithms import Purpose, torch_seed
 from partitioning.fetching import place_of
 from partitioning.remote import is_uri
 from raysim.config import Experiment
+from raysim.config.model import Model
 from raysim.errors import InputError
 from raysim.fleet import BenchPlan, ModelPlan, Origin
 from raysim.log import log_model
@@ -37,11 +38,12 @@ def planned(
         InputError: what would fail on the way: an algorithm does not fit the model, the population or a measure.
     """
     plans: dict[str, BenchPlan] = {}
-    model, evaluate = _model_plan(experiment, samples), experiment.evaluate
+    common, evaluate = _model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
     origin = _origin(experiment, samples)
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:
         table = tables[name]
+        model = common if table.model is None else _model_plan(table.model, experiment.seed, samples)
         kept = (folder / name / "kept").absolute()
         plan = BenchPlan(
             samples.path,
@@ -76,14 +78,13 @@ def _origin(experiment: Experiment, samples: Prepared) -> Origin:
     return Origin(samples.digest, uri, fleet.copies and not fleet.pinned)
 
 
-def _model_plan(experiment: Experiment, samples: Prepared) -> ModelPlan:
-    table, seed = experiment.model, torch_seed(experiment.seed, Purpose.INITIALISE)
+def _model_plan(table: Model, seed: int, samples: Prepared) -> ModelPlan:
     plan = ModelPlan(
         table.name,
         table.keys,
         samples.shape,
         samples.classes,
-        seed,
+        torch_seed(seed, Purpose.INITIALISE),
         table.own,
         whole=samples.whole,
         per_pixel=samples.per_pixel,

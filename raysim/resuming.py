@@ -58,8 +58,7 @@ def stored(folder: Path) -> Experiment:
 
 def own_modules(experiment: Experiment) -> set[str]:
     """The names of the user's modules: those of what the experiment names, and those beside them."""
-    named = [experiment.model.name, *(name for t in experiment.algorithm for name in (t.name, t.server.rule))]
-    tops = {name.partition(":")[0].partition(".")[0] for name in named if ":" in name}
+    tops = {name.partition(":")[0].partition(".")[0] for name in experiment.named if ":" in name}
     return tops | {module.__name__ for module in experiment.own_code}
 
 
@@ -78,9 +77,10 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
     table = config["algorithm"][experiment.names.index(name)]
     kept = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
-    if (weights := config["model"].get("weights", "")).endswith(FILE):
+    model = kept["model"] = table.pop("model", config["model"])
+    if (weights := model.get("weights", "")).endswith(FILE):
         # Which file it was, wherever it is now.
-        kept["model"] = {**config["model"], "weights": _sha256(Path(weights))}
+        kept["model"] = {**model, "weights": _sha256(Path(weights))}
     content = json.dumps({**kept, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 where the file, read again, says 0.0.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))

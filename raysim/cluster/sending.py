@@ -116,6 +116,12 @@ def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
             yield f"data.{part}={form[0]}{','.join(places)}"
             yield "data.root=."
     weights = experiment.model.weights
+    for table in experiment.algorithm:
+        if table.model and (other := table.model.weights or weights) != weights and str(other).endswith(FILE):
+            raise InputError(
+                f"algorithm.model.weights = {other!r}: must be left out of a job, which is sent one file of weights; "
+                "set model.weights"
+            )
     if weights is not None and weights.endswith(FILE) and Path(weights).is_file():
         _take("model.weights", Path(weights), folder / f"weights{FILE}", room)
         yield f"model.weights=weights{FILE}"

@@ -1,4 +1,4 @@
-"""`[algorithm]`, with the `[local]` and `[server]` that hold for it."""
+"""`[algorithm]`, with the `[local]` and `[server]` that hold for it, and a `[model]` where it has its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from raysim.config import own
 from raysim.config.check import Table, checked, part, table_of
+from raysim.config.model import Model, model_of
 from raysim.errors import InputError, one_input_error
 
 
@@ -34,6 +35,7 @@ class AlgorithmTable(Table):
     joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     local: Table = Table()
     server: Server = Server()
+    model: Model | None = None
 
     def compose(self) -> Algorithm:
         """The algorithm as a value.
@@ -64,8 +66,8 @@ class AlgorithmTable(Table):
 
     @property
     def own_code(self) -> list[ModuleType]:
-        """The user's modules that its algorithm and its server's rule come from; none where both are ours."""
-        return own.modules_of([self.name, self.server.rule])
+        """The user's modules that its algorithm, its server's rule and its own model come from."""
+        return own.modules_of([self.name, self.server.rule, *([self.model.name] if self.model else [])])
 
     def computed(self, execution: str) -> AlgorithmTable:
         """The table with `local.execution` written out."""
@@ -80,23 +82,25 @@ def _local_of(keys: Mapping[str, Any]) -> Local:
 
 
 def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
-    """A file's `[algorithm]` tables, each with the common `[local]` and `[server]` below its own."""
+    """A file's `[algorithm]` tables, each with the common `[local]`, `[server]` and `[model]` below its own."""
     tables = raw.get("algorithm", {})
     tables = tables if isinstance(tables, list) else [tables]
     if not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"algorithm = {tables!r}: must be a table; write [algorithm] and its keys below")
-    return tuple(_algorithm(dict(table), part(raw, "local"), part(raw, "server")) for table in tables)
+    return tuple(_algorithm(dict(table), raw) for table in tables)
 
 
-def _algorithm(raw: dict[str, Any], local: dict[str, Any], server: dict[str, Any]) -> AlgorithmTable:
+def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
     function = own.found("algorithm.name", name, ALGORITHMS)
     if ":" in name:
         own.check_shape(name, function, AlgorithmTable.model_fields)
     default = signature(function).parameters["server"].default
+    special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "model")}
     parts = {
-        "local": _local(local, part({"local": raw.pop("local", {})}, "local")),
-        "server": _server(server, part({"server": raw.pop("server", {})}, "server"), default),
+        "local": _local(part(common, "local"), special["local"]),
+        "server": _server(part(common, "server"), special["server"], default),
+        "model": _model(part(common, "model"), special["model"]) if special["model"] else None,
     }
     model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
     table = checked(model, raw, "algorithm", of=f"algorithm {name}").model_copy(update=parts)
@@ -113,6 +117,11 @@ def _local(common: dict[str, Any], special: dict[str, Any]) -> Table:
         merged.setdefault("epochs", 1)
     # The proximal term is the algorithm's own key.
     return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")
+
+
+def _model(common: dict[str, Any], special: dict[str, Any]) -> Model:
+    # What the common model takes means nothing to another one.
+    return model_of(special if "name" in special else {**common, **special})
 
 
 def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Server:

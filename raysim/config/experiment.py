@@ -256,8 +256,14 @@ class Experiment(_Top):
     @property
     def own_code_told(self) -> list[str]:
         """What a person must know who runs it: whose code it names."""
+        return own.whose([*self.named, *self.watch.loggers])
+
+    @property
+    def named(self) -> list[str]:
+        """What may be the user's own of what decides the result: models, algorithms and servers' rules."""
+        models = [self.model, *(table.model for table in self.algorithm if table.model)]
         rules = [table.server.rule for table in self.algorithm]
-        return own.whose([self.model.name, *(table.name for table in self.algorithm), *rules, *self.watch.loggers])
+        return [*(model.name for model in models), *(table.name for table in self.algorithm), *rules]
 
     @property
     def fold(self) -> int | None:
@@ -272,8 +278,8 @@ class Experiment(_Top):
     def flat(self, name: str) -> dict[str, Any]:
         """What an algorithm was given, `local.lr` and the like beside the tables that all have."""
         config = self.to_toml()
-        own_tables = ("local", "server")
         table = dict(config.pop("algorithm")[self.names.index(name)])
+        own_tables = [key for key in ("local", "server", "model") if key in table]
         of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
         return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
 

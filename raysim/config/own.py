@@ -60,6 +60,8 @@ def loaded(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
         for table in named:
             if isinstance(server := table.get("server"), dict):
                 table["server"] = _named(server, "server", "rule", folders)
+            if isinstance(model := table.get("model"), dict):
+                table["model"] = _named(model, "model", "name", folders)
         whole["algorithm"] = named if isinstance(tables, list) else named[0]
     return whole
 
@@ -190,10 +192,10 @@ def names(raw: Mapping[str, Any]) -> list[str]:
     """What an experiment's tables name that may be the user's own: algorithms, servers' rules, model, loggers."""
     several = raw.get("algorithm", {})
     tables = [table for table in (several if isinstance(several, list) else [several]) if isinstance(table, dict)]
-    servers = [table.get("server") for table in (raw, *tables)]
+    servers, models = ([table.get(key) for table in (raw, *tables)] for key in ("server", "model"))
     found = [table.get("name") for table in tables]
     found += [table.get("rule") for table in servers if isinstance(table, dict)]
-    found += [model.get("name")] if isinstance(model := raw.get("model"), dict) else []
+    found += [model.get("name") for model in models if isinstance(model, dict)]
     loggers = watch.get("loggers") if isinstance(watch := raw.get("watch"), dict) else None
     found += loggers if isinstance(loggers, list) else []
     return [name for name in found if isinstance(name, str)]

@@ -12,7 +12,7 @@ from raysim.report.tables import MEASURES, METRICS, TARGETS
 from raysim.reproduction.charts import At, Look, Panel, draw
 from raysim.reproduction.figure import Figure, Place
 from raysim.reproduction.figure import Panel as Asked
-from raysim.reproduction.verdict import TAKEN
+from raysim.reproduction.taking import TAKEN
 from raysim.studies.bands import band_of, runs_of
 from raysim.studies.charts import Band
 from raysim.studies.read import Entry, Findings, Values

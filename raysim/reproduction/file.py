@@ -8,14 +8,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from raysim.config.check import Table, checked, part
 from raysim.config.read import assign, changed
 from raysim.errors import InputError, unknown
 from raysim.folder import algorithm_names
+from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
 from raysim.studies.grid import flat
 
@@ -42,75 +41,6 @@ class Reduced(Table):
     algorithms: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
     note: str = ""
-
-
-class Claim(Table):
-    """`[[claim]]`: a number of the paper, where its counterpart is, and what would bear it out.
-
-    Args:
-        says: the claim, in words.
-        dataset: of the study.
-        algorithm: its folder.
-        column: of the results, or of `metrics.parquet`.
-        take: what of the column: the chosen model's value ("final"); the last, largest, smallest or mean value over the
-            rounds; the mean step from one value to the next, up or down ("variation"); what the last value of each
-            `period` is above its first, in the mean ("growth"); the first round at `level` ("reached"); or, of the
-            data set's clients, what `column` of RADFed's Table I says: min, max, mean, std, c_score ("population").
-        level: see `take`.
-        period: see `take`; in values of the column.
-        minus: the algorithm that is subtracted; with `minus_dataset` also, or only, on another data set.
-        minus_dataset: see `minus`.
-        relative: whether the difference is in parts of what is subtracted.
-        paper: the paper's number.
-        above: it holds if the number is above this one;
-        below: if it is below;
-        within: if it is no further from the paper's.
-        full: whether only the paper's setting can tell.
-    """
-
-    says: str
-    dataset: str
-    algorithm: str
-    column: str
-    take: Literal["final", "last", "best", "least", "mean", "variation", "growth", "reached", "population"] = "final"
-    level: float | None = None
-    period: Annotated[int, Field(ge=2)] | None = None
-    minus: str | None = None
-    minus_dataset: str | None = None
-    relative: bool = False
-    paper: float | None = None
-    above: float | None = None
-    below: float | None = None
-    within: Annotated[float, Field(ge=0)] | None = None
-    full: bool = False
-
-    def check(self) -> None:
-        """InputError where the keys do not go together."""
-        conditions = [key for key in ("above", "below", "within") if getattr(self, key) is not None]
-        if len(conditions) != 1:
-            what = " and ".join(conditions) or "no condition"
-            raise InputError(f"claim {self.says!r} has {what}: must have one of above, below and within; mend it")
-        if self.within is not None and self.paper is None:
-            raise InputError(f"claim {self.says!r} has `within` and no number of the paper: must have it; set paper")
-        if (self.level is None) == (self.take == "reached"):
-            raise InputError(f'claim {self.says!r}: level must stand with take = "reached", and only there')
-        if (self.period is None) == (self.take == "growth"):
-            raise InputError(f'claim {self.says!r}: period must stand with take = "growth", and only there')
-
-    def met_by(self, number: float) -> bool:
-        """Whether a number bears the claim out."""
-        if self.above is not None:
-            return number > self.above
-        if self.below is not None:
-            return number < self.below
-        return abs(number - (self.paper or 0.0)) <= (self.within or 0.0)
-
-    @property
-    def condition(self) -> str:
-        """The condition in words."""
-        if self.above is not None:
-            return f"above {self.above:g}"
-        return f"below {self.below:g}" if self.below is not None else f"within {self.within:g} of the paper"
 
 
 @dataclass(frozen=True)
@@ -189,7 +119,12 @@ def _only(raw: dict[str, Any], reduced: Reduced) -> None:
         raw["study"]["datasets"] = {name: _known(name, there, "data set") for name in reduced.datasets}
     if reduced.algorithms is not None:
         by_name = _by_name(raw)
-        raw["algorithm"] = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        raw["algorithm"] = kept = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        if (names := algorithm_names([table["name"] for table in kept])) != list(reduced.algorithms):
+            raise InputError(
+                f"reduced.algorithms = {list(reduced.algorithms)}: their folders would be {names}, for the second of a "
+                "name is called so after the first; name the first as well"
+            )
 
 
 def _leave_out(raw: dict[str, Any], path: str) -> None:

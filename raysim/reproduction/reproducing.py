@@ -63,6 +63,7 @@ def reproduce(
     study(reproduction.study(full, changes), folder, **how)
     claims = judge(reproduction, folder, full)
     record = {**record_of(reproduction, folder, claims, full, changes), "figures": draw(reproduction, folder)}
+    record |= origin(folder)
     with complete(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     with complete(folder / PAGE) as aside:
@@ -81,12 +82,12 @@ def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[Judged,
 def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]]:
     """Draw the figures from a study's folder into it; their titles and files, None where nothing of one was run."""
     study = read_findings(folder)
-    (folder / FIGURES).mkdir(exist_ok=True)
     figures: list[dict[str, str | None]] = []
     for number, figure in enumerate(reproduction.figures, 1):
         file = f"{FIGURES}/{number}.svg"
         svg = drawn(f"paper{number}", figure, study)
         if svg:
+            (folder / FIGURES).mkdir(exist_ok=True)
             with complete(folder / file) as aside:
                 aside.write_text(as_file(svg), encoding="utf-8")
         else:
@@ -108,14 +109,21 @@ def record_of(
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
         "note": "" if full else reproduction.reduced.note,
         "version": version("raysim"),
-        "commit": commit(),
-        "machine": machine(),
-        "sha256": digest(folder),
         "trials": trials.num_rows,
         "not_done": trials.filter(pc.field("status") != "done").num_rows,
         "seconds": round(sum(trials["seconds"].to_pylist()), 1),
         "claims": [_row(each) for each in claims],
     }
+
+
+def origin(folder: Path) -> Mapping[str, str | None]:
+    """Where a study's results come from: what was recorded when they were new, else this code on this machine."""
+    new = {"commit": commit(), "machine": machine(), "sha256": digest(folder)}
+    if (folder / RECORD).is_file():
+        recorded = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if recorded.get("sha256") == new["sha256"]:
+            return {key: recorded[key] for key in new}
+    return new
 
 
 def _row(judged: Judged) -> dict[str, Any]:

@@ -19,10 +19,12 @@ def section(folder: Path) -> str:
     if not (folder / RECORD).is_file():
         return ""
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    claims = [(row, paper_text(row), here_text(row)) for row in record["claims"]]
     return template("claims.html.j2", "raysim.reproduction").render(
         record=record,
         command=command(record),
-        claims=[(row, paper_text(row), here_text(row)) for row in record["claims"]],
+        tested=[claim for claim in claims if claim[0]["numbers"]],
+        untested=[claim for claim in claims if not claim[0]["numbers"]],
         figures=[(each["title"], _svg(folder, each)) for each in record.get("figures", [])],
         nothing=NOTHING,
     )

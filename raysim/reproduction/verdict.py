@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,22 +17,14 @@ import pyarrow.parquet as pq
 from partitioning import Population
 from partitioning.statistics import summarise
 from raysim.errors import InputError, unknown
-from raysim.measures.selection import reaches
-from raysim.reproduction.file import Claim
+from raysim.reproduction.claim import Claim
+from raysim.reproduction.taking import TAKEN, growth, reached, round_of
 from raysim.studies.read import metrics_of
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
 
 Split = tuple[int, int | None, int | None]
 """The seed, the fold that is tested, and the one for validation."""
-
-TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "last": lambda values: values[-1],
-    "best": max,
-    "least": min,
-    "mean": lambda values: float(np.mean(values)),
-    "variation": lambda values: float(np.mean(np.abs(np.diff(values)))),
-}
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,8 @@ class Judged:
     @property
     def spread(self) -> float | None:
         """The standard deviation over the splits; None for one."""
-        return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
+        with np.errstate(invalid="ignore"):  # a level that is never reached is reached in round infinity
+            return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
 
     @property
     def verdict(self) -> Verdict:
@@ -84,12 +77,20 @@ class Measured:
 
     def judged(self, claim: Claim) -> Judged:
         """What a claim comes to; InputError where the study never has such a number."""
-        ours = self._values(claim, claim.dataset, claim.algorithm)
         if claim.minus is None and claim.minus_dataset is None:
-            return Judged(claim, tuple(ours.values()))
-        others = self._values(claim, claim.minus_dataset or claim.dataset, claim.minus or claim.algorithm)
-        both = [(ours[split], others[split]) for split in ours if split in others]
-        return Judged(claim, tuple((a - b) / (b if claim.relative else 1) for a, b in both))
+            return Judged(claim, tuple(self._values(claim, claim.dataset, claim.algorithm).values()))
+        here = self._differences(claim, claim.dataset, claim.minus_dataset or claim.dataset)
+        if claim.than_dataset is None:
+            return Judged(claim, tuple(here.values()))
+        there = self._differences(claim, claim.than_dataset, claim.than_dataset)
+        return Judged(claim, tuple(here[split] - there[split] for split in here if split in there))
+
+    def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
+        """What an algorithm is ahead of the other by, on each split that both have."""
+        ours = self._values(claim, dataset, claim.algorithm)
+        others = self._values(claim, minus_dataset, claim.minus or claim.algorithm)
+        both = {split: (ours[split], others[split]) for split in ours if split in others}
+        return {split: _difference(a, b, claim.relative) for split, (a, b) in both.items()}
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """A column's value on each split, as far as an algorithm was run on a data set."""
@@ -112,17 +113,14 @@ class Measured:
         table = pq.read_table(path)
         if claim.column not in table.schema.names:
             raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
-        table = table.filter(pc.is_valid(table[claim.column]))
-        values = table[claim.column].to_pylist()
+        rounds, values = _counting(table, claim)
         if not values:
             raise InputError(f"{path}: column {claim.column!r} has no value: must be measured; set evaluate.every")
         if claim.take == "growth":
-            return _growth(values, claim.period or 0, path)
-        if claim.take != "reached":
-            return TAKEN[claim.take](values)
-        rounds = zip(table["round"].to_pylist(), values, strict=True)
-        there = (number for number, value in rounds if reaches(claim.column, value, float(claim.level or 0)))
-        return float(next(there, np.inf))
+            return growth(values, claim.period or 0)
+        if claim.take == "reached":
+            return reached(claim.column, rounds, values, float(claim.level or 0))
+        return TAKEN[claim.take](values)
 
     def _of_clients(self, column: str, trial: str) -> float:
         """A number of a trial's population: all clients, whatever is held out."""
@@ -134,10 +132,17 @@ class Measured:
         return float(numbers[column])
 
 
-def _growth(values: Sequence[float], period: int, path: Path) -> float:
-    """What the last value of a period is above its first, in the mean of all whole periods."""
-    whole = len(values) // period * period
-    if not whole:
-        raise InputError(f"{path}: {len(values)} values are no period of {period}: must be more; set rounds")
-    periods = np.reshape(values[:whole], (-1, period))
-    return float(np.mean(periods[:, -1] - periods[:, 0]))
+def _counting(table: pa.Table, claim: Claim) -> tuple[list[int], list[float]]:
+    """The rounds that count for a claim and were measured, and their values."""
+    total = pc.max(table["round"]).as_py() or 0
+    first, last = round_of(claim.since, total, 1), round_of(claim.until, total, total)
+    counts = (pc.field("round") >= first) & (pc.field("round") <= last) & pc.field(claim.column).is_valid()
+    table = table.filter(counts)
+    return table["round"].to_pylist(), table[claim.column].to_pylist()
+
+
+def _difference(ours: float, theirs: float, relative: bool) -> float:
+    """What a number is above another; in parts of one that is infinite all of it is missing."""
+    if not relative:
+        return ours - theirs
+    return -1.0 if np.isinf(theirs) and np.isfinite(ours) else (ours - theirs) / theirs

@@ -7,6 +7,7 @@ import tomli_w
 from algorithms import Concurrent, Devices, Drawn, Equal, Hinge, Mix, Polynomial, Rounds, WeightedMix, fedavg
 from raysim.config import Experiment, read
 from raysim.errors import InputError
+from raysim.resuming import settings
 
 BASE: dict[str, Any] = {
     "data": {"dataset": "digits"},
@@ -99,6 +100,22 @@ def test_an_algorithm_s_own_server_is_the_default() -> None:
     assert server(algorithm={"name": "fedadam"}) == adam
     assert server(algorithm={"name": "fedadam"}, server={"lr": 0.5}) == {**adam, "lr": 0.5}
     assert server(algorithm={"name": "radfed"}, server={"rule": "adam", "tau": 0.01}) == {**adam, "tau": 0.01}
+
+
+def test_an_algorithm_may_have_a_model_of_its_own() -> None:
+    """What it does not say is of the common one, where it is the same model."""
+    own = [{}, {"model": {"norm": "group", "groups": 4}}, {"model": {"name": "logistic"}}]
+    tables = [{"name": "fedavg", **each} for each in own]
+    experiment = Experiment.of({**BASE, "model": {"hidden": [8], "norm": "batch"}, "algorithm": tables})
+    plain, group, other = (experiment.flat(name) for name in experiment.names)
+    assert experiment.algorithm[0].model is None and plain["model.norm"] == "batch"
+    assert (group["model.hidden"], group["model.norm"], group["model.groups"]) == ([8], "group", 4)
+    assert (other["model.name"], "model.hidden" in other, other.get("model.norm")) == ("logistic", False, None)
+    assert Experiment.of(experiment.to_toml()) == experiment
+    assert [settings(experiment, name)["model.name"] for name in experiment.names] == ['"mlp"', '"mlp"', '"logistic"']
+    assert settings(experiment, "fedavg-2")["model.norm"] == '"group"'
+    with pytest.raises(InputError, match=r"model\.groop"):
+        Experiment.of({**BASE, "algorithm": {"model": {"groop": 4}}})
 
 
 def test_asynchronous_algorithms_and_devices() -> None:

@@ -3,16 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import partitioning
 from raysim.errors import InputError
-from raysim.reproduction.file import Claim, Reproduction, differences
+from raysim.reproduction.claim import Claim
+from raysim.reproduction.file import Reproduction, differences
 from raysim.reproduction.verdict import Judged, Measured
 
-ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83]}
+ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,10 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, values in ACCURACIES.items():
         for seed, value in enumerate(values, start=1):
             rows.append(_row(name, seed, test_accuracy=value))
-            _curve(folder / "trials" / f"{name}-{seed}" / name, [0.1 * seed, value, value - 0.05])
+            _curve(folder / "trials" / f"{name}-{seed}" / name.removesuffix("-2"), [0.1 * seed, value, value - 0.05])
+            rows.append(
+                {**_row(name, seed, test_accuracy=value + (0.02 if name == "fedbn" else 0.0)), "dataset": "usps"}
+            )
     rows.append(_row("fedbn", 1, test_accuracy=0.1, chosen=False))
     rows.append(_row("fedbn", 9, test_accuracy=None, status="diverged"))
     pq.write_table(pa.Table.from_pylist(rows), folder / "trials.parquet")
@@ -65,11 +70,25 @@ def claim(**keys: Any) -> Claim:
         ({"algorithm": "radfed", "above": 0}, [], "not tested here"),
         ({"dataset": "mnist", "above": 0}, [], "not tested here"),
         ({"minus_dataset": "mnist", "above": 0}, [], "not tested here"),
+        (
+            {"algorithm": "fedbn", "minus": "fedavg", "than_dataset": "usps", "below": 0},
+            [-0.02, -0.02, -0.02],
+            "holds",
+        ),
+        ({"algorithm": "fedbn", "minus": "fedavg", "than_dataset": "mnist", "below": 0}, [], "not tested here"),
         ({"take": "last", "above": 0.7}, [0.75, 0.77, 0.79], "holds"),
         ({"take": "best", "above": 0.7}, [0.80, 0.82, 0.84], "holds"),
+        ({"algorithm": "fedavg-2", "take": "best", "above": 0.4}, [0.5, 0.6, 0.7], "holds"),
         ({"take": "least", "above": 0.25}, [0.1, 0.2, 0.3], "does not hold"),
         ({"take": "mean", "above": 0.5}, [0.55, 0.59667, 0.64333], "holds"),
-        ({"take": "variation", "below": 0.4}, [0.375, 0.335, 0.295], "holds"),
+        ({"take": "jitter", "above": 0.3}, [0.375, 0.335, 0.295], "holds in direction"),
+        ({"take": "mean", "until": 4, "above": 0.5}, [0.45, 0.51, 0.57], "holds in direction"),
+        ({"take": "mean", "since": 0.6, "above": 0.7}, [0.775, 0.795, 0.815], "holds"),
+        (
+            {"algorithm": "fedbn", "minus": "fedavg", "take": "reached", "level": 0.845, "below": 0},
+            [-float("inf"), -float("inf"), float("nan")],
+            "does not hold",
+        ),
         ({"take": "growth", "period": 2, "above": 0.6}, [0.70, 0.62, 0.54], "holds in direction"),
         ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
         ({"take": "reached", "level": 0.81, "below": 5}, [float("inf"), 4, 4], "does not hold"),
@@ -77,7 +96,7 @@ def claim(**keys: Any) -> Claim:
 )
 def test_verdicts(study: Path, keys: dict[str, Any], numbers: list[float], verdict: str) -> None:
     judged = Measured(study).judged(claim(**keys))
-    assert judged.numbers == pytest.approx(numbers, abs=1e-4)
+    assert judged.numbers == pytest.approx(numbers, abs=1e-4, nan_ok=True)
     assert judged.verdict == verdict
 
 
@@ -85,6 +104,13 @@ def test_the_spread_is_over_the_splits(study: Path) -> None:
     judged = Measured(study).judged(claim(above=0))
     assert judged.mean == pytest.approx(0.82) and judged.spread == pytest.approx(0.02)
     assert Judged(claim(above=0), (0.5,)).spread is None
+
+
+def test_who_never_is_at_a_level_is_infinitely_late(study: Path) -> None:
+    late = {"minus": "fedavg", "take": "reached", "level": 0.845, "relative": True, "below": 0}
+    judged = Measured(study).judged(claim(algorithm="fedbn", **late))
+    assert judged.numbers[:2] == (-1, -1) and judged.verdict == "does not hold"
+    assert np.isnan(Judged(claim(below=5), (float("inf"), 4.0)).spread or 0)
 
 
 def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
@@ -108,6 +134,8 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"level": 3, "above": 1}, "level"),
         ({"take": "growth", "above": 1}, "period"),
         ({"period": 3, "above": 1}, "period"),
+        ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
+        ({"since": 0.5, "above": 1}, "since and until"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
@@ -145,6 +173,14 @@ def test_keys_of_the_paper_are_left_out() -> None:
     assert list(differences(made)) == [("study.datasets.mnist.rounds", 50, None)]
     with pytest.raises(InputError, match=r"study\.rounds"):
         Reproduction.of({**STUDY, "reduced": {"without": ["study.rounds"]}}, "a").study(full=False)
+
+
+def test_the_second_of_a_name_is_kept_with_the_first() -> None:
+    study = {**STUDY, "algorithm": [{"name": "fedavg"}, {"name": "fedavg", "fraction": 0.5}, {"name": "fedbn"}]}
+    made = Reproduction.of({**study, "reduced": {"algorithms": ["fedavg", "fedavg-2"]}}, "a").study(full=False)
+    assert made["algorithm"] == study["algorithm"][:2]
+    with pytest.raises(InputError, match="name the first as well"):
+        Reproduction.of({**study, "reduced": {"algorithms": ["fedavg-2"]}}, "a").study(full=False)
 
 
 def test_a_population_is_measured(study: Path, tmp_path: Path) -> None:
