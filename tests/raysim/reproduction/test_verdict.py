@@ -135,7 +135,7 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"take": "growth", "above": 1}, "period"),
         ({"period": 3, "above": 1}, "period"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
-        ({"since": 0.5, "above": 1}, "since and until"),
+        ({"since": 0.5, "above": 1}, "since or until"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
