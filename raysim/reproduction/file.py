@@ -28,10 +28,18 @@ class About(Table):
 
 
 class Reduced(Table):
-    """`[reduced]`: what is run where nothing is said; `[reduced.set]` has the keys that differ from the paper's."""
+    """`[reduced]`: what is run where nothing is said; `[reduced.set]` has the keys that differ from the paper's.
+
+    Args:
+        datasets: those that are run; by default all.
+        algorithms: likewise.
+        without: keys of the paper's setting that are left out, before others are set.
+        note: what differs, in words.
+    """
 
     datasets: tuple[str, ...] | None = None
     algorithms: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -83,8 +91,8 @@ class Reproduction:
         raw = deepcopy(dict(self.full))
         if not full:
             _only(raw, self.reduced)
-            if "epochs" in self.settings:
-                raw.pop("rounds", None)  # for which they stand
+            for path in self.reduced.without:
+                _leave_out(raw, path)
             for path, value in self.settings.items():
                 assign(raw, path.split("."), value, f"reduced.set.{path}")
         return changed(raw, changes)
@@ -117,6 +125,17 @@ def _only(raw: dict[str, Any], reduced: Reduced) -> None:
                 f"reduced.algorithms = {list(reduced.algorithms)}: their folders would be {names}, for the second of a "
                 "name is called so after the first; name the first as well"
             )
+
+
+def _leave_out(raw: dict[str, Any], path: str) -> None:
+    """Take a key out of tables; InputError where it is not there."""
+    *above, last = path.split(".")
+    table: Any = raw
+    for key in above:
+        table = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        raise InputError(f"reduced.without: {path!r} must be a key of the file; correct it")
+    del table[last]
 
 
 def _known(name: str, there: Mapping[str, Any], what: str) -> Any:
@@ -152,4 +171,5 @@ def read_reproduction(name: str) -> Reproduction:
 def differences(reproduction: Reproduction) -> Sequence[tuple[str, Any, Any]]:
     """What the reduced setting changes: a key, the paper's value and ours; None where there is none."""
     before = flat(reproduction.full)
-    return [(path, before.get(path), value) for path, value in reproduction.settings.items()]
+    left_out = [(path, before.get(path), None) for path in reproduction.reduced.without]
+    return left_out + [(path, before.get(path), value) for path, value in reproduction.settings.items()]

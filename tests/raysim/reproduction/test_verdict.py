@@ -11,7 +11,7 @@ import pytest
 import partitioning
 from raysim.errors import InputError
 from raysim.reproduction.claim import Claim
-from raysim.reproduction.file import Reproduction
+from raysim.reproduction.file import Reproduction, differences
 from raysim.reproduction.verdict import Judged, Measured
 
 ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
@@ -132,6 +132,8 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"within": 1}, "no number of the paper"),
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
+        ({"take": "growth", "above": 1}, "period"),
+        ({"period": 3, "above": 1}, "period"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
         ({"since": 0.5, "above": 1}, "since or until"),
     ],
@@ -160,7 +162,7 @@ def test_the_reduced_setting_is_the_papers_with_less() -> None:
 
 
 def test_reduced_passes_stand_for_the_papers_rounds() -> None:
-    raw = {**STUDY, "reduced": {"set": {"epochs": 3}}}
+    raw = {**STUDY, "reduced": {"without": ["rounds"], "set": {"epochs": 3}}}
     made = Reproduction.of(raw, "small")
     assert made.study(full=True)["rounds"] == STUDY["rounds"] and "epochs" not in made.study(full=True)
     assert made.study(full=False)["epochs"] == 3 and "rounds" not in made.study(full=False)
@@ -170,6 +172,14 @@ def test_reduced_passes_stand_for_the_papers_rounds() -> None:
 def test_what_is_not_in_the_study_cannot_be_left_of_it(key: str) -> None:
     with pytest.raises(InputError, match="digit"):
         Reproduction.of({**STUDY, "reduced": {key: ["digit"]}}, "a").study(full=False)
+
+
+def test_keys_of_the_paper_are_left_out() -> None:
+    made = Reproduction.of({**STUDY, "reduced": {"without": ["study.datasets.mnist.rounds"]}}, "a")
+    assert made.study(full=False)["study"]["datasets"] == {"mnist": {}, "digits": {}}
+    assert list(differences(made)) == [("study.datasets.mnist.rounds", 50, None)]
+    with pytest.raises(InputError, match=r"study\.rounds"):
+        Reproduction.of({**STUDY, "reduced": {"without": ["study.rounds"]}}, "a").study(full=False)
 
 
 def test_the_second_of_a_name_is_kept_with_the_first() -> None:
