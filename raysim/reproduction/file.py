@@ -83,6 +83,8 @@ class Reproduction:
         raw = deepcopy(dict(self.full))
         if not full:
             _only(raw, self.reduced)
+            if "epochs" in self.settings:
+                raw.pop("rounds", None)  # for which they stand
             for path, value in self.settings.items():
                 assign(raw, path.split("."), value, f"reduced.set.{path}")
         return changed(raw, changes)

@@ -133,7 +133,7 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
-        ({"since": 0.5, "above": 1}, "since and until"),
+        ({"since": 0.5, "above": 1}, "since or until"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
@@ -157,6 +157,13 @@ def test_the_reduced_setting_is_the_papers_with_less() -> None:
     less = made.study(full=False, changes=["rounds=7"])
     assert less["rounds"] == 7 and less["study"] == {"seeds": [1], "datasets": {"digits": {}}}
     assert less["algorithm"] == [{"name": "fedbn"}]
+
+
+def test_reduced_passes_stand_for_the_papers_rounds() -> None:
+    raw = {**STUDY, "reduced": {"set": {"epochs": 3}}}
+    made = Reproduction.of(raw, "small")
+    assert made.study(full=True)["rounds"] == STUDY["rounds"] and "epochs" not in made.study(full=True)
+    assert made.study(full=False)["epochs"] == 3 and "rounds" not in made.study(full=False)
 
 
 @pytest.mark.parametrize("key", ["datasets", "algorithms"])
