@@ -280,11 +280,12 @@ def _show(done: Run, *more: str) -> None:
 def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     """Write the report of one run, or of several side by side; or that of a study, and its tables."""
     from raysim.report import write
+    from raysim.reproduction.section import section
     from raysim.studies.concluding import conclude
     from raysim.studies.read import is_study
 
     if len(folders) == 1 and is_study(Path(folders[0])):
-        click.echo(conclude(Path(folders[0]), out))
+        click.echo(conclude(Path(folders[0]), out, section(Path(folders[0]))))
         return
     default = Path(folders[0] if len(folders) == 1 and isinstance(folders[0], Path) else "", "report.html")
     click.echo(write(folders, out or default))

@@ -10,6 +10,7 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 
 # What Ray's workers import is compiled once then, and not by each of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 import raysim  # noqa: F401  before any test imports ray: it switches off Ray's hook for `uv run`
+
+sys.dont_write_bytecode = False

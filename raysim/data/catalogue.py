@@ -126,6 +126,6 @@ FORMS: Mapping[str, str] = {
     "classes; drawn from the seed; iid in the place of ALPHA,BETA: all alike; ,ROWS at the end: their mean number",
     "NAME,NAME": "several of these data sets, a domain each",
     "shifted:NAME": "one domain for each of data.shifts: none, invert, colour, blur, contrast, noise, thin, thick, "
-    "swell, fracture",
+    "swell, fracture; behind other names, NAME,shifted:NAME, domains beside theirs",
 }
 """What `data.dataset` may be besides a name."""

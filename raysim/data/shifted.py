@@ -47,6 +47,14 @@ def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tab
     Raises:
         InputError: an unknown or repeated shift, none, no images, or colour where strokes would be changed.
     """
+    parts = dealt(tables, label, shifts, seed)
+    train = {name: own for name, (own, _) in parts.items()}
+    test = {name: own for name, (_, own) in parts.items() if own is not None}
+    return _joined(train), _joined(test) if test else None
+
+
+def dealt(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Mapping[str, Tables]:
+    """The train and test table of each shift; see `shifted`."""
     listed = ", ".join(SHIFTS)
     if not shifts:
         raise InputError(f'data.shifts is empty: must name a domain each, of {listed}; set shifts = ["none", "invert"]')
@@ -56,15 +64,12 @@ def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tab
         if list(shifts).count(name) > 1:
             raise InputError(f"data.shifts names {name!r} twice: must name each domain once; remove one")
     train, test = tables
-    made = [
-        None if part is None else _dealt(part, label, shifts, seed, place) for place, part in enumerate((train, test))
-    ]
-    if made[0] is None:
-        raise InputError("there are no rows to shift: give a data set with images")
-    return made[0], made[1]
+    trains = _dealt(train, label, shifts, seed, 0)
+    tests = dict.fromkeys(shifts) if test is None else _dealt(test, label, shifts, seed, 1)
+    return {name: (trains[name], tests[name]) for name in shifts}
 
 
-def _dealt(table: pa.Table, label: str, shifts: Sequence[str], seed: int, part: int) -> pa.Table:
+def _dealt(table: pa.Table, label: str, shifts: Sequence[str], seed: int, part: int) -> Mapping[str, pa.Table]:
     images = _images(table, label)
     if len(images) < len(shifts):
         raise InputError(f"{len(images)} images for {len(shifts)} domains: name fewer in data.shifts")
@@ -72,17 +77,18 @@ def _dealt(table: pa.Table, label: str, shifts: Sequence[str], seed: int, part: 
         raise InputError(f"data.shifts {strokes[0]!r} with images in colour: must be grey, light on dark; leave it out")
     order = generator(seed, Purpose.SHIFT, part).permutation(len(images))
     colours = 3 if "colour" in shifts else images.shape[1]
-    made, rows = [], []
+    made = {}
     for place, name in enumerate(shifts):
         own = np.sort(order[place :: len(shifts)])
         changed = SHIFTS[name](images[own], generator(seed, Purpose.SHIFT, part, place + 1))
-        made.append(np.broadcast_to(changed, (len(own), colours, *images.shape[2:])))
-        rows.append(own)
-    names = np.repeat(list(shifts), [len(own) for own in rows])
-    labels = table[label].take(pa.array(np.concatenate(rows)))
-    return pa.table(
-        {"image": nested(np.concatenate(made)), label: labels, DOMAIN: pa.array(names.tolist(), pa.string())}
-    )
+        alike = np.broadcast_to(changed, (len(own), colours, *images.shape[2:]))
+        made[name] = pa.table({"image": nested(alike), label: table[label].take(pa.array(own))})
+    return made
+
+
+def _joined(tables: Mapping[str, pa.Table]) -> pa.Table:
+    named = [table.append_column(DOMAIN, pa.array([name] * len(table), pa.string())) for name, table in tables.items()]
+    return pa.concat_tables(named)
 
 
 def _images(table: pa.Table, label: str) -> Pixels:

@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,9 @@ UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.
 """What the operating system says of paths that are the user's to mend."""
 
 FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
+
+BESIDE = f",{SHIFTED}"
+"""What comes behind several names, and before the one whose images are shifted into domains beside theirs."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def _read(
         check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return Source(dataset, train, test, base.label, (DOMAIN,))
-    if shifts:
+    if shifts and BESIDE not in dataset:
         raise InputError(
             f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: makes domains of shifted:NAME only; "
             f'set data.dataset = "shifted:{dataset}"'
@@ -134,7 +137,7 @@ def _read(
         table = read_synthetic(dataset, seed)
         check_label(table.schema, label or "label", dataset)
         return Source(dataset, table, None, label or "label", ("client",))
-    return _named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed)
+    return _named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed, shifts)
 
 
 def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str) -> None:
@@ -182,25 +185,49 @@ def _domain(path: Path) -> str:
     return re.sub(r"-(train|test)$", "", path.stem) if path.suffix == ".parquet" else path.name
 
 
-def _named(dataset: str, root: Path, label: str | None, seed: int) -> Source:
-    names = [name.strip() for name in dataset.split(",")]
-    for name in names:
+def _named(dataset: str, root: Path, label: str | None, seed: int, shifts: Sequence[str]) -> Source:
+    told, beside, base = dataset.partition(BESIDE)
+    names = [name.strip() for name in told.split(",")]
+    for name in [*names, *([base.strip()] if beside else [])]:
         if name not in DATASETS:
             raise unknown(f"data set {name!r}", name, [*DATASETS, *FORMS])
         if names.count(name) > 1:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
-    parts = {name: DATASETS[name].read(root, seed) for name in names}
     label = DATASETS[names[0]].label if label is None else label
-    for name, (train, test) in parts.items():
-        check_label(train.schema, label, name)
-        check_values(train, f"data set {name}")
-        if test is not None:
-            check_values(test, f"the test part of data set {name}")
-    if len(names) == 1:
-        train, test = parts[dataset.strip()]
+    parts = {name: _checked(name, root, label, seed) for name in names}
+    if len(names) == 1 and not beside:
+        train, test = parts[names[0]]
         return Source(dataset, train, test, label, DATASETS[names[0]].dividing)
-    train, test = join({name: _plain(*tables, DATASETS[name].dividing) for name, tables in parts.items()}, label)
+    parts = {own: tables for name in names for own, tables in _domains(name, parts[name]).items()}
+    if beside:
+        # Imported late, as it brings SciPy's images.
+        from raysim.data.shifted import dealt
+
+        parts |= dealt(_checked(base.strip(), root, label, seed), label, shifts, seed)
+    train, test = join(parts, label)
     return Source(dataset, train, test, label, (DOMAIN,))
+
+
+def _domains(name: str, tables: Tables) -> Mapping[str, Tables]:
+    """What stands for a data set beside others: the domains that it has, else itself, its dividing columns left out."""
+    dividing = DATASETS[name].dividing
+    if DOMAIN not in dividing:
+        return {name: _plain(*tables, dividing)}
+    # Imported late, for it is made of sources.
+    from raysim.data.domains import by_domain
+
+    train, test = ({} if table is None else by_domain(table, DOMAIN) for table in tables)
+    return {each: _plain(own, test.get(each), dividing) for each, own in train.items()}
+
+
+def _checked(name: str, root: Path, label: str, seed: int) -> Tables:
+    """The tables of a data set that has a name."""
+    train, test = DATASETS[name].read(root, seed)
+    check_label(train.schema, label, name)
+    check_values(train, f"data set {name}")
+    if test is not None:
+        check_values(test, f"the test part of data set {name}")
+    return train, test
 
 
 def _plain(train: pa.Table, test: pa.Table | None, others: Sequence[str]) -> Tables:

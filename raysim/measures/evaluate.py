@@ -117,7 +117,8 @@ class Evaluation:
     """An evaluation of the global model, as a merge would give it now, under way on all targets.
 
     A client that keeps entries is evaluated with its own; everything else with the average, but where the statistics
-    of outsiders are their own (see `Place`).
+    of outsiders are their own (see `Place`): of clients that are held out, and of domains none of whose clients has
+    trained yet.
 
     Args:
         state: the run, which may go on meanwhile.
@@ -136,10 +137,12 @@ class Evaluation:
         if targets.targets:
             model = fleet.put((self.state.model, state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
-                outside = target.part == "all" and algorithm.place.outsider == "own"
+                unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
+                outside = unknown and algorithm.place.outsider == "own"
                 kind = EvaluateOutsiders if outside else Evaluate
                 function = kind(target.part, "auc" in targets.metrics, target.domain)
-                self._maps.append(fleet.map(function, _blocks(state, target, models, own), [model]))
+                blocks = _united(target) if outside and target.part is None else _blocks(state, target, models, own)
+                self._maps.append(fleet.map(function, blocks, [model]))
 
     def values(self) -> dict[str, float]:
         """A value for each of the targets' columns that is defined; not a number where the model diverged."""
@@ -260,19 +263,21 @@ def _of_pixels(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Sco
 
 
 class EvaluateOutsiders(Evaluate):
-    """Score the global model on each client of a block, with statistics of the samples that it is scored on."""
+    """Score the global model with statistics of what it is scored on: each client's samples, or a whole test set."""
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         model, average = values[0]
         scores: list[Score] = []
-        for client in block.clients:
-            samples, statistics = self._samples(bench, client), Sum.zero(statistics_of(bench.resident.placement.whole))
+        for owners in [(client,) for client in block.clients] if self.part else [block.clients]:
+            samples = [self._samples(bench, owner) for owner in owners]
+            statistics = Sum.zero(statistics_of(bench.resident.placement.whole))
             bench.resident.load(model, average)
-            add_statistics(statistics, bench.resident, samples[0])
+            for x, _ in samples:
+                add_statistics(statistics, bench.resident, x)
             bench.resident.load(model, average)
             if (own := statistics.mean()) is not None:
                 load_statistics(bench.resident, own)
-            scores += self._score(bench, [samples])
+            scores += self._score(bench, samples)
         return Output(scores)
 
 
@@ -311,6 +316,11 @@ def _blocks_of_slices(target: Target, models: Models) -> list[Block]:
         Block(number, (target.owners[place],), target.sizes[place], (kept,))
         for number, (kept, place) in enumerate(places)
     ]
+
+
+def _united(target: Target) -> list[Block]:
+    """All slices of a test set as one block, so that they have statistics in common."""
+    return [Block(0, target.owners, sum(target.sizes), (None,) * len(target.owners))]
 
 
 def _domain(population: Population, name: str) -> Target:

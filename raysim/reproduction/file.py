@@ -16,7 +16,11 @@ from raysim.config.check import Table, checked, part
 from raysim.config.read import assign, changed
 from raysim.errors import InputError, unknown
 from raysim.folder import algorithm_names
+from raysim.reproduction.figure import Figure
 from raysim.studies.grid import flat
+
+Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
+"""A round, or a share of them all."""
 
 
 class About(Table):
@@ -44,11 +48,15 @@ class Claim(Table):
         algorithm: its folder.
         column: of the results, or of `metrics.parquet`.
         take: what of the column: the chosen model's value ("final"), the last, largest, smallest or mean value over the
-            rounds, or the first round at `level` ("reached").
+            rounds, the standard deviation of its changes from one evaluated round to the next ("jitter"), or the first
+            round at `level` ("reached").
         level: see `take`.
+        since: the first of the rounds that count, as a number or as a share of all; not with "final".
+        until: likewise the last one.
         minus: the algorithm that is subtracted; with `minus_dataset` also, or only, on another data set.
         minus_dataset: see `minus`.
         relative: whether the difference is in parts of what is subtracted.
+        than_dataset: a data set whose difference between the two algorithms is subtracted from that of `dataset`.
         paper: the paper's number.
         above: it holds if the number is above this one;
         below: if it is below;
@@ -60,11 +68,14 @@ class Claim(Table):
     dataset: str
     algorithm: str
     column: str
-    take: Literal["final", "last", "best", "least", "mean", "reached"] = "final"
+    take: Literal["final", "last", "best", "least", "mean", "jitter", "reached"] = "final"
     level: float | None = None
+    since: Reach | None = None
+    until: Reach | None = None
     minus: str | None = None
     minus_dataset: str | None = None
     relative: bool = False
+    than_dataset: str | None = None
     paper: float | None = None
     above: float | None = None
     below: float | None = None
@@ -79,8 +90,14 @@ class Claim(Table):
             raise InputError(f"claim {self.says!r} has {what}: must have one of above, below and within; mend it")
         if self.within is not None and self.paper is None:
             raise InputError(f"claim {self.says!r} has `within` and no number of the paper: must have it; set paper")
+        if self.than_dataset is not None and (self.minus is None or self.minus_dataset is not None):
+            raise InputError(
+                f"claim {self.says!r}: than_dataset must stand with `minus` and without `minus_dataset`; mend it"
+            )
         if (self.level is None) == (self.take == "reached"):
             raise InputError(f'claim {self.says!r}: level must stand with take = "reached", and only there')
+        if self.take == "final" and (self.since, self.until) != (None, None):
+            raise InputError(f'claim {self.says!r}: since and until must stand with another take than "final"; set it')
 
     def met_by(self, number: float) -> bool:
         """Whether a number bears the claim out."""
@@ -109,6 +126,7 @@ class Reproduction:
         full: the study with the paper's setting.
         reduced: what is less where it is reduced.
         settings: the keys that have other values then.
+        figures: of the paper.
     """
 
     name: str
@@ -117,6 +135,7 @@ class Reproduction:
     full: Mapping[str, Any]
     reduced: Reduced
     settings: Mapping[str, Any]
+    figures: tuple[Figure, ...] = ()
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], name: str) -> Reproduction:
@@ -129,9 +148,10 @@ class Reproduction:
         tables = tuple(checked(Claim, each, "claim") for each in claims)
         for each in tables:
             each.check()
-        study = {key: value for key, value in raw.items() if key not in ("reproduction", "reduced", "claim")}
+        study = {key: value for key, value in raw.items() if key not in ("reproduction", "reduced", "claim", "figure")}
         about = checked(About, part(raw, "reproduction"), "reproduction")
-        return cls(name, about, tables, study, reduced, flat(part(given, "set")))
+        figures = _figures(raw.get("figure", []), study)
+        return cls(name, about, tables, study, reduced, flat(part(given, "set")), figures)
 
     def study(self, full: bool, changes: Iterable[str] = ()) -> dict[str, Any]:
         """The tables of the study.
@@ -148,14 +168,27 @@ class Reproduction:
         return changed(raw, changes)
 
 
+def _figures(given: Any, study: Mapping[str, Any]) -> tuple[Figure, ...]:
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise InputError(f"figure = {given!r}: must be tables; write [[figure]] and its keys below")
+    datasets = part(part(study, "study"), "datasets")
+    return tuple(Figure.of(each, datasets, list(_by_name(study))) for each in given)
+
+
+def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a study's algorithms, by their folders."""
+    several = study.get("algorithm", {})
+    tables = several if isinstance(several, list) else [several]
+    return dict(zip(algorithm_names([table.get("name", "fedavg") for table in tables]), tables, strict=True))
+
+
 def _only(raw: dict[str, Any], reduced: Reduced) -> None:
     """Leave of a study's data sets and algorithms those that are named."""
     if reduced.datasets is not None:
         there = part(part(raw, "study"), "datasets")
         raw["study"]["datasets"] = {name: _known(name, there, "data set") for name in reduced.datasets}
     if reduced.algorithms is not None:
-        tables = raw["algorithm"]
-        by_name = dict(zip(algorithm_names([table["name"] for table in tables]), tables, strict=True))
+        by_name = _by_name(raw)
         raw["algorithm"] = kept = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
         if (names := algorithm_names([table["name"] for table in kept])) != list(reduced.algorithms):
             raise InputError(

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+NOTHING = "nothing of it is run in this setting."
+UNTESTED = "not tested here"
 HEAD = "| claim | paper | here | it holds if | verdict |\n|---|---|---|---|---|"
 
 
 def as_markdown(record: Mapping[str, Any]) -> str:
     """A reproduction: what it is, how it differs from the paper's, and its claims."""
-    about = record["about"]
-    lines = [f"## {record['name']}: {about['paper']}, {about['place']}", "", *_setting(record), "", HEAD]
-    lines += [_claim(each) for each in record["claims"]]
+    lines = [f"## {_title(record)}", "", *_setting(record)]
+    tested = [_claim(each) for each in record["claims"] if each["verdict"] != UNTESTED]
+    others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
+    if tested:
+        lines += ["", HEAD, *tested]
+    if others:
+        lines += ["", f"<details><summary>{len(others)} {UNTESTED}</summary>", "", HEAD, *others, "", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def pictures(record: Mapping[str, Any], place: str = "") -> str:
+    """The figures of a reproduction as images, `place` being the way to its folder, with a slash at the end."""
+    return "".join(f"\n{_picture(each, place)}\n" for each in record.get("figures", []))
+
+
+def _picture(figure: Mapping[str, Any], place: str) -> str:
+    if figure["file"] is None:
+        return f"{figure['title']}: {NOTHING}"
+    return f"{figure['title']}\n\n![{figure['title']}]({place}{figure['file']})"
 
 
 def _setting(record: Mapping[str, Any]) -> list[str]:
@@ -36,21 +54,41 @@ def command(record: Mapping[str, Any]) -> str:
 
 def summary(records: Iterable[Mapping[str, Any]]) -> str:
     """All reproductions: how many claims of each came to which verdict."""
-    verdicts = ("holds", "holds in direction", "does not hold", "not tested here")
+    verdicts = ("holds", "holds in direction", "does not hold", UNTESTED)
     lines = [f"| reproduction | paper | {' | '.join(verdicts)} |", "|---|---|" + "---|" * len(verdicts)]
+    total = Counter[str]()
     for record in records:
-        counts = [sum(each["verdict"] == verdict for each in record["claims"]) or "" for verdict in verdicts]
-        about = record["about"]
-        lines.append(f"| {record['name']} | {about['paper']}, {about['place']} | {' | '.join(map(str, counts))} |")
-    return "\n".join(lines)
+        counts = Counter(each["verdict"] for each in record["claims"])
+        about, total = record["about"], total + counts
+        cells = [str(counts[verdict] or "") for verdict in verdicts]
+        lines.append(f"| {_link(record)} | {about['paper']}, {about['place']} | {' | '.join(cells)} |")
+    return "\n".join([*lines, f"| all | | {' | '.join(str(total[verdict]) for verdict in verdicts)} |"])
+
+
+def _link(record: Mapping[str, Any]) -> str:
+    """The way to a reproduction's section, as hosts of Markdown name headings."""
+    kept = "".join(each for each in _title(record).lower() if each.isalnum() or each in " -_")
+    return f"[{record['name']}](#{kept.replace(' ', '-')})"
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    about = record["about"]
+    return f"{record['name']}: {about['paper']}, {about['place']}"
 
 
 def _claim(row: Mapping[str, Any]) -> str:
-    paper = "" if row.get("paper") is None else f"{row['paper']:.4g}"
+    return f"| {row['says']} | {paper_text(row)} | {here_text(row)} | {row['condition']} | {row['verdict']} |"
+
+
+def paper_text(row: Mapping[str, Any]) -> str:
+    """A claim's number in the paper."""
+    return "" if row.get("paper") is None else f"{row['paper']:.4g}"
+
+
+def here_text(row: Mapping[str, Any]) -> str:
+    """The number that it came to, and its deviation."""
     here = "" if row["mean"] is None else f"{row['mean']:.4g}"
-    if row["spread"] is not None:
-        here += f" ± {row['spread']:.2g} (n = {len(row['numbers'])})"
-    return f"| {row['says']} | {paper} | {here} | {row['condition']} | {row['verdict']} |"
+    return here if row["spread"] is None else f"{here} ± {row['spread']:.2g} (n = {len(row['numbers'])})"
 
 
 def _sentences(*notes: str) -> Sequence[str]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,11 +44,20 @@ def digest(folder: Path) -> str:
         folder: of the study.
     """
     found = hashlib.sha256()
-    for path in sorted((folder / "trials").rglob("*")):
-        if path.name in ("model.safetensors", "metrics.parquet"):
-            found.update(path.relative_to(folder).as_posix().encode())
-            found.update(path.read_bytes() if path.suffix == ".safetensors" else b"".join(_metrics(path)))
+    for trial in sorted(pq.read_table(folder / "trials.parquet").to_pylist(), key=_what):
+        found.update(_what(trial).encode())
+        # A trial has one algorithm.
+        for path in sorted((folder / "trials" / trial["trial"]).glob("*/model.safetensors")):
+            found.update(path.read_bytes())
+        for path in sorted((folder / "trials" / trial["trial"]).glob("*/metrics.parquet")):
+            found.update(b"".join(_metrics(path)))
     return found.hexdigest()
+
+
+def _what(trial: Mapping[str, object]) -> str:
+    """What is tried, and not where: a trial's folder is named by all of its settings, of which there may come more."""
+    keys = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "status")
+    return repr([trial[key] for key in keys])
 
 
 def _metrics(path: Path) -> Iterator[bytes]:

@@ -14,13 +14,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partitioning.disk import complete
+from raysim.report.charts import as_file
+from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
-from raysim.reproduction.page import as_markdown
+from raysim.reproduction.page import as_markdown, pictures
 from raysim.reproduction.provenance import commit, digest, machine
+from raysim.reproduction.section import RECORD, section
 from raysim.reproduction.verdict import Judged, Measured
+from raysim.studies.concluding import conclude
+from raysim.studies.read import read_findings
 from raysim.studies.studying import study
 
-RECORD, PAGE = "claims.json", "claims.md"
+PAGE, FIGURES = "claims.md", "figures"
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Reproduced:
     """What a reproduction came to.
 
     Args:
-        folder: of its study, with the claims beside the study's own tables and report.
+        folder: of its study, with the claims and the figures beside the study's own tables, and in its report.
         claims: each with its verdict.
     """
 
@@ -39,7 +44,7 @@ class Reproduced:
 def reproduce(
     name: str, out: str | Path | None = None, *, full: bool = False, changes: Iterable[str] = (), **how: Any
 ) -> Reproduced:
-    """Run the study of a paper's table or figure, or go on with it, and judge the paper's claims by it.
+    """Run the study of a paper's table or figure, or go on with it; judge the paper's claims by it, draw its figures.
 
     Args:
         name: of the reproduction, or its file.
@@ -57,11 +62,13 @@ def reproduce(
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
     study(reproduction.study(full, changes), folder, **how)
     claims = judge(reproduction, folder, full)
-    record = record_of(reproduction, folder, claims, full, changes)
+    record = {**record_of(reproduction, folder, claims, full, changes), "figures": draw(reproduction, folder)}
+    record |= origin(folder)
     with complete(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     with complete(folder / PAGE) as aside:
-        aside.write_text(as_markdown(record), encoding="utf-8")
+        aside.write_text(as_markdown(record) + pictures(record), encoding="utf-8")
+    conclude(folder, lead=section(folder))
     return Reproduced(folder, claims)
 
 
@@ -70,6 +77,23 @@ def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[Judged,
     measured = Measured(folder)
     claims = reproduction.claims
     return tuple(Judged(claim) if claim.full and not full else measured.judged(claim) for claim in claims)
+
+
+def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]]:
+    """Draw the figures from a study's folder into it; their titles and files, None where nothing of one was run."""
+    study = read_findings(folder)
+    figures: list[dict[str, str | None]] = []
+    for number, figure in enumerate(reproduction.figures, 1):
+        file = f"{FIGURES}/{number}.svg"
+        svg = drawn(f"paper{number}", figure, study)
+        if svg:
+            (folder / FIGURES).mkdir(exist_ok=True)
+            with complete(folder / file) as aside:
+                aside.write_text(as_file(svg), encoding="utf-8")
+        else:
+            (folder / file).unlink(missing_ok=True)
+        figures.append({"title": figure.table.title, "file": file if svg else None})
+    return figures
 
 
 def record_of(
@@ -85,14 +109,21 @@ def record_of(
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
         "note": "" if full else reproduction.reduced.note,
         "version": version("raysim"),
-        "commit": commit(),
-        "machine": machine(),
-        "sha256": digest(folder),
         "trials": trials.num_rows,
         "not_done": trials.filter(pc.field("status") != "done").num_rows,
         "seconds": round(sum(trials["seconds"].to_pylist()), 1),
         "claims": [_row(each) for each in claims],
     }
+
+
+def origin(folder: Path) -> Mapping[str, str | None]:
+    """Where a study's results come from: what was recorded when they were new, else this code on this machine."""
+    new = {"commit": commit(), "machine": machine(), "sha256": digest(folder)}
+    if (folder / RECORD).is_file():
+        recorded = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if recorded.get("sha256") == new["sha256"]:
+            return {key: recorded[key] for key in new}
+    return new
 
 
 def _row(judged: Judged) -> dict[str, Any]:

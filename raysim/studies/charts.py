@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, ScalarFormatter
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from raysim.report.charts import HALF, HEIGHT, INK, MARKER_ROUNDS, MUTED, WIDE, Stroke, style, to_svg
+from raysim.report.charts import HALF, HEIGHT, INK, LETTERS, MARKER_ROUNDS, MUTED, WIDE, Stroke, style, to_svg
 from raysim.studies.search import Point, Search
 from raysim.studies.words import Measured, point_text, value_text
 
@@ -23,7 +24,7 @@ Values = NDArray[np.float64]
 
 BAND, BOX = 0.15, 0.22  # how opaque a band of deviations and the inside of a box are
 RANKED = 12  # points shown of a grid of three keys or more
-SLANTED = 4  # with more names than this below a panel they stand aslant
+DENSE = 600  # rounds of a curve that are drawn at most: more of them no eye tells apart
 BETTER, WORSE, NONE = np.array(to_rgba("#3f8fc4")), np.array(to_rgba("#eef4f9")), "#f0f1f3"
 
 
@@ -35,6 +36,26 @@ class Band:
     mean: Values
     std: Values
     stroke: Stroke
+
+    def thinned(self, most: int) -> Band:
+        """The same in so many rounds at most, the ends and the peaks and troughs of the mean among them."""
+        if len(self.rounds) <= most:
+            return self
+        ends = np.array([0, len(self.rounds) - 1])
+        parts = np.array_split(np.arange(len(self.rounds)), max(1, most // 2 - 1))
+        peaks = [part[pick(self.mean[part])] for part in parts for pick in (np.argmin, np.argmax)]
+        kept = np.unique([*ends, *peaks])
+        return Band(self.rounds[kept], self.mean[kept], self.std[kept], self.stroke)
+
+    def averaged(self, most: int) -> Band:
+        """The same as means over so many intervals at most."""
+        if len(self.rounds) <= most:
+            return self
+        parts = np.array_split(np.arange(len(self.rounds)), most)
+        rounds, mean, std = (
+            np.array([each[part].mean() for part in parts]) for each in (self.rounds, self.mean, self.std)
+        )
+        return Band(rounds, mean, std, self.stroke)
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,7 @@ def curves(name: str, panels: Sequence[Panel]) -> str:
             axes.yaxis.set_major_formatter(_formatter(panel.measured))
             axes.margins(y=0.08)
             for band in panel.bands:
-                _draw(axes, band)
+                draw_band(axes, band.thinned(DENSE), len(band.rounds) <= MARKER_ROUNDS)
         return to_svg(figure, name)
 
 
@@ -86,8 +107,9 @@ def boxes(name: str, panels: Sequence[tuple[str, Sequence[Box]]], measured: Meas
             axes.set_ylabel(measured.metric.title)
             axes.yaxis.set_major_formatter(_formatter(measured))
             for place, box in enumerate(group):
-                _box(axes, place, box)
-            _names(axes, [box.label for box in group])
+                draw_box(axes, place, box)
+                draw_values(axes, place, box)
+            write_names(axes, [box.label for box in group], LETTERS // columns)
         return to_svg(figure, name)
 
 
@@ -103,44 +125,61 @@ def searched(name: str, search: Search, measured: Measured) -> str:
         return to_svg(figure, name)
 
 
-def _draw(axes: Axes, band: Band) -> None:
-    axes.fill_between(
-        band.rounds, band.mean - band.std, band.mean + band.std, color=band.stroke.colour, alpha=BAND, linewidth=0
+def draw_band(axes: Axes, band: Band, is_dotted: bool) -> None:
+    """A line at the mean, in a band of one standard deviation to each side; dotted at each round."""
+    colour = band.stroke.colour
+    if band.std.any():
+        low, high = band.mean - band.std, band.mean + band.std
+        axes.fill_between(band.rounds, low, high, color=colour, alpha=BAND, linewidth=0)
+    axes.plot(band.rounds, band.mean, color=colour, linestyle=dashed(band.stroke), linewidth=1.8)
+    if is_dotted:
+        draw_dots(axes, band.rounds, band.mean, colour)
+
+
+def dashed(own: Stroke) -> tuple[float, tuple[float, ...]] | Literal["solid"]:
+    """A line's pattern as matplotlib takes it."""
+    return (0, own.dashes) if own.dashes else "solid"
+
+
+def draw_dots(axes: Axes, places: ArrayLike, values: ArrayLike, colour: str, size: float = 3.5) -> None:
+    """Dots, as one line that is as long as wide at each: a marker for each would be most of the file."""
+    x, y = np.repeat(np.asarray(places, float), 3), np.repeat(np.asarray(values, float), 3)
+    y[2::3] = np.nan
+    axes.plot(x, y, color=colour, linewidth=size, solid_capstyle="round")
+
+
+def draw_spreads(axes: Axes, places: ArrayLike, values: ArrayLike, spreads: ArrayLike, colour: str) -> None:
+    """One standard deviation to each side of values, in one line with gaps."""
+    x, y = np.repeat(np.asarray(places, float), 3), np.repeat(np.asarray(values, float), 3)
+    y += np.repeat(np.asarray(spreads, float), 3) * np.tile([-1.0, 1.0, np.nan], len(y) // 3)
+    axes.plot(x, y, color=colour, linewidth=1, solid_capstyle="butt")
+
+
+def draw_box(axes: Axes, place: float, box: Box, width: float = 0.5) -> None:
+    """Quartiles and extremes."""
+    colour, half, cap = box.stroke.colour, width / 2, width / 4
+    least, lower, median, upper, most = np.percentile(box.values, [0, 25, 50, 75, 100])
+    inside = (*to_rgba(colour)[:3], BOX)
+    axes.add_patch(
+        Rectangle((place - half, lower), width, upper - lower, facecolor=inside, edgecolor=colour, linewidth=1.2)
     )
-    axes.plot(
-        band.rounds,
-        band.mean,
-        color=band.stroke.colour,
-        linestyle=(0, band.stroke.dashes) if band.stroke.dashes else "solid",
-        linewidth=1.8,
-        marker="o" if len(band.rounds) <= MARKER_ROUNDS else "",
-        markersize=3,
-    )
+    # In one line, with gaps: a cap, a whisker, a whisker, a cap.
+    across, gap = [place - cap, place + cap, np.nan], [place, place, np.nan]
+    heights = [least, least, np.nan, least, lower, np.nan, upper, most, np.nan, most, most, np.nan]
+    axes.plot([*across, *gap, *gap, *across], heights, color=colour, linewidth=1.2)
+    axes.plot([place - half, place + half], [median, median], color=colour, linewidth=2.2, solid_capstyle="butt")
 
 
-def _box(axes: Axes, place: int, box: Box) -> None:
-    colour = box.stroke.colour
-    edge = {"color": colour, "linewidth": 1.2}
-    axes.boxplot(
-        [list(box.values)],
-        positions=[place],
-        widths=0.5,
-        whis=(0, 100),
-        showfliers=False,
-        patch_artist=True,
-        boxprops={"facecolor": (*to_rgba(colour)[:3], BOX), "edgecolor": colour, "linewidth": 1.2},
-        medianprops={"color": colour, "linewidth": 2.2},
-        whiskerprops=edge,
-        capprops=edge,
-    )
-    # Side by side in the order of seeds and folds, so that equal values show.
-    spread = np.linspace(-0.16, 0.16, len(box.values)) if len(box.values) > 1 else [0.0]
-    axes.plot(place + np.asarray(spread), box.values, linestyle="none", marker="o", markersize=3, color=colour)
+def draw_values(axes: Axes, place: float, box: Box, width: float = 0.5) -> None:
+    """A dot for each of a box's values, side by side in the order of seeds and folds, so that equal ones show."""
+    spread = width * np.linspace(-0.32, 0.32, len(box.values)) if len(box.values) > 1 else [0.0]
+    draw_dots(axes, place + np.asarray(spread), box.values, box.stroke.colour)
 
 
-def _names(axes: Axes, names: Sequence[str]) -> None:
-    """Names below the axes, at 0, 1, ..."""
-    aslant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(names) > SLANTED else {}
+def write_names(axes: Axes, names: Sequence[str], letters: int = LETTERS // 2) -> None:
+    """Names below the axes, at 0, 1, ...; aslant where so many letters as fit side by side are too few."""
+    is_aslant = len(names) * (max(map(len, names)) + 2) > letters
+    aslant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_aslant else {}
     axes.set_xticks(range(len(names)), names, **aslant)  # type: ignore[arg-type]  # its stubs want one type for all
     axes.tick_params(axis="x", length=0, labelcolor=INK)
     axes.set_xlim(-0.6, len(names) - 0.4)
@@ -157,7 +196,7 @@ def _line(axes: Axes, search: Search, measured: Measured) -> None:
     for place, mean, point in known:
         axes.errorbar([place], [mean], [point.std or 0.0], color=MUTED, capsize=3, linewidth=1)
         _mark(axes, place, mean, point)
-    _names(axes, [value_text(value) for value in values])
+    write_names(axes, [value_text(value) for value in values])
     axes.set_xlabel(key)
     _metric_axis(axes, measured)
 
@@ -219,6 +258,9 @@ def _metric_axis(axes: Axes, measured: Measured) -> None:
 
 def _formatter(measured: Measured) -> Formatter:
     """Of an axis with the metric, on which differences may be small."""
-    return (
-        FuncFormatter(lambda value, _: f"{100 * value:g} %") if measured.metric.kind == "share" else ScalarFormatter()
-    )
+    return shares() if measured.metric.kind == "share" else ScalarFormatter()
+
+
+def shares() -> Formatter:
+    """Of an axis from 0 to 1 whose values read as per cent."""
+    return FuncFormatter(lambda value, _: f"{100 * value:g} %")

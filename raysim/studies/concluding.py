@@ -45,12 +45,13 @@ SUMMARY = pa.schema(
 """One row a data set and algorithm. What compares is null for the baseline; `p` is null where no pair differs."""
 
 
-def conclude(folder: Path, out: Path | None = None) -> Path:
+def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     """Write `summary.parquet`, `table.md`, `table.tex` and the report of a study, finished or not; return the report.
 
     Args:
         folder: of the study: has `study.toml`, `trials.parquet` and, for curves, `trials/`.
         out: the report's file; default `report.html` in the folder.
+        lead: markup that the report begins with.
 
     Raises:
         InputError: the folder is no study's, no trial has ended, or a file of it is damaged.
@@ -62,7 +63,7 @@ def conclude(folder: Path, out: Path | None = None) -> Path:
     for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
         with complete(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
-    return save(page.render(study, rows), out or folder / "report.html")
+    return save(page.render(study, rows, lead), out or folder / "report.html")
 
 
 def _summary(study: Findings, rows: Sequence[Row]) -> pa.Table:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from raysim.report.charts import Stroke, stroke
 from raysim.report.tables import ABSENT, METRICS, TARGETS
 from raysim.report.templates import template
 from raysim.report.units import human_seconds
 from raysim.studies import charts
-from raysim.studies.read import Entry, Findings, Values, keys_of
+from raysim.studies.bands import band_of, runs_of
+from raysim.studies.read import Findings, Values, keys_of
 from raysim.studies.search import Point, Search, searches_of
 from raysim.studies.statistics import Row
 from raysim.studies.tables import details, differences
@@ -47,14 +46,15 @@ class Setting:
     source: str
 
 
-def render(study: Findings, rows: Sequence[Row]) -> str:
-    """The page's markup."""
+def render(study: Findings, rows: Sequence[Row], lead: str = "") -> str:
+    """The page's markup; `lead` is some that stands before the results."""
     series = [Series(name, stroke(index)) for index, name in enumerate(study.algorithms)]
     by = Measured.of(study.select_by)
     searches = searches_of(study)
     return template("study.html.j2", "raysim.studies").render(
         title=study.name,
         facts=_facts(study),
+        lead=lead,
         series=series,
         merges_marked=False,
         strokes={each.label: each.stroke for each in series},
@@ -101,33 +101,15 @@ def _curves(study: Findings, series: Sequence[Series]) -> Iterator[Picture]:
     """For each data set the metric that the search goes by, then the reported one, over the trials that count."""
     columns = list(dict.fromkeys((study.select_by, study.metric)))
     for index, dataset in enumerate(study.datasets):
-        runs = {each.label: _runs(study, study.of(dataset, each.label), columns) for each in series}
+        runs = {each.label: runs_of(study, dataset, each.label, columns) for each in series}
         panels = [charts.Panel(Measured.of(column), _bands(series, runs, column)) for column in columns]
         if panels := [panel for panel in panels if panel.bands]:
             yield Picture(dataset, charts.curves(f"curves{index}", panels))
 
 
-def _runs(study: Findings, trials: Sequence[Entry], columns: Sequence[str]) -> list[dict[str, Values]]:
-    counting = [each for each in trials if each.counts and each.status == "done"]
-    return [run for each in counting if (run := study.curves(each, columns))]
-
-
 def _bands(series: Sequence[Series], runs: Mapping[str, Sequence[dict[str, Values]]], column: str) -> list[charts.Band]:
     there = {each: [run for run in runs[each.label] if column in run] for each in series}
-    return [_band(own, column, each.stroke) for each, own in there.items() if own]
-
-
-def _band(runs: Sequence[dict[str, Values]], column: str, own: Stroke) -> charts.Band:
-    """Mean and deviation by round, over the trials that were evaluated then."""
-    values: dict[float, list[float]] = {}
-    for run in runs:
-        for number, value in zip(run["round"], run[column], strict=True):
-            if np.isfinite(value):
-                values.setdefault(float(number), []).append(float(value))
-    rounds = sorted(values)
-    mean = np.array([np.mean(values[number]) for number in rounds])
-    std = np.array([np.std(every, ddof=1) if len(every := values[number]) > 1 else 0.0 for number in rounds])
-    return charts.Band(np.array(rounds), mean, std, own)
+    return [band_of(own, column, each.stroke) for each, own in there.items() if own]
 
 
 def _boxes(rows: Sequence[Row], series: Sequence[Series], measured: Measured) -> str:

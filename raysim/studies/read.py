@@ -121,16 +121,25 @@ class Findings:
         """The trials of an algorithm on a data set."""
         return [each for each in self.trials if (each.dataset, each.algorithm) == (dataset, algorithm)]
 
+    def counting(self, dataset: str, algorithm: str) -> list[Entry]:
+        """Those of them that count for the table and have ended well."""
+        return [each for each in self.of(dataset, algorithm) if each.counts and each.status == "done"]
+
     def inherited(self, algorithm: str) -> Mapping[str, str]:
         """The hyper-parameters that an algorithm takes from others, and from whom."""
         return dict(self.config["study"].get("inherit", {}).get(algorithm, {}))
 
+    def columns(self, trial: Entry) -> list[str]:
+        """What the trial has by round; empty without a run."""
+        path = metrics_of(self.folder, trial.folder, trial.algorithm)
+        if path is None:
+            return []
+        with _readable(path):
+            return list(pq.read_schema(path).names)
+
     def curves(self, trial: Entry, columns: Sequence[str]) -> dict[str, Values]:
         """The trial's rounds and some of its columns by round, NaN where there is no value; empty without a run."""
-        run = self.folder / "trials" / trial.folder
-        # The second fedavg of a study is the first of its run.
-        found = [run / trial.algorithm / "metrics.parquet", *sorted(run.glob("*/metrics.parquet"))]
-        path = next((each for each in found if each.is_file()), None)
+        path = metrics_of(self.folder, trial.folder, trial.algorithm)
         if path is None:
             return {}
         with _readable(path):
@@ -159,6 +168,14 @@ class Standing:
 def is_study(folder: Path) -> bool:
     """Whether a folder is that of a study."""
     return (folder / STUDY).is_file()
+
+
+def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:
+    """The file of an algorithm's rounds in the folder of a study's trial; None where the run is not there."""
+    run = folder / "trials" / trial
+    # The second fedavg of a study is the first of its run.
+    found = [run / algorithm / "metrics.parquet", *sorted(run.glob("*/metrics.parquet"))]
+    return next((each for each in found if each.is_file()), None)
 
 
 def read_findings(folder: Path) -> Findings:

@@ -135,11 +135,14 @@ def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Pa
 
 
 def test_both_actors_work(actors: ClientActors, population: Path) -> None:
+    """Not in each round: on a busy machine one, or the driver, may have done all blocks before the other looks up."""
     fleet = fleet_of(actors, population, hidden=16)
-    state = step(start(fleet, 16), fedavg(Sample(), LOCAL), fleet)
-    state = step(state, fedavg(Sample(), LOCAL), fleet)
-    assert state.report is not None
-    assert {machine["actor"] for _, _, machine in state.report.visits} == {0.0, 1.0}
+    state, seen, end = start(fleet, 16), set(), time.monotonic() + 60
+    while not {0.0, 1.0} <= seen and time.monotonic() < end:
+        state = step(state, fedavg(Sample(), LOCAL), fleet)
+        assert state.report is not None
+        seen |= {machine["actor"] for _, _, machine in state.report.visits}
+    assert {0.0, 1.0} <= seen <= {-1.0, 0.0, 1.0}
 
 
 @dataclass(frozen=True)

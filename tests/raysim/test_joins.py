@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file
 
 import partitioning
 import raysim
+from raysim.data import load
 from raysim.errors import InputError
 from raysim.fleet.bench import joining
 
@@ -54,3 +57,45 @@ def test_a_run(population: partitioning.Population, tmp_path: Path) -> None:
     raysim.run(config, tmp_path / "run", inline=True)
     visits = pq.read_table(tmp_path / "run" / "fedbn" / "visits.parquet").to_pydict()
     assert [(r, c) for r, c in zip(visits["round"], visits["client"], strict=True) if c == 2] == [(3, 2)]
+
+
+def test_a_domain_that_never_joins_is_tested_with_statistics_of_its_own(tmp_path: Path) -> None:
+    """Of two slices, whose statistics are taken together; by hand from the run's files."""
+    drawn = load("gaussians", dividing=["domain"])
+    table, test = drawn.train.sort_by("domain"), drawn.test
+    assert test is not None
+    unknown = test.filter(pc.field("domain") == "combined")
+    tests = {"combined": pa.concat_tables([unknown, unknown.slice(0, 500)]), "diagonal": test.slice(0, 10)}
+    path = tmp_path / "population"
+    partitioning.make(table, path, scheme="domains", domain="domain", seed=0, test=tests)
+    config: dict[str, Any] = {
+        "rounds": 2,
+        "data": {"population": str(path)},
+        "model": {"name": "mlp", "hidden": [4], "norm": "batch"},
+        "local": {"lr": 0.1},
+        "algorithm": [
+            {"name": "fedbn", "joins": {"combined": 100}, "outsider": "own"},
+            {"name": "fedbn", "joins": {"combined": 100}},
+        ],
+        "evaluate": {"metrics": ["loss"]},
+    }
+    own, average = (
+        each.metrics["domain_combined_loss"] for each in raysim.run(config, tmp_path / "run", inline=True).results
+    )
+    model = load_file(tmp_path / "run" / "fedbn" / "model.safetensors")
+    kept = {
+        name: value[0]
+        for name, value in load_file(tmp_path / "run" / "fedbn" / "kept.safetensors").items()
+        if value.ndim > 1
+    }
+    x = np.asarray(tests["combined"]["x"].to_pylist(), np.float32)
+    y = np.asarray(tests["combined"]["label"])
+    hidden = x @ model["linear1.weight"].T + model["linear1.bias"]
+    normal = (hidden - hidden.mean(0)) / np.sqrt(hidden.var(0) + 1e-5)
+    logits = (
+        np.maximum(normal * kept["norm1.weight"] + kept["norm1.bias"], 0) @ model["output.weight"].T
+        + model["output.bias"]
+    )
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(y)), y]
+    assert own == pytest.approx(losses.mean(), rel=1e-2)
+    assert average != pytest.approx(own, rel=2e-2)

@@ -13,6 +13,7 @@ import pytest
 from partitioning import InputError
 from raysim.data import load
 from raysim.data.arrays import flat, nested
+from raysim.data.images import pixels
 from raysim.data.morphology import fractured, swollen, thickened, thinned
 from raysim.data.shifted import SHIFTS, shifted
 
@@ -145,6 +146,23 @@ def test_of_a_data_set_by_name(tmp_path: Path) -> None:
     pq.write_table(_table(6).rename_columns(["image", "kind"]), tmp_path / "own.parquet")
     own = load("shifted:file:own.parquet", root=str(tmp_path), label="kind", shifts=["none", "noise"])
     assert own.train.schema.names == ["image", "kind"]
+
+
+def test_domains_beside_those_of_other_sets() -> None:
+    made = load("digits,shifted:digits", shifts=["invert", "blur"], dividing=["domain"], seed=3).train
+    domains = np.asarray(made["domain"].to_pylist())
+    assert {name: int((domains == name).sum()) for name in ("digits", "invert", "blur")} == {
+        "digits": 1797,
+        "invert": 899,
+        "blur": 898,
+    }
+    # Of floats and bytes, so as PNG.
+    images = np.stack([pixels(each["bytes"].as_py(), "image") for each in made["image"]])
+    alone = load("shifted:digits", shifts=["invert", "blur"], seed=3).train
+    assert (images[domains != "digits"] == _images(alone)).all()
+    assert images[domains == "digits"].mean() == pytest.approx(255 - images[domains == "invert"].mean(), abs=2)
+    with pytest.raises(InputError, match=r"data set 'digit': .*digits"):
+        load("digits,shifted:digit", shifts=["invert"])
 
 
 def test_real_images_in_colour(real: Callable[[str], Path]) -> None:

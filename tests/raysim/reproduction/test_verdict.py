@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +24,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed, value in enumerate(values, start=1):
             rows.append(_row(name, seed, test_accuracy=value))
             _curve(folder / "trials" / f"{name}-{seed}" / name.removesuffix("-2"), [0.1 * seed, value, value - 0.05])
+            rows.append(
+                {**_row(name, seed, test_accuracy=value + (0.02 if name == "fedbn" else 0.0)), "dataset": "usps"}
+            )
     rows.append(_row("fedbn", 1, test_accuracy=0.1, chosen=False))
     rows.append(_row("fedbn", 9, test_accuracy=None, status="diverged"))
     pq.write_table(pa.Table.from_pylist(rows), folder / "trials.parquet")
@@ -64,18 +68,32 @@ def claim(**keys: Any) -> Claim:
         ({"algorithm": "radfed", "above": 0}, [], "not tested here"),
         ({"dataset": "mnist", "above": 0}, [], "not tested here"),
         ({"minus_dataset": "mnist", "above": 0}, [], "not tested here"),
+        (
+            {"algorithm": "fedbn", "minus": "fedavg", "than_dataset": "usps", "below": 0},
+            [-0.02, -0.02, -0.02],
+            "holds",
+        ),
+        ({"algorithm": "fedbn", "minus": "fedavg", "than_dataset": "mnist", "below": 0}, [], "not tested here"),
         ({"take": "last", "above": 0.7}, [0.75, 0.77, 0.79], "holds"),
         ({"take": "best", "above": 0.7}, [0.80, 0.82, 0.84], "holds"),
         ({"algorithm": "fedavg-2", "take": "best", "above": 0.4}, [0.5, 0.6, 0.7], "holds"),
         ({"take": "least", "above": 0.25}, [0.1, 0.2, 0.3], "does not hold"),
         ({"take": "mean", "above": 0.5}, [0.55, 0.59667, 0.64333], "holds"),
+        ({"take": "jitter", "above": 0.3}, [0.375, 0.335, 0.295], "holds in direction"),
+        ({"take": "mean", "until": 4, "above": 0.5}, [0.45, 0.51, 0.57], "holds in direction"),
+        ({"take": "mean", "since": 0.6, "above": 0.7}, [0.775, 0.795, 0.815], "holds"),
+        (
+            {"algorithm": "fedbn", "minus": "fedavg", "take": "reached", "level": 0.845, "below": 0},
+            [-float("inf"), -float("inf"), float("nan")],
+            "does not hold",
+        ),
         ({"take": "reached", "level": 0.3, "below": 5}, [4, 4, 2], "holds"),
         ({"take": "reached", "level": 0.81, "below": 5}, [float("inf"), 4, 4], "does not hold"),
     ],
 )
 def test_verdicts(study: Path, keys: dict[str, Any], numbers: list[float], verdict: str) -> None:
     judged = Measured(study).judged(claim(**keys))
-    assert judged.numbers == pytest.approx(numbers, abs=1e-4)
+    assert judged.numbers == pytest.approx(numbers, abs=1e-4, nan_ok=True)
     assert judged.verdict == verdict
 
 
@@ -83,6 +101,19 @@ def test_the_spread_is_over_the_splits(study: Path) -> None:
     judged = Measured(study).judged(claim(above=0))
     assert judged.mean == pytest.approx(0.82) and judged.spread == pytest.approx(0.02)
     assert Judged(claim(above=0), (0.5,)).spread is None
+
+
+def test_who_never_is_at_a_level_is_infinitely_late(study: Path) -> None:
+    late = {"minus": "fedavg", "take": "reached", "level": 0.845, "relative": True, "below": 0}
+    judged = Measured(study).judged(claim(algorithm="fedbn", **late))
+    assert judged.numbers[:2] == (-1, -1) and judged.verdict == "does not hold"
+    assert np.isnan(Judged(claim(below=5), (float("inf"), 4.0)).spread or 0)
+
+
+def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
+    _curve(tmp_path / "trials" / "fedavg-2-1" / "fedavg", [0.5, 0.7])
+    pq.write_table(pa.Table.from_pylist([_row("fedavg-2", 1, test_accuracy=0.6)]), tmp_path / "trials.parquet")
+    assert Measured(tmp_path).judged(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
 
 
 def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
@@ -98,6 +129,8 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"within": 1}, "no number of the paper"),
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
+        ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
+        ({"since": 0.5, "above": 1}, "since and until"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:

@@ -1,0 +1,34 @@
+"""What a study's report begins with where the study reproduces something: the paper's claims and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from raysim.report.charts import in_page
+from raysim.report.templates import template
+from raysim.reproduction.page import NOTHING, command, here_text, paper_text
+
+RECORD = "claims.json"
+
+
+def section(folder: Path) -> str:
+    """The markup, by the record and the figures in a study's folder; empty where it is no reproduction's."""
+    if not (folder / RECORD).is_file():
+        return ""
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    claims = [(row, paper_text(row), here_text(row)) for row in record["claims"]]
+    return template("claims.html.j2", "raysim.reproduction").render(
+        record=record,
+        command=command(record),
+        tested=[claim for claim in claims if claim[0]["numbers"]],
+        untested=[claim for claim in claims if not claim[0]["numbers"]],
+        figures=[(each["title"], _svg(folder, each)) for each in record.get("figures", [])],
+        nothing=NOTHING,
+    )
+
+
+def _svg(folder: Path, figure: Mapping[str, Any]) -> str:
+    return in_page((folder / figure["file"]).read_text(encoding="utf-8")) if figure["file"] else ""

@@ -1,0 +1,46 @@
+"""The results page: it is what the records come to, and the records are of the files as they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from raysim.errors import InputError
+from raysim.reproduction.file import read_reproduction, reproductions
+from raysim.reproduction.results import PAGE, RECIPES, RESULTS, page, records, take
+
+RECORDS = {record["name"]: record for record in records()}
+
+
+def test_the_page_is_what_the_records_come_to() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(records(), map(read_reproduction, reproductions()))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_of_its_file(name: str) -> None:
+    """The claims are those of the file, and what was run is what the file says today."""
+    record, reproduction = RECORDS[name], read_reproduction(name)
+    keys = ("says", "dataset", "algorithm", "column", "take", "paper", "above", "below", "within", "full")
+    claims = [{key: row[key] for key in keys if key in row} for row in record["claims"]]
+    written = [each.model_dump(exclude_none=True, include=set(keys)) for each in reproduction.claims]
+    assert claims == written
+    assert {key: ours for key, _, ours in record["differs"]} == dict(reproduction.settings)
+    for figure in record["figures"]:
+        assert figure["file"] is None or (RESULTS / name / figure["file"]).is_file()
+
+
+def test_only_commits_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no claims"):
+        take(tmp_path)
+    record = {"name": "fedmmb-table-2", "changes": [], "commit": "0123+", "claims": [], "figures": []}
+    for change, what in ({"commit": "0123+"}, "0123"), ({"changes": ["rounds=3"]}, "rounds=3"), ({"name": "x"}, "of x"):
+        (tmp_path / "claims.json").write_text(json.dumps({**record, **change}))
+        with pytest.raises(InputError, match=what):
+            take(tmp_path)
+
+
+def test_every_link_of_the_page_leads_somewhere() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    targets = [part.partition(")")[0] for part in text.split("](")[1:]]
+    files = [target for target in targets if not target.startswith("#")]
+    assert files and all((RECIPES / target).exists() for target in files)
