@@ -1,0 +1,20 @@
+"""One claim of each paper, on data that come with raysim: it comes out as the paper says, on every seed."""
+
+from pathlib import Path
+
+import pytest
+
+from raysim.reproduction.file import reproductions
+from raysim.reproduction.reproducing import reproduce
+
+QUICK = [name for name in reproductions() if name.endswith("-quick")]
+
+
+def test_each_paper_has_one() -> None:
+    assert {name.partition("-")[0] for name in reproductions()} == {name.partition("-")[0] for name in QUICK}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_claim_of_each_paper_holds(name: str, tmp_path: Path) -> None:
+    done = reproduce(name, tmp_path / "run", inline=True)
+    assert {each.claim.says: each.verdict for each in done.claims if each.verdict != "holds"} == {}
