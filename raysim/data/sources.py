@@ -27,7 +27,7 @@ UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.
 
 FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
 
-BESIDE = f",{SHIFTED}"
+BESIDE = re.compile(rf",\s*{SHIFTED}")
 """What comes behind several names, and before the one whose images are shifted into domains beside theirs."""
 
 
@@ -138,7 +138,7 @@ def _read(
         check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return Source(dataset, train, test, base.label, (DOMAIN,))
-    if shifts and BESIDE not in dataset:
+    if shifts and not BESIDE.search(dataset):
         raise InputError(
             f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: makes domains of shifted:NAME only; "
             f'set data.dataset = "shifted:{dataset}"'
@@ -199,26 +199,40 @@ def _domain(path: Path) -> str:
 
 
 def _named(dataset: str, root: Path, label: str | None, seed: int, shifts: Sequence[str]) -> Source:
-    told, beside, base = dataset.partition(BESIDE)
-    names = [name.strip() for name in told.split(",")]
-    for name in [*names, *([base.strip()] if beside else [])]:
+    told, *beside = BESIDE.split(dataset, maxsplit=1)
+    names, bases = [name.strip() for name in told.split(",")], [name.strip() for name in beside]
+    for name in [*names, *bases]:
         if name not in DATASETS:
             raise unknown(f"data set {name!r}", name, [*DATASETS, *FORMS])
         if names.count(name) > 1:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
     label = DATASETS[names[0]].label if label is None else label
     parts = {name: _checked(name, root, label, seed) for name in names}
-    if len(names) == 1 and not beside:
+    if len(names) == 1 and not bases:
         train, test = parts[names[0]]
         return Source(dataset, train, test, label, DATASETS[names[0]].dividing)
-    parts = {own: tables for name in names for own, tables in _domains(name, parts[name]).items()}
-    if beside:
+    several = [_domains(name, parts[name]) for name in names]
+    if bases:
         # Imported late, as it brings SciPy's images.
         from raysim.data.shifted import dealt
 
-        parts |= dealt(_checked(base.strip(), root, label, seed), label, shifts, seed)
-    train, test = join(parts, label)
+        several += [dealt(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
+    train, test = join(_together(several), label)
     return Source(dataset, train, test, label, (DOMAIN,))
+
+
+def _together(several: Sequence[Mapping[str, Tables]]) -> dict[str, Tables]:
+    """The domains of all; InputError where two are called the same, of which one would be lost."""
+    parts: dict[str, Tables] = {}
+    for domains in several:
+        for name in domains:
+            if name in parts:
+                raise InputError(
+                    f"data.dataset brings the domain {name!r} twice: must bring each once; leave one of its data "
+                    "sets out, or it out of data.shifts"
+                )
+        parts.update(domains)
+    return parts
 
 
 def _domains(name: str, tables: Tables) -> Mapping[str, Tables]:

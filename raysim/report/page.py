@@ -86,7 +86,7 @@ def _describe(run: Run) -> Mapping[str, Any]:
 
 def _facts(run: Run) -> dict[str, str]:
     """The experiment in a line; an empty text for what neither the population nor the configuration says."""
-    data, partition, model = (run.config.get(table, {}) for table in ("data", "partition", "model"))
+    data, partition = (run.config.get(table, {}) for table in ("data", "partition"))
     dataset, scheme, clients = data.get("dataset"), partition.get("scheme"), partition.get("clients")
     if run.population is not None:
         manifest = run.population.manifest
@@ -95,10 +95,18 @@ def _facts(run: Run) -> dict[str, str]:
         "Data": str(dataset or ""),
         "Partition": str(scheme or ""),
         "Clients": "" if clients is None else f"{clients:,}",
-        "Model": " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key)),
+        "Model": ", ".join(dict.fromkeys(models_of(run.config))),
         "Rounds": str(run.config.get("rounds", "")) or _epochs(run.config.get("epochs")),
         "Seed": str(run.config.get("seed", "")),
     }
+
+
+def models_of(config: Mapping[str, Any]) -> Iterator[str]:
+    """Each algorithm's model in words: its own, or the common one."""
+    common, several = config.get("model", {}), config.get("algorithm", {})
+    for table in several if isinstance(several, list) else [several]:
+        model = table.get("model", common)
+        yield " ".join(str(model[key]) for key in ("name", "hidden") if model.get(key))
 
 
 def _epochs(epochs: float | None) -> str:

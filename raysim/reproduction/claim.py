@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import Field
 
 from raysim.config.check import Table
-from raysim.errors import InputError
+from raysim.errors import InputError, unknown
 from raysim.reproduction.taking import OF_ROUNDS, Take
 
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
@@ -71,6 +72,10 @@ class Claim(Table):
             self.than_dataset is None or (self.minus is not None and self.minus_dataset is None),
             "has than_dataset: must stand with `minus` and without `minus_dataset`",
         )
+        self._require(
+            not self.relative or self.minus is not None or self.minus_dataset is not None,
+            "has `relative` and nothing that is subtracted: must stand with `minus` or `minus_dataset`",
+        )
         for key, take in (("level", "reached"), ("period", "growth")):
             there = getattr(self, key) is not None
             self._require(there == (self.take == take), f'{key} must stand with take = "{take}", and only there')
@@ -78,6 +83,22 @@ class Claim(Table):
             self.take in OF_ROUNDS or (self.since, self.until) == (None, None),
             f"has since or until, and take = {self.take!r}: must be of {', '.join(OF_ROUNDS)}",
         )
+
+    def check_names(self, datasets: Collection[str], algorithms: Collection[str]) -> None:
+        """InputError where the study has no such algorithm or data set: such a claim would never be tested.
+
+        Args:
+            datasets: of the study; none where it has one that is called by its data.
+            algorithms: of the study.
+        """
+        for name in filter(None, (self.algorithm, self.minus)):
+            self._known("algorithm", name, algorithms)
+        for name in filter(None, (self.dataset, self.minus_dataset, self.than_dataset) if datasets else ()):
+            self._known("data set", name, datasets)
+
+    def _known(self, what: str, name: str, there: Collection[str]) -> None:
+        if name not in there:
+            raise unknown(f"claim {self.says!r}: {what} {name!r}", name, there)
 
     def _require(self, holds: bool, what: str) -> None:
         if not holds:

@@ -70,16 +70,11 @@ class Reproduction:
         """Check what a file says; InputError where it is not as it must be."""
         given = part(raw, "reduced")
         reduced = checked(Reduced, given, "reduced", besides=("set",))
-        claims = raw.get("claim", [])
-        if not isinstance(claims, list) or not claims:
-            raise InputError(f"reproduction {name}: must have a [[claim]]; add one")
-        tables = tuple(checked(Claim, each, "claim") for each in claims)
-        for each in tables:
-            each.check()
         study = {key: value for key, value in raw.items() if key not in ("reproduction", "reduced", "claim", "figure")}
+        claims = _claims(raw.get("claim", []), study, name)
         about = checked(About, part(raw, "reproduction"), "reproduction")
         figures = _figures(raw.get("figure", []), study)
-        return cls(name, about, tables, study, reduced, flat(part(given, "set")), figures)
+        return cls(name, about, claims, study, reduced, flat(part(given, "set")), figures)
 
     def study(self, full: bool, changes: Iterable[str] = ()) -> dict[str, Any]:
         """The tables of the study.
@@ -98,6 +93,18 @@ class Reproduction:
         return changed(raw, changes)
 
 
+def _claims(given: Any, study: Mapping[str, Any], name: str) -> tuple[Claim, ...]:
+    if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
+        raise InputError(f"reproduction {name}: must have a [[claim]]; add one")
+    claims = tuple(checked(Claim, each, "claim") for each in given)
+    # Without any there is one, called by its data.
+    datasets, algorithms = part(part(study, "study"), "datasets"), list(_by_name(study))
+    for claim in claims:
+        claim.check()
+        claim.check_names(datasets, algorithms)
+    return claims
+
+
 def _figures(given: Any, study: Mapping[str, Any]) -> tuple[Figure, ...]:
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise InputError(f"figure = {given!r}: must be tables; write [[figure]] and its keys below")
@@ -109,6 +116,8 @@ def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of a study's algorithms, by their folders."""
     several = study.get("algorithm", {})
     tables = several if isinstance(several, list) else [several]
+    if not all(isinstance(table, dict) for table in tables):
+        raise InputError(f"algorithm = {several!r}: must be a table; write [algorithm] and its keys below")
     return dict(zip(algorithm_names([table.get("name", "fedavg") for table in tables]), tables, strict=True))
 
 
@@ -120,7 +129,7 @@ def _only(raw: dict[str, Any], reduced: Reduced) -> None:
     if reduced.algorithms is not None:
         by_name = _by_name(raw)
         raw["algorithm"] = kept = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
-        if (names := algorithm_names([table["name"] for table in kept])) != list(reduced.algorithms):
+        if (names := algorithm_names([table.get("name", "fedavg") for table in kept])) != list(reduced.algorithms):
             raise InputError(
                 f"reduced.algorithms = {list(reduced.algorithms)}: their folders would be {names}, for the second of a "
                 "name is called so after the first; name the first as well"

@@ -37,7 +37,7 @@ def _picture(figure: Mapping[str, Any], place: str) -> str:
 def _setting(record: Mapping[str, Any]) -> list[str]:
     lines = [f"    {command(record)}", "", *_sentences(record["about"]["note"], record["note"])]
     if record["differs"]:
-        changed = [f"`{key}` {_value(ours)} (paper: {_value(theirs)})" for key, theirs, ours in record["differs"]]
+        changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
         lines.append(f"Reduced: {'; '.join(changed)}.")
     not_done = f", of which {record['not_done']} did not end" if record["not_done"] else ""
     made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
@@ -93,6 +93,11 @@ def here_text(row: Mapping[str, Any]) -> str:
 
 def _sentences(*notes: str) -> Sequence[str]:
     return [note for note in notes if note]
+
+
+def _of_paper(value: Any) -> str:
+    # What the paper's setting does not say by this very key is a default, or said by another one.
+    return "" if value is None else f" (paper: {value})"
 
 
 def _value(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from raysim.errors import InputError
 from raysim.report.charts import in_page
 from raysim.report.templates import template
 from raysim.reproduction.page import NOTHING, command, here_text, paper_text
@@ -15,10 +16,23 @@ RECORD = "claims.json"
 
 
 def section(folder: Path) -> str:
-    """The markup, by the record and the figures in a study's folder; empty where it is no reproduction's."""
+    """The markup, by the record and the figures in a study's folder; empty where it is no reproduction's.
+
+    Raises:
+        InputError: one of them is missing or damaged.
+    """
     if not (folder / RECORD).is_file():
         return ""
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    try:
+        return _markup(folder, json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder / RECORD} or a figure that it names is missing or damaged ({error}): must be as `raysim "
+            "reproduce` left it; run it again with this folder as --out"
+        ) from None
+
+
+def _markup(folder: Path, record: Mapping[str, Any]) -> str:
     claims = [(row, paper_text(row), here_text(row)) for row in record["claims"]]
     return template("claims.html.j2", "raysim.reproduction").render(
         record=record,

@@ -24,8 +24,9 @@ Take = Literal["final", "last", "best", "least", "mean", "jitter", "growth", "re
 
 TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
-    "best": max,
-    "least": min,
+    # Not a number stays one, wherever it stands: Python's own depend on the order.
+    "best": lambda values: float(np.max(values)),
+    "least": lambda values: float(np.min(values)),
     "mean": lambda values: float(np.mean(values)),
     "jitter": lambda values: float(np.std(np.diff(values))) if len(values) > 2 else np.nan,
 }

@@ -42,12 +42,13 @@ class Judged:
     @property
     def mean(self) -> float:
         """The mean over the splits."""
-        return float(np.mean(self.numbers))
+        with np.errstate(invalid="ignore"):  # a level that is never reached is reached in round infinity
+            return float(np.mean(self.numbers))
 
     @property
     def spread(self) -> float | None:
         """The standard deviation over the splits; None for one."""
-        with np.errstate(invalid="ignore"):  # a level that is never reached is reached in round infinity
+        with np.errstate(invalid="ignore"):  # likewise
             return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
 
     @property
@@ -106,7 +107,11 @@ class Measured:
         if claim.take == "final":
             if claim.column not in row:
                 raise unknown(f"column {claim.column!r} of trials.parquet", claim.column, list(row))
-            return float(str(row[claim.column]))
+            if (value := row[claim.column]) is None:
+                raise InputError(
+                    f"trial {row['trial']} has no {claim.column}: must be measured in each trial; correct the claim"
+                )
+            return float(str(value))
         path = metrics_of(self._folder, str(row["trial"]), algorithm)
         if path is None:
             raise InputError(f"trial {row['trial']} has no metrics.parquet: must have its run; run the study again")
@@ -145,4 +150,7 @@ def _difference(ours: float, theirs: float, relative: bool) -> float:
     """What a number is above another; in parts of one that is infinite all of it is missing."""
     if not relative:
         return ours - theirs
-    return -1.0 if np.isinf(theirs) and np.isfinite(ours) else (ours - theirs) / theirs
+    if np.isinf(theirs) and np.isfinite(ours):
+        return -1.0
+    # Of nothing there are no parts: a number that bears nothing out.
+    return (ours - theirs) / theirs if theirs else float("nan")

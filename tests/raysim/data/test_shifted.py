@@ -13,6 +13,7 @@ import pytest
 from partitioning import InputError
 from raysim.data import load
 from raysim.data.arrays import flat, nested
+from raysim.data.catalogue import DATASETS, DataSet
 from raysim.data.images import pixels
 from raysim.data.morphology import fractured, swollen, thickened, thinned
 from raysim.data.shifted import SHIFTS, shifted
@@ -161,8 +162,23 @@ def test_domains_beside_those_of_other_sets() -> None:
     alone = load("shifted:digits", shifts=["invert", "blur"], seed=3).train
     assert (images[domains != "digits"] == _images(alone)).all()
     assert images[domains == "digits"].mean() == pytest.approx(255 - images[domains == "invert"].mean(), abs=2)
+    assert load("digits, shifted:digits", shifts=["invert", "blur"], dividing=["domain"], seed=3).train.equals(made)
     with pytest.raises(InputError, match=r"data set 'digit': .*digits"):
         load("digits,shifted:digit", shifts=["invert"])
+
+
+def test_domains_of_two_sets_that_are_called_the_same_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second would stand for the first, whose rows nobody would miss."""
+    own = DataSet("digits by domain", f"{__name__}:own_domains", ("domain",))
+    monkeypatch.setattr("raysim.data.sources.DATASETS", {**DATASETS, "own": own})
+    with pytest.raises(InputError, match="domain 'invert' twice"):
+        load("own,shifted:digits", shifts=["invert"], dividing=["domain"])
+
+
+def own_domains(root: Path) -> tuple[pa.Table, None]:
+    """A data set with domains of its own."""
+    table = load("digits").train
+    return table.append_column("domain", pa.array(["invert"] * table.num_rows, pa.string())), None
 
 
 def test_real_images_in_colour(real: Callable[[str], Path]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from partitioning import InputError
 from raysim import report
+from raysim.report.page import models_of
 
 from .folders import write_run
 
@@ -228,3 +229,8 @@ def test_a_fingerprint_is_listed(tmp_path, out):
     summary = json.loads((run / "fedavg" / "summary.json").read_text())
     page = page_of(run, out=out)
     assert all(str(value) in page for value in summary["fingerprint"].values())
+
+
+def test_the_model_is_that_of_each_algorithm() -> None:
+    tables = [{"name": "fedavg"}, {"name": "fedavg", "model": {"name": "logistic"}}]
+    assert list(models_of({"model": {"name": "mlp", "hidden": [8]}, "algorithm": tables})) == ["mlp [8]", "logistic"]

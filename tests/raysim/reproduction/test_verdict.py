@@ -113,6 +113,21 @@ def test_who_never_is_at_a_level_is_infinitely_late(study: Path) -> None:
     assert np.isnan(Judged(claim(below=5), (float("inf"), 4.0)).spread or 0)
 
 
+def test_what_is_no_number_bears_nothing_out(tmp_path: Path) -> None:
+    """Parts of nothing, and what is no number, in the first round or the last."""
+    for place, values in enumerate(([np.nan, 0.5], [0.5, np.nan]), start=1):
+        _curve(tmp_path / "trials" / f"fedavg-{place}" / "fedavg", values)
+    rows = [_row("fedavg", seed, test_accuracy=0.0) for seed in (1, 2)] + [_row("fedbn", 1, test_accuracy=None)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
+    measured = Measured(tmp_path)
+    for keys in ({"take": "best"}, {"take": "least"}, {"minus": "fedavg", "relative": True}):
+        judged = measured.judged(claim(**keys, above=-1))
+        assert np.isnan(judged.numbers).tolist() == [True, True] and judged.verdict == "does not hold"
+    assert Judged(claim(above=0), (float("inf"), -float("inf"))).verdict == "does not hold"
+    with pytest.raises(InputError, match="fedbn-1 has no test_accuracy"):
+        measured.judged(claim(algorithm="fedbn", above=0))
+
+
 def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
     _curve(tmp_path / "trials" / "fedavg-2-1" / "fedavg", [0.5, 0.7])
     pq.write_table(pa.Table.from_pylist([_row("fedavg-2", 1, test_accuracy=0.6)]), tmp_path / "trials.parquet")
@@ -172,6 +187,21 @@ def test_reduced_passes_stand_for_the_papers_rounds() -> None:
 def test_what_is_not_in_the_study_cannot_be_left_of_it(key: str) -> None:
     with pytest.raises(InputError, match="digit"):
         Reproduction.of({**STUDY, "reduced": {key: ["digit"]}}, "a").study(full=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"claim": [3]}, r"\[\[claim\]\]"),
+        ({"claim": [{**STUDY["claim"][0], "dataset": "mnst"}]}, "data set 'mnst': .*mnist"),
+        ({"claim": [{**STUDY["claim"][0], "minus": "fedabn"}]}, "algorithm 'fedabn': .*fedbn"),
+        ({"claim": [{**STUDY["claim"][0], "relative": True}]}, "relative"),
+        ({"algorithm": [3]}, "algorithm = "),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_before_it_is_run(change: dict[str, Any], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        Reproduction.of({**STUDY, **change}, "small")
 
 
 def test_keys_of_the_paper_are_left_out() -> None:

@@ -1,0 +1,42 @@
+"""What a report and the pages say of a reproduction, by records that are written down here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raysim.errors import InputError
+from raysim.reproduction.page import as_markdown
+from raysim.reproduction.section import section
+
+RECORD: dict[str, Any] = {
+    "name": "a",
+    "about": {"paper": "A", "place": "Table 1", "note": ""},
+    "full": False,
+    "changes": [],
+    "note": "",
+    "differs": [["local.lr", 0.1, 0.2], ["rounds", 9, None], ["data.image_size", None, 16]],
+    "version": "1",
+    "trials": 1,
+    "not_done": 0,
+    "seconds": 1.0,
+    "claims": [],
+    "commit": None,
+    "machine": "x",
+    "sha256": "0",
+}
+
+
+def test_what_the_paper_s_setting_does_not_say_by_this_key_is_no_none_of_the_paper_s() -> None:
+    text = as_markdown(RECORD)
+    assert "Reduced: `local.lr` 0.2 (paper: 0.1); `rounds` none (paper: 9); `data.image_size` 16." in text
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", "3", '{"claims": [], "figures": [{"title": "1", "file": "figures/1.svg"}]}']
+)
+def test_a_record_that_is_damaged_or_lacks_a_figure_is_refused(tmp_path: Path, text: str) -> None:
+    assert section(tmp_path) == ""
+    (tmp_path / "claims.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="damaged"):
+        section(tmp_path)
