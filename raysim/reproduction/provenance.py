@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 import raysim
+from raysim.reproduction.file import Reproduction
 
 TIMED = ("seconds", "machine_")
 """What the columns begin with that differ from run to run."""
@@ -35,6 +37,11 @@ def machine() -> str:
     """The processor and what torch uses of it, the cores, and torch."""
     used = torch.backends.cpu.get_cpu_capability()
     return f"{_processor()} ({used}), {os.cpu_count()} cores, torch {torch.__version__}"
+
+
+def setting_of(reproduction: Reproduction, full: bool) -> str:
+    """The sha256 of all that a reproduction's file says of its study."""
+    return hashlib.sha256(json.dumps(reproduction.study(full), sort_keys=True).encode()).hexdigest()
 
 
 def digest(folder: Path) -> str:

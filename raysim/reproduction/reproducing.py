@@ -18,7 +18,7 @@ from raysim.report.charts import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.page import as_markdown, pictures
-from raysim.reproduction.provenance import commit, digest, machine
+from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
 from raysim.reproduction.verdict import Judged, Measured
 from raysim.studies.concluding import conclude
@@ -60,10 +60,12 @@ def reproduce(
     reproduction = read_reproduction(name)
     changes = tuple(changes)
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    # Now, for the checkout may be another one in the end.
+    begun = commit()
     study(reproduction.study(full, changes), folder, **how)
     claims = judge(reproduction, folder, full)
     record = {**record_of(reproduction, folder, claims, full, changes), "figures": draw(reproduction, folder)}
-    record |= origin(folder)
+    record |= origin(folder, begun)
     with complete(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     with complete(folder / PAGE) as aside:
@@ -106,6 +108,7 @@ def record_of(
         "about": reproduction.about.model_dump(),
         "full": full,
         "changes": [change for change in changes if not change.startswith("data.root")],
+        "setting": setting_of(reproduction, full),
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
         "note": "" if full else reproduction.reduced.note,
         "version": version("raysim"),
@@ -116,9 +119,9 @@ def record_of(
     }
 
 
-def origin(folder: Path) -> Mapping[str, str | None]:
-    """Where a study's results come from: what was recorded when they were new, else this code on this machine."""
-    new = {"commit": commit(), "machine": machine(), "sha256": digest(folder)}
+def origin(folder: Path, begun: str | None) -> Mapping[str, str | None]:
+    """Where a study's results come from: what was recorded when they were new, else the commit `begun` with."""
+    new = {"commit": begun, "machine": machine(), "sha256": digest(folder)}
     if (folder / RECORD).is_file():
         recorded = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         if recorded.get("sha256") == new["sha256"]:

@@ -16,6 +16,7 @@ from partitioning.disk import complete
 from raysim.errors import InputError
 from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
 from raysim.reproduction.page import as_markdown, pictures, summary
+from raysim.reproduction.provenance import setting_of
 from raysim.reproduction.section import RECORD
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -46,16 +47,17 @@ def take(folder: Path) -> Path:
     """Take the record and the figures of a reproduction's folder into the results; the place where they are.
 
     Raises:
-        InputError: it has no record, or one of changed settings, of no reproduction or of code that is no commit.
+        InputError: it has no record, or one of another setting, of no reproduction or of code that is no commit.
     """
     if not (folder / RECORD).is_file():
         raise InputError(f"{folder} has no {RECORD}: must be the folder of a reproduction that has ended; run it")
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    if record["name"] not in reproductions() or record["changes"]:
-        raise InputError(f"{folder} is of {record['name']} with {record['changes']}: must be as it comes; run it so")
+    name = str(record["name"])
+    if name not in reproductions() or record["setting"] != setting_of(read_reproduction(name), full=False):
+        raise InputError(f"{folder} is not of {name} as it comes, reduced: must be so; run `raysim reproduce {name}`")
     if not record["commit"] or record["commit"].endswith("+"):
         raise InputError(f"{folder} was made at {record['commit']}: must be a commit as it is; commit, and run it")
-    place = RESULTS / str(record["name"])
+    place = RESULTS / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     for file in (RECORD, *(each["file"] for each in record["figures"] if each["file"])):

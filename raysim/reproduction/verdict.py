@@ -34,10 +34,12 @@ class Judged:
     Args:
         claim: the one.
         numbers: its number on each split, in the order of the splits; none where it is not tested here.
+        lost: how many of the trials that it is about did not end well.
     """
 
     claim: Claim
     numbers: tuple[float, ...] = ()
+    lost: int = 0
 
     @property
     def mean(self) -> float:
@@ -53,10 +55,10 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """It holds where every split bears it out, and in direction where their mean does."""
+        """It holds where every split bears it out, and in direction where the mean of those that ended well does."""
         if not self.numbers:
             return "not tested here"
-        if all(self.claim.met_by(number) for number in self.numbers):
+        if not self.lost and all(self.claim.met_by(number) for number in self.numbers):
             return "holds"
         return "holds in direction" if self.claim.met_by(self.mean) else "does not hold"
 
@@ -74,17 +76,30 @@ class Measured:
     @cached_property
     def _trials(self) -> pa.Table:
         table = pq.read_table(self._folder / "trials.parquet")
-        return table.filter(pc.field("chosen") & (pc.field("stage") == "final") & (pc.field("status") == "done"))
+        return table.filter(pc.field("chosen") & (pc.field("stage") == "final"))
 
     def judged(self, claim: Claim) -> Judged:
         """What a claim comes to; InputError where the study never has such a number."""
+        others = (claim.minus_dataset, claim.than_dataset)
+        datasets = {claim.dataset, *(each for each in others if each is not None)}
+        lost = sum(self._lost(each, name) for each in datasets for name in {claim.algorithm, claim.minus} - {None})
+        return Judged(claim, tuple(self._numbers(claim).values()), lost)
+
+    def _numbers(self, claim: Claim) -> dict[Split, float]:
         if claim.minus is None and claim.minus_dataset is None:
-            return Judged(claim, tuple(self._values(claim, claim.dataset, claim.algorithm).values()))
+            return self._values(claim, claim.dataset, claim.algorithm)
         here = self._differences(claim, claim.dataset, claim.minus_dataset or claim.dataset)
         if claim.than_dataset is None:
-            return Judged(claim, tuple(here.values()))
+            return here
         there = self._differences(claim, claim.than_dataset, claim.than_dataset)
-        return Judged(claim, tuple(here[split] - there[split] for split in here if split in there))
+        return {split: here[split] - there[split] for split in here if split in there}
+
+    def _of(self, dataset: str, algorithm: str | None) -> pa.Table:
+        return self._trials.filter((pc.field("dataset") == dataset) & (pc.field("algorithm") == algorithm))
+
+    def _lost(self, dataset: str, algorithm: str | None) -> int:
+        """How many trials of an algorithm on a data set diverged or failed."""
+        return int(self._of(dataset, algorithm).filter(pc.field("status") != "done").num_rows)
 
     def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
         """What an algorithm is ahead of the other by, on each split that both have."""
@@ -95,7 +110,7 @@ class Measured:
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
         """A column's value on each split, as far as an algorithm was run on a data set."""
-        here = self._trials.filter((pc.field("dataset") == dataset) & (pc.field("algorithm") == algorithm))
+        here = self._of(dataset, algorithm).filter(pc.field("status") == "done")
         if claim.take == "population":
             return {(0, None, None): self._of_clients(claim.column, here["trial"][0].as_py())} if here.num_rows else {}
         return {

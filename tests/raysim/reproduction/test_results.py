@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from raysim.errors import InputError
+from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import differences, read_reproduction, reproductions
+from raysim.reproduction.provenance import setting_of
 from raysim.reproduction.results import PAGE, RECIPES, RESULTS, page, records, take
 
 RECORDS = {record["name"]: record for record in records()}
@@ -18,22 +20,22 @@ def test_the_page_is_what_the_records_come_to() -> None:
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_is_of_its_file(name: str) -> None:
-    """The claims are those of the file, and what was run is what the file says today."""
+    """The claims are those of the file, all keys of them, and what was run is what the file says today."""
     record, reproduction = RECORDS[name], read_reproduction(name)
-    keys = ("says", "dataset", "algorithm", "column", "take", "paper", "above", "below", "within", "full")
-    claims = [{key: row[key] for key in keys if key in row} for row in record["claims"]]
-    written = [each.model_dump(exclude_none=True, include=set(keys)) for each in reproduction.claims]
-    assert claims == written
+    claims = [{key: row[key] for key in row if key in Claim.model_fields} for row in record["claims"]]
+    assert claims == [each.model_dump(exclude_none=True) for each in reproduction.claims]
+    assert record["setting"] == setting_of(reproduction, full=False)
     assert record["differs"] == json.loads(json.dumps(differences(reproduction)))
     for figure in record["figures"]:
         assert figure["file"] is None or (RESULTS / name / figure["file"]).is_file()
 
 
-def test_only_commits_are_taken(tmp_path: Path) -> None:
+def test_only_commits_and_the_file_s_own_setting_are_taken(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no claims"):
         take(tmp_path)
-    record = {"name": "fedmmb-table-2", "changes": [], "commit": "0123+", "claims": [], "figures": []}
-    for change, what in ({"commit": "0123+"}, "0123"), ({"changes": ["rounds=3"]}, "rounds=3"), ({"name": "x"}, "of x"):
+    setting = setting_of(read_reproduction("fedmmb-table-2"), full=False)
+    record = {"name": "fedmmb-table-2", "setting": setting, "commit": "0123+", "claims": [], "figures": []}
+    for change, what in ({"commit": "0123+"}, "0123"), ({"setting": "45"}, "as it comes"), ({"name": "x"}, "of x"):
         (tmp_path / "claims.json").write_text(json.dumps({**record, **change}))
         with pytest.raises(InputError, match=what):
             take(tmp_path)
