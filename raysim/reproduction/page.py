@@ -36,13 +36,14 @@ def _picture(figure: Mapping[str, Any], place: str) -> str:
 
 def _setting(record: Mapping[str, Any]) -> list[str]:
     lines = [f"    {command(record)}", "", *_sentences(record["about"]["note"], record["note"])]
-    if record["differs"]:
-        changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
-        lines.append(f"Reduced: {'; '.join(changed)}.")
     not_done = f", of which {record['not_done']} did not end" if record["not_done"] else ""
     made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
     time = f"{record['trials']} trials{not_done}, {_time(record['seconds'])} of training in all"
-    lines.append(f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`.")
+    lines += ["", f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."]
+    if record["differs"]:
+        changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
+        count = f"{len(changed)} keys differ from the paper's"
+        lines += ["", f"<details><summary>{count}</summary>", "", f"Reduced: {'; '.join(changed)}.", "", "</details>"]
     return lines
 
 
