@@ -31,11 +31,8 @@ from raysim.studies.charts import (
 )
 
 SIZE = 56_000  # bytes of a figure's file, which decides in how many rounds its lines are drawn
-OF_AXES, OF_LINE, OF_ROUND = (
-    2200,
-    450,
-    14,
-)  # bytes: of a panel, of a line, and of a line in a round; of its band twice as many
+OF_AXES, OF_LINE = 2200, 450  # bytes of a panel and of a line
+OF_ROUND = 14  # bytes of a line in a round; of its band twice as many
 CROWD = 6  # with more lines than this in a panel their bands would hide each other, and are left out
 DOTTED = 12  # with more rounds or values than this a line or a box goes without a dot at each
 BESIDE = 0.05  # of the way to the next tick, from one point to another at a tick, so that their deviations show
