@@ -53,7 +53,8 @@ def take(folder: Path) -> Path:
         raise InputError(f"{folder} has no {RECORD}: must be the folder of a reproduction that has ended; run it")
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     name = str(record["name"])
-    if name not in reproductions() or record["setting"] != setting_of(read_reproduction(name), full=False):
+    known = name in reproductions() and record["setting"] == setting_of(read_reproduction(name), full=False)
+    if not known or record["changes"]:
         raise InputError(f"{folder} is not of {name} as it comes, reduced: must be so; run `raysim reproduce {name}`")
     if not record["commit"] or record["commit"].endswith("+"):
         raise InputError(f"{folder} was made at {record['commit']}: must be a commit as it is; commit, and run it")

@@ -34,8 +34,10 @@ def test_only_commits_and_the_file_s_own_setting_are_taken(tmp_path: Path) -> No
     with pytest.raises(InputError, match="no claims"):
         take(tmp_path)
     setting = setting_of(read_reproduction("fedmmb-table-2"), full=False)
-    record = {"name": "fedmmb-table-2", "setting": setting, "commit": "0123+", "claims": [], "figures": []}
-    for change, what in ({"commit": "0123+"}, "0123"), ({"setting": "45"}, "as it comes"), ({"name": "x"}, "of x"):
+    record = {"name": "fedmmb-table-2", "setting": setting, "changes": [], "commit": "0123+", "figures": []}
+    other = "as it comes"
+    cases = ({"setting": "45"}, other), ({"changes": ["rounds=3"]}, other), ({"name": "x"}, "of x"), ({}, "0123")
+    for change, what in cases:
         (tmp_path / "claims.json").write_text(json.dumps({**record, **change}))
         with pytest.raises(InputError, match=what):
             take(tmp_path)
