@@ -32,7 +32,8 @@ the paper's own; `--set data.root=DIR` says where data are that shall not be dow
 
 A claim *holds* where every seed and fold bears it out, *holds in direction* where their mean does, and else *does
 not hold*; what the reduced setting cannot tell is *not tested here*. "Here" is the mean over seeds and folds with
-their standard deviation. No claim was changed after its result was known. Each section has the command that made
+their standard deviation. No claim was changed after its result was known; where one came
+after a first run, its file says so. Each section has the command that made
 it, what differs from the paper, the machine, the commit, and the first digits of the sha256 of all its models and
 metrics: the command gives the same again on such a machine, in whatever number of processes. The time is that of
 all rounds of all trials, of which two ran side by side, on a machine that had other work too.
