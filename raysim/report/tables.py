@@ -121,7 +121,7 @@ MEASURES = {
     "dl_updates": Measure("Divergence of local updates", "how far the changes that a round's visits made point apart"),
     "bn_change": Measure("Change of batch-norm statistics", "from one round to the next"),
     "bn_deviation": Measure("Deviation of batch-norm statistics", "of the clients' from the merged ones"),
-    "bn_variance": Measure("Variance of batch-norm statistics", "over the clients of a round"),
+    "bn_variance": Measure("Variance of batch-norm statistics", "of clients' deviations over their latest visits"),
 }
 
 COSTS = {

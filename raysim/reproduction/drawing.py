@@ -17,6 +17,7 @@ from raysim.studies.bands import band_of, runs_of
 from raysim.studies.charts import Band
 from raysim.studies.read import Entry, Findings, Values
 
+AXES = {"rounds": "Round", "progress": "Rounds, % of all"}
 IN_WORDS = {"best": ", largest", "least": ", smallest", "mean": ", mean over the rounds"}
 
 
@@ -36,7 +37,7 @@ def drawn(name: str, figure: Figure, study: Findings) -> str:
     panels = [_panel(figure, asked, study, strokes) for asked in figure.panels]
     if not (there := [panel for panel in panels if panel.labels]):
         return ""
-    x = figure.table.x or ("Round" if figure.table.form == "curves" else "")
+    x = figure.table.x or (AXES[figure.table.along or "rounds"] if figure.table.form == "curves" else "")
     return draw(name, Look(figure.table.form, x, figure.table.scale == "log", strokes), there)
 
 
@@ -67,7 +68,8 @@ def _panel(figure: Figure, asked: Asked, study: Findings, strokes: Mapping[str, 
     values: dict[str, At] = {}
     for label, at in asked.series.items():
         if table.form == "curves":
-            lines[label] = _band(at[""], study, strokes[label], table.smooth or 1)
+            line = _band(at[""], study, strokes[label], table.smooth or 1)
+            lines[label] = line.as_progress() if table.along == "progress" else line
         else:
             values[label] = _values(at, study, take)
     there = {label: line for label, line in lines.items() if len(line.rounds)}

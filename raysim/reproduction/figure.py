@@ -26,6 +26,8 @@ class FigureTable(Table):
         y: the vertical one; by default what the column is called.
         scale: of the vertical axis.
         algorithms: the lines, bars or boxes; by default all.
+        along: of curves, what is across: the rounds, which is the default, or the share of all rounds, by which lines
+            of different length compare.
         smooth: of curves, over how many evaluated rounds a running mean is taken.
         take: of the other forms, what of the column; as of a claim.
     """
@@ -37,6 +39,7 @@ class FigureTable(Table):
     y: str = ""
     scale: Literal["linear", "log"] = "linear"
     algorithms: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    along: Literal["rounds", "progress"] | None = None
     smooth: Annotated[int, Field(ge=1)] | None = None
     take: Literal["final", "last", "best", "least", "mean"] | None = None
 
@@ -175,9 +178,9 @@ class _Reader:
 
 def _check_form(table: FigureTable) -> None:
     """InputError where a key does not go with the form."""
-    key = "take" if table.form == "curves" else "smooth"
-    if getattr(table, key) is not None:
-        raise InputError(f"figure {table.title!r}: {key} must not stand with form = {table.form!r}; leave it out")
+    for key in ("take",) if table.form == "curves" else ("along", "smooth"):
+        if getattr(table, key) is not None:
+            raise InputError(f"figure {table.title!r}: {key} must not stand with form = {table.form!r}; leave it out")
 
 
 def _known(table: FigureTable, what: str, name: str, there: Collection[str]) -> None:

@@ -35,12 +35,14 @@ class Reduced(Table):
         algorithms: likewise.
         without: keys of the paper's setting that are left out, before others are set.
         note: what differs, in words.
+        found: after it was run: why claims do not hold, as far as that was looked into.
     """
 
     datasets: tuple[str, ...] | None = None
     algorithms: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
     note: str = ""
+    found: str = ""
 
 
 @dataclass(frozen=True)

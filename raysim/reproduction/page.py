@@ -18,6 +18,8 @@ def as_markdown(record: Mapping[str, Any]) -> str:
     others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
     if tested:
         lines += ["", HEAD, *tested]
+    if record["found"]:
+        lines += ["", f"Found: {record['found']}"]
     if others:
         lines += ["", f"<details><summary>{len(others)} {UNTESTED}</summary>", "", HEAD, *others, "", "</details>"]
     return "\n".join(lines) + "\n"

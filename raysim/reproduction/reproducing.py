@@ -111,6 +111,7 @@ def record_of(
         "setting": setting_of(reproduction, full),
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
         "note": "" if full else reproduction.reduced.note,
+        "found": "" if full else reproduction.reduced.found,
         "version": version("raysim"),
         "trials": trials.num_rows,
         "not_done": trials.filter(pc.field("status") != "done").num_rows,

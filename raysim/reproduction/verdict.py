@@ -112,7 +112,9 @@ class Measured:
         """A column's value on each split, as far as an algorithm was run on a data set."""
         here = self._of(dataset, algorithm).filter(pc.field("status") == "done")
         if claim.take == "population":
-            return {(0, None, None): self._of_clients(claim.column, here["trial"][0].as_py())} if here.num_rows else {}
+            # Of a seed's trials all have the same clients, of whom each holds others out.
+            trials = {(row["seed"], None, None): row["trial"] for row in reversed(here.to_pylist())}
+            return {split: self._of_clients(claim.column, trial) for split, trial in sorted(trials.items())}
         return {
             (row["seed"], row["fold"], row["validation"]): self._value(claim, row, algorithm)
             for row in here.to_pylist()

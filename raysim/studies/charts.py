@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -56,6 +56,10 @@ class Band:
             np.array([each[part].mean() for part in parts]) for each in (self.rounds, self.mean, self.std)
         )
         return Band(rounds, mean, std, self.stroke)
+
+    def as_progress(self) -> Band:
+        """The same with per cent of the last round in the place of rounds."""
+        return replace(self, rounds=100 * self.rounds / self.rounds[-1:])
 
 
 @dataclass(frozen=True)

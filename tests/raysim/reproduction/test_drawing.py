@@ -39,7 +39,7 @@ STUDY: dict[str, Any] = {
     "algorithm": [{"name": "fedavg"}, {"name": "radfed", "merge_every": 2}],
     "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
     "study": {"seeds": [1, 2], "metric": "test_accuracy", "datasets": {"iid": {}, "more": {"seed": 2}, "full": {}}},
-    "reproduction": {"paper": "A paper", "place": "figures 1 to 5"},
+    "reproduction": {"paper": "A paper", "place": "figures 1 to 6"},
     "reduced": {"datasets": ["iid", "more"]},
     "claim": [{"says": "it learns", "dataset": "iid", "algorithm": "fedavg", "column": "test_loss", "above": 0}],
     "figure": [
@@ -48,7 +48,8 @@ STUDY: dict[str, Any] = {
         {**LINES, "title": "Figure 3", "form": "points", "panels": {"A": {"1": "iid", "2": "more", "3": "full"}}},
         {**LINES, "title": "Figure 4", "form": "bars", "panels": {"A": {"1": "iid"}, "B": "more"}, "take": "best"},
         {**LINES, "title": "Figure 5", "form": "boxes", "panels": {"A": {"1": "iid", "2": "more"}}, "scale": "log"},
-        {**LINES, "title": "Figure 6", "panels": {"A": "full"}},
+        {**LINES, "title": "Figure 6", "panels": {"A": "iid"}, "along": "progress"},
+        {**LINES, "title": "Figure 7", "panels": {"A": "full"}},
     ],
 }
 
@@ -69,7 +70,7 @@ def words(folder: Path, number: int) -> list[str]:
 
 def test_each_figure_has_a_small_file(folder: Path) -> None:
     files = sorted((folder / "figures").iterdir())
-    assert [path.name for path in files] == [f"{number}.svg" for number in range(1, 6)]
+    assert [path.name for path in files] == [f"{number}.svg" for number in range(1, 7)]
     assert max(path.stat().st_size for path in files) < 60_000
     for number in (1, 3, 4, 5):
         assert {"fedavg", "radfed", "Accuracy, test set" + ", largest" * (number == 4)} <= set(words(folder, number))
@@ -81,22 +82,28 @@ def test_what_was_not_run_is_left_out(folder: Path) -> None:
     assert {"1", "2"} <= set(words(folder, 3)) and "3" not in words(folder, 3)
 
 
+def test_progress_ends_at_all_rounds(folder: Path) -> None:
+    """Six rounds are across in figure 1, and in figure 6 the same as per cent of them."""
+    assert {"Round", "2", "6"} <= set(words(folder, 1)) and "100" not in words(folder, 1)
+    assert {"Rounds, % of all", "20", "100"} <= set(words(folder, 6))
+
+
 def test_the_record_and_the_pages_name_them(folder: Path) -> None:
     figures = json.loads((folder / "claims.json").read_text())["figures"]
     assert figures[0] == {"title": "Figure 1", "file": "figures/1.svg"}
-    assert figures[5] == {"title": "Figure 6", "file": None}
+    assert figures[6] == {"title": "Figure 7", "file": None}
     markdown = (folder / "claims.md").read_text()
-    assert "![Figure 5](figures/5.svg)" in markdown and "Figure 6: nothing of it is run" in markdown
+    assert "![Figure 5](figures/5.svg)" in markdown and "Figure 7: nothing of it is run" in markdown
     page = (folder / "report.html").read_text(encoding="utf-8")
     outline = Outline(page)
     assert outline.open == [] and len(outline.ids) == len(set(outline.ids))
     assert "http:" not in page
     assert 0 < page.index("The paper's figures and claims") < page.index("<h2>Results</h2>")
-    assert "it learns" in outline.text and "Figure 6: nothing of it is run" in outline.text
+    assert "it learns" in outline.text and "Figure 7: nothing of it is run" in outline.text
 
 
 def test_it_is_drawn_again_to_the_same_bytes_without_a_run(folder: Path, tmp_path: Path) -> None:
-    names = ["report.html", "claims.json", "claims.md", *(f"figures/{number}.svg" for number in range(1, 6))]
+    names = ["report.html", "claims.json", "claims.md", *(f"figures/{number}.svg" for number in range(1, 7))]
     before = {name: (folder / name).read_bytes() for name in names}
     runs = {path: path.stat().st_mtime_ns for path in (folder / "trials").rglob("*") if path.is_file()}
     for path in (folder / "figures").iterdir():

@@ -77,6 +77,8 @@ def test_a_label_of_one_algorithm_is_a_line_by_itself() -> None:
         (CURVES, {"smooth": 0}, "figure.smooth = 0"),
         (CURVES, {"take": "last"}, "take must not stand with form = 'curves'"),
         (POINTS, {"smooth": 3}, "smooth must not stand with form = 'points'"),
+        (POINTS, {"along": "progress"}, "along must not stand with form = 'points'"),
+        (CURVES, {"along": "time"}, "figure.along = 'time'"),
         (POINTS, {"take": "reached"}, "figure.take = 'reached'"),
         (POINTS, {"panels": {"A": {"BN": {"1": "e1"}}}}, "'BN' is a line by itself: must have one algorithm"),
         (POINTS, {"panels": {"A": {"BN": {"1": "e1"}, "4": "e4"}}}, "series and ticks"),

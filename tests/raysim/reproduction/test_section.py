@@ -15,6 +15,7 @@ RECORD: dict[str, Any] = {
     "full": False,
     "changes": [],
     "note": "",
+    "found": "It was not looked into.",
     "differs": [["local.lr", 0.1, 0.2], ["rounds", 9, None], ["data.image_size", None, 16]],
     "version": "1",
     "trials": 1,

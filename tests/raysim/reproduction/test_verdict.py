@@ -152,6 +152,7 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"period": 3, "above": 1}, "period"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
         ({"since": 0.5, "above": 1}, "since or until"),
+        ({"take": "mean", "since": 0.5, "until": 0.4, "above": 1}, "must have since first"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
@@ -222,16 +223,17 @@ def test_the_second_of_a_name_is_kept_with_the_first() -> None:
 
 
 def test_a_population_is_measured(study: Path, tmp_path: Path) -> None:
-    """Two clients of 3 and 1 samples: as RADFed's Table I has them."""
+    """Two clients of 3 and 1 samples: as RADFed's Table I has them. Each seed has clients of its own."""
     table = pa.table({"x": [0.0, 1.0, 2.0, 3.0], "who": ["a", "a", "a", "b"], "label": [0, 0, 1, 1]})
     partitioning.make(table, tmp_path / "population", scheme="natural", column="who", features=())
-    (tmp_path / "trials" / "fedavg-1").mkdir(parents=True)
     config = f'[data]\npopulation = "{tmp_path / "population"}"\n'
-    (tmp_path / "trials" / "fedavg-1" / "config.toml").write_text(config, encoding="utf-8")
+    for seed in (1, 2, 3):
+        (tmp_path / "trials" / f"fedavg-{seed}").mkdir(parents=True)
+        (tmp_path / "trials" / f"fedavg-{seed}" / "config.toml").write_text(config, encoding="utf-8")
     pq.write_table(pq.read_table(study / "trials.parquet"), tmp_path / "trials.parquet")
     measured = Measured(tmp_path)
     for column, number in (("min", 1), ("max", 3), ("mean", 2), ("std", 1), ("c_score", 2 / 3)):
         judged = measured.judged(claim(column=column, take="population", paper=number, within=1e-9))
-        assert judged.verdict == "holds" and len(judged.numbers) == 1
+        assert judged.verdict == "holds" and len(judged.numbers) == 3
     with pytest.raises(InputError, match="'size' of a population"):
         measured.judged(claim(column="size", take="population", above=0))

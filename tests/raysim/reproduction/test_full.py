@@ -1,0 +1,101 @@
+"""Every reproduction starts with the paper's whole setting, and takes its first rounds: slow.
+
+Its data are drawn, in the layout of the true files. Of the setting only how long it runs is cut: `shortened`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torchvision import datasets
+from torchvision.models import get_weight, mobilenet_v2
+
+from raysim import study
+from raysim.reproduction.file import read_reproduction, reproductions
+from raysim.studies.read import read_findings
+from tests.raysim.reproduction.drawn_files import sums_of_cifar10, write_all
+
+pytestmark = pytest.mark.slow
+
+FULL = [name for name in reproductions() if not name.endswith("-quick")]
+
+ROUNDS = 2
+
+DATASETS = 4
+"""Of a study's data sets, which mostly differ in a number, so many: the first, the last, and others between."""
+
+CAPS = {"steps": 2, "epochs": 1, "batches": 2, "fix_after": 1, "merge_every": 2, "burn_in": 1000, "search": 5000}
+"""The most that a key of this name is given, wherever it is: a visit's steps, and what else needs more rounds."""
+
+WEIGHTS = get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
+
+SMALLER: Mapping[str, tuple[str, ...]] = {"fedmmb-table-5b": ("data.test=0.005",)}
+"""What else is less, where two cores would take many minutes."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of all the papers' data sets, and of the weights that torchvision would download."""
+    folder = tmp_path_factory.mktemp("data")
+    write_all(folder)
+    hub = folder / "torch" / "hub" / "checkpoints"
+    hub.mkdir(parents=True)
+    torch.save(mobilenet_v2().state_dict(), hub / WEIGHTS.url.rpartition("/")[2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_HOME", str(folder / "torch"))
+        patch.setenv("RAYSIM_CACHE", str(folder / "cache"))
+        for key, value in sums_of_cifar10(folder / datasets.CIFAR10.base_folder).items():
+            patch.setattr(datasets.CIFAR10, key, value)
+        yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_the_full_setting_takes_its_first_rounds(name: str, root: Path, tmp_path: Path) -> None:
+    whole = shortened(read_reproduction(name).study(full=True))
+    changes = [f"data.root={root}", *SMALLER.get(name, ())]
+    study(whole, tmp_path / "run", changes=changes, inline=True)
+    trials = read_findings(tmp_path / "run").trials
+    assert trials
+    assert {trial.status for trial in trials} == {"done"}
+
+
+def shortened(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A study with the first seed, rounds and grid values alone, of the data sets that are not stand-ins."""
+    cut: dict[str, Any] = capped(raw)
+    cut.pop("epochs", None)
+    cut["rounds"] = ROUNDS
+    asked = cut["study"]
+    asked["seeds"] = asked.get("seeds", [1])[:1]
+    names = [name for name in asked["datasets"] if not name.startswith("stand-ins")]
+    taken = np.linspace(0, len(names) - 1, min(len(names), DATASETS)).round().astype(int)
+    asked["datasets"] = {
+        name: {key: value for key, value in asked["datasets"][name].items() if key not in ("rounds", "epochs")}
+        for name in (names[place] for place in taken)
+    }
+    if "grid" in asked:
+        asked["grid"] = first(asked["grid"])
+    if "folds" in asked:
+        asked |= {"folds": 3, "validation": "next"}
+    return cut
+
+
+def capped(value: Any, path: str = "") -> Any:
+    """The same, with no number above what its key is given at most."""
+    if isinstance(value, Mapping):
+        return {key: capped(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [capped(each, path) for each in value]
+    most = CAPS.get(path.rpartition(".")[2])
+    return min(value, most) if most is not None and isinstance(value, int) else value
+
+
+def first(grid: Mapping[str, Any]) -> dict[str, Any]:
+    """A grid with the first of each key's values."""
+    return {key: first(each) if isinstance(each, Mapping) else each[:1] for key, each in grid.items()}
