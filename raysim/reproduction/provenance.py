@@ -17,18 +17,21 @@ import torch
 import raysim
 from raysim.reproduction.file import Reproduction
 
+CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml")
+"""What of a checkout results come from."""
+
 TIMED = ("seconds", "machine_")
 """What the columns begin with that differ from run to run."""
 
 
 def commit() -> str | None:
-    """The commit of the checkout that raysim is run from, with a `+` where files differ from it; None outside one."""
+    """The commit of the checkout that raysim is run from, with a `+` where its code differs; None outside one."""
     here = Path(raysim.__file__).parents[1]
     if not (here / ".git").exists():
         return None
     try:
         name = _git(here, "rev-parse", "HEAD").strip()
-        return name + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no") else "")
+        return name + ("+" if _git(here, "status", "--porcelain", "--", *CODE) else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
