@@ -30,8 +30,17 @@ ROUNDS = 2
 DATASETS = 4
 """Of a study's data sets, which mostly differ in a number, so many: the first, the last, and others between."""
 
-CAPS = {"steps": 2, "epochs": 1, "batches": 2, "fix_after": 1, "merge_every": 2, "burn_in": 1000, "search": 5000}
-"""The most that a key of this name is given, wherever it is: a visit's steps, and what else needs more rounds."""
+CAPS = {
+    "steps": 2,
+    "epochs": 1,
+    "batches": 2,
+    "per_domain": 32,
+    "fix_after": 1,
+    "merge_every": 2,
+    "burn_in": 1000,
+    "search": 5000,
+}
+"""The most that a key of this name is given, wherever it is: what a visit takes, and what else needs more rounds."""
 
 WEIGHTS = get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
 
