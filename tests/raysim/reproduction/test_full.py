@@ -44,7 +44,7 @@ CAPS = {
 
 WEIGHTS = get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
 
-SMALLER: Mapping[str, tuple[str, ...]] = {"fedmmb-table-5b": ("data.test=0.005",)}
+SMALLER: Mapping[str, tuple[str, ...]] = {"fedmmb-table-5b": ("data.test=0.005", "algorithm.fedavg.local.steps=2")}
 """What else is less, where two cores would take many minutes."""
 
 
