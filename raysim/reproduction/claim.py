@@ -83,12 +83,10 @@ class Claim(Table):
             self.take in OF_ROUNDS or (self.since, self.until) == (None, None),
             f"has since or until, and take = {self.take!r}: must be of {', '.join(OF_ROUNDS)}",
         )
-        # A round and a share compare only in a run.
-        ends = (self.since, self.until) if type(self.since) is type(self.until) else (None, None)
-        self._require(
-            ends[0] is None or ends[1] is None or ends[0] <= ends[1],
-            f"has since = {self.since} and until = {self.until}: must have since first",
-        )
+        if self.since is not None and self.until is not None and type(self.since) is type(self.until):
+            # Else one is a round and the other a share, which compare only in a run.
+            what = f"has since = {self.since} and until = {self.until}: must not begin after its end"
+            self._require(self.since <= self.until, what)
 
     def check_names(self, datasets: Collection[str], algorithms: Collection[str]) -> None:
         """InputError where the study has no such algorithm or data set: such a claim would never be tested.

@@ -178,7 +178,8 @@ class _Reader:
 
 def _check_form(table: FigureTable) -> None:
     """InputError where a key does not go with the form."""
-    for key in ("take",) if table.form == "curves" else ("along", "smooth"):
+    of_others = ("take",) if table.form == "curves" else ("along", "smooth")
+    for key in of_others:
         if getattr(table, key) is not None:
             raise InputError(f"figure {table.title!r}: {key} must not stand with form = {table.form!r}; leave it out")
 

@@ -35,7 +35,7 @@ class Reduced(Table):
         algorithms: likewise.
         without: keys of the paper's setting that are left out, before others are set.
         note: what differs, in words.
-        found: after it was run: why claims do not hold, as far as that was looked into.
+        found: what was found when it was run: why claims do not hold, or more easily than in the paper.
     """
 
     datasets: tuple[str, ...] | None = None
@@ -93,6 +93,14 @@ class Reproduction:
             for path, value in self.settings.items():
                 assign(raw, path.split("."), value, f"reduced.set.{path}")
         return changed(raw, changes)
+
+    def words(self, full: bool, as_it_comes: bool = True) -> dict[str, Any]:
+        """What is said of it to readers; what was found is of the reduced setting, and as it comes."""
+        return {
+            "about": self.about.model_dump(),
+            "note": "" if full else self.reduced.note,
+            "found": self.reduced.found if as_it_comes and not full else "",
+        }
 
 
 def _claims(given: Any, study: Mapping[str, Any], name: str) -> tuple[Claim, ...]:

@@ -17,7 +17,8 @@ import torch
 import raysim
 from raysim.reproduction.file import Reproduction
 
-CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml")
+RESULTS = ("raysim/recipes/results", "raysim/recipes/README.md")
+CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml", *(f":(exclude){path}" for path in RESULTS))
 """What of a checkout results come from."""
 
 TIMED = ("seconds", "machine_")
@@ -31,7 +32,7 @@ def commit() -> str | None:
         return None
     try:
         name = _git(here, "rev-parse", "HEAD").strip()
-        return name + ("+" if _git(here, "status", "--porcelain", "--", *CODE) else "")
+        return name + ("+" if _git(here, "status", "--porcelain", "--untracked-files=normal", "--", *CODE) else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 

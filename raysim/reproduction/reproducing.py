@@ -103,15 +103,14 @@ def record_of(
 ) -> Mapping[str, Any]:
     """All that the results page says of a reproduction, as JSON has it."""
     trials = pq.read_table(folder / "trials.parquet", columns=["seconds", "status"])
+    set_by_hand = [change for change in changes if not change.startswith("data.root")]
     return {
         "name": reproduction.name,
-        "about": reproduction.about.model_dump(),
+        **reproduction.words(full, as_it_comes=not set_by_hand),
         "full": full,
-        "changes": [change for change in changes if not change.startswith("data.root")],
+        "changes": set_by_hand,
         "setting": setting_of(reproduction, full),
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
-        "note": "" if full else reproduction.reduced.note,
-        "found": "" if full else reproduction.reduced.found,
         "version": version("raysim"),
         "trials": trials.num_rows,
         "not_done": trials.filter(pc.field("status") != "done").num_rows,

@@ -32,11 +32,17 @@ the paper's own; `--set data.root=DIR` says where data are that shall not be dow
 
 A claim *holds* where every seed and fold bears it out, *holds in direction* where their mean does, and else *does
 not hold*; what the reduced setting cannot tell is *not tested here*. "Here" is the mean over seeds and folds with
-their standard deviation. No claim was changed after its result was known; where one came
-after a first run, its file says so. Each section has the command that made
-it, what differs from the paper, the machine, the commit, and the first digits of the sha256 of all its models and
-metrics: the command gives the same again on such a machine, in whatever number of processes. The time is that of
-all rounds of all trials, of which two ran side by side, on a machine that had other work too.
+their standard deviation. No claim was changed after its result was known; where one came after a first run, its
+file says so. Where a first run was too short, the reduced setting was lengthened, and the section says what that run
+had. "Found" is what was seen when it was looked into why a claim does not hold.
+
+Each section has the command that made it, what differs from the paper, the machine, the commit, and the first digits
+of the sha256 of all its models and metrics: the command gives the same again on such a machine, in whatever number of
+processes. The time is that of all rounds of all trials, of which two ran side by side, on a machine that had other
+work too.
+
+Without a file are FedBN's figures 1 and 2, which are computed loss surfaces of a cosine; RADFed's row of averages over
+all data sets and its tests of significance, which are of several files together; and figures that show no result.
 
 Written by `python -m raysim.reproduction.results`; do not edit."""
 
@@ -69,9 +75,10 @@ def take(folder: Path) -> Path:
 
 
 def records() -> Sequence[Mapping[str, Any]]:
-    """The records of what was run, in the order of the page."""
+    """The records of what was run, in the order of the page; in words, what the files say today."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob(f"*/{RECORD}")]
-    return sorted(found, key=lambda record: _place(record["name"]))
+    told = [{**record, **read_reproduction(record["name"]).words(full=False)} for record in found]
+    return sorted(told, key=lambda record: _place(record["name"]))
 
 
 def page(found: Sequence[Mapping[str, Any]], every: Iterable[Reproduction]) -> str:

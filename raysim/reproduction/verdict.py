@@ -113,7 +113,7 @@ class Measured:
         here = self._of(dataset, algorithm).filter(pc.field("status") == "done")
         if claim.take == "population":
             # Of a seed's trials all have the same clients, of whom each holds others out.
-            trials = {(row["seed"], None, None): row["trial"] for row in reversed(here.to_pylist())}
+            trials = {(row["seed"], None, None): row["trial"] for row in here.to_pylist()}
             return {split: self._of_clients(claim.column, trial) for split, trial in sorted(trials.items())}
         return {
             (row["seed"], row["fold"], row["validation"]): self._value(claim, row, algorithm)

@@ -58,7 +58,7 @@ class Band:
         return Band(rounds, mean, std, self.stroke)
 
     def as_progress(self) -> Band:
-        """The same with per cent of the last round in the place of rounds."""
+        """The same with per cent of the last round, which is always evaluated, in the place of rounds."""
         return replace(self, rounds=100 * self.rounds / self.rounds[-1:])
 
 

@@ -96,3 +96,10 @@ def _small(folder: Path) -> str:
         """
     )
     return str(path)
+
+
+def test_findings_are_of_the_reduced_setting_as_it_comes() -> None:
+    reproduction = read_reproduction("fedbn-table-11")
+    assert reproduction.words(full=False)["found"]
+    assert not reproduction.words(full=True)["found"]
+    assert not reproduction.words(full=False, as_it_comes=False)["found"]

@@ -1,6 +1,7 @@
-"""Every reproduction starts with the paper's whole setting, and takes its first rounds: slow.
+"""Every reproduction's full setting starts, takes its first rounds, and is judged and drawn by them: slow.
 
-Its data are drawn, in the layout of the true files. Of the setting only how long it runs is cut: `shortened`.
+The data are drawn, in the layout of the true files. The models, images, algorithms, partitions and measures are the
+paper's; less are rounds, visits' steps, seeds, folds, values of grids, and data sets: `shortened`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from torchvision.models import get_weight, mobilenet_v2
 
 from raysim import study
 from raysim.reproduction.file import read_reproduction, reproductions
+from raysim.reproduction.reproducing import draw
+from raysim.reproduction.taking import OF_ROUNDS
+from raysim.reproduction.verdict import Measured
 from raysim.studies.read import read_findings
 from tests.raysim.reproduction.drawn_files import sums_of_cifar10, write_all
 
@@ -41,6 +45,9 @@ CAPS = {
     "search": 5000,
 }
 """The most that a key of this name is given, wherever it is: what a visit takes, and what else needs more rounds."""
+
+LAST = {"take": "last", "since": None, "until": None, "level": None, "period": None}
+"""What is taken where a claim is of more rounds than there are here: its column must be measured all the same."""
 
 WEIGHTS = get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
 
@@ -67,22 +74,26 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", FULL)
 def test_the_full_setting_takes_its_first_rounds(name: str, root: Path, tmp_path: Path) -> None:
-    whole = shortened(read_reproduction(name).study(full=True))
+    reproduction, run = read_reproduction(name), tmp_path / "run"
     changes = [f"data.root={root}", *SMALLER.get(name, ())]
-    study(whole, tmp_path / "run", changes=changes, inline=True)
-    trials = read_findings(tmp_path / "run").trials
+    study(shortened(reproduction.study(full=True)), run, changes=changes, inline=True)
+    trials = read_findings(run).trials
     assert trials
     assert {trial.status for trial in trials} == {"done"}
+    measured = Measured(run)
+    for claim in reproduction.claims:
+        measured.judged(claim.model_copy(update=LAST if claim.take in OF_ROUNDS else {}))
+    assert any(figure["file"] for figure in draw(reproduction, run)) or not reproduction.figures
 
 
 def shortened(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A study with the first seed, rounds and grid values alone, of the data sets that are not stand-ins."""
+    """A study with the first seed, rounds and grid values alone, of few data sets."""
     cut: dict[str, Any] = capped(raw)
     cut.pop("epochs", None)
     cut["rounds"] = ROUNDS
     asked = cut["study"]
     asked["seeds"] = asked.get("seeds", [1])[:1]
-    names = [name for name in asked["datasets"] if not name.startswith("stand-ins")]
+    names = list(asked["datasets"])
     taken = np.linspace(0, len(names) - 1, min(len(names), DATASETS)).round().astype(int)
     asked["datasets"] = {
         name: {key: value for key, value in asked["datasets"][name].items() if key not in ("rounds", "epochs")}

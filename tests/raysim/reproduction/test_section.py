@@ -1,5 +1,6 @@
 """What a report and the pages say of a reproduction, by records that are written down here."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ RECORD: dict[str, Any] = {
 def test_what_the_paper_s_setting_does_not_say_by_this_key_is_no_none_of_the_paper_s() -> None:
     text = as_markdown(RECORD)
     assert "Reduced: `local.lr` 0.2 (paper: 0.1); `rounds` none (paper: 9); `data.image_size` 16." in text
+
+
+def test_what_was_found_is_said_where_there_is_something(tmp_path: Path) -> None:
+    for found in ("", "It was too short."):
+        record = {**RECORD, "found": found, "figures": []}
+        (tmp_path / "claims.json").write_text(json.dumps(record), encoding="utf-8")
+        said = (as_markdown(record).count("Found: It was too short."), section(tmp_path).count("Found: It was too"))
+        assert said == ((1, 1) if found else (0, 0))
 
 
 @pytest.mark.parametrize(

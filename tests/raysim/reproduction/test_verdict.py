@@ -152,7 +152,7 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
         ({"period": 3, "above": 1}, "period"),
         ({"than_dataset": "mnist", "above": 1}, "than_dataset"),
         ({"since": 0.5, "above": 1}, "since or until"),
-        ({"take": "mean", "since": 0.5, "until": 0.4, "above": 1}, "must have since first"),
+        ({"take": "mean", "since": 0.5, "until": 0.4, "above": 1}, "must not begin after its end"),
     ],
 )
 def test_claims_that_cannot_be_judged_are_refused(keys: dict[str, Any], what: str) -> None:
