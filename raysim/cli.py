@@ -136,7 +136,7 @@ def reproduce(
     inline: bool,
     address: str | None,
 ) -> None:
-    """Run a paper's table or figure as a study (see `raysim list reproductions`), and judge its claims."""
+    """Run a paper's table or figure (`raysim list reproductions`, or a file) as a study, and judge its claims."""
     from rich.console import Console
 
     with _stoppable() as stop:

@@ -23,7 +23,7 @@ from raysim.models.build import GIVEN
 from raysim.models.common import RENORM, Common
 from raysim.models.norm import OPENING
 from raysim.models.renorm import Opening
-from raysim.reproduction.file import reproductions
+from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.result import Result
 
 HEADINGS = {
@@ -75,7 +75,8 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield from FORMS.items()
     else:
         for name, path in (recipes() if kind == "recipes" else reproductions()).items():
-            yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+            alone = " [--full alone]" if kind == "reproductions" and read_reproduction(name).is_full_alone else ""
+            yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") + alone
 
 
 def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:

@@ -94,6 +94,13 @@ class Reproduction:
                 assign(raw, path.split("."), value, f"reduced.set.{path}")
         return changed(raw, changes)
 
+    @property
+    def is_full_alone(self) -> bool:
+        """Whether it has the paper's setting alone: one of raysim's own that neither reduces anything nor is quick."""
+        reduced = self.reduced
+        is_less = bool(self.settings or reduced.datasets or reduced.algorithms or reduced.without)
+        return self.name in reproductions() and not is_less and not self.name.endswith("-quick")
+
     def words(self, full: bool, as_it_comes: bool = True) -> dict[str, Any]:
         """What is said of it to readers; what was found is of the reduced setting, and as it comes."""
         return {

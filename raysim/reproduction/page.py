@@ -37,14 +37,16 @@ def _picture(figure: Mapping[str, Any], place: str) -> str:
 
 
 def _setting(record: Mapping[str, Any]) -> list[str]:
-    lines = [f"    {command(record)}", "", *_sentences(record["about"]["note"], record["note"])]
+    lines = [f"    {command(record)}"]
+    if said := _sentences(record["about"]["note"], record["note"]):
+        lines += ["", *said]
     not_done = f", of which {record['not_done']} did not end" if record["not_done"] else ""
     made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
     time = f"{record['trials']} trials{not_done}, {_time(record['seconds'])} of training in all"
     lines += ["", f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."]
     if record["differs"]:
         changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
-        count = f"{len(changed)} keys differ from the paper's"
+        count = f"{len(changed)} keys differ from the paper's" if len(changed) > 1 else "A key differs from the paper's"
         lines += ["", f"<details><summary>{count}</summary>", "", f"Reduced: {'; '.join(changed)}.", "", "</details>"]
     return lines
 
@@ -56,16 +58,17 @@ def command(record: Mapping[str, Any]) -> str:
 
 
 def summary(records: Iterable[Mapping[str, Any]]) -> str:
-    """All reproductions: how many claims of each came to which verdict."""
+    """All reproductions: how many claims of each came to which verdict; the quick ones do not count in all."""
     verdicts = ("holds", "holds in direction", "does not hold", UNTESTED)
     lines = [f"| reproduction | paper | {' | '.join(verdicts)} |", "|---|---|" + "---|" * len(verdicts)]
     total = Counter[str]()
     for record in records:
         counts = Counter(each["verdict"] for each in record["claims"])
-        about, total = record["about"], total + counts
+        about, total = record["about"], total + (Counter() if record["name"].endswith("-quick") else counts)
         cells = [str(counts[verdict] or "") for verdict in verdicts]
         lines.append(f"| {_link(record)} | {about['paper']}, {about['place']} | {' | '.join(cells)} |")
-    return "\n".join([*lines, f"| all | | {' | '.join(str(total[verdict]) for verdict in verdicts)} |"])
+    sums = " | ".join(str(total[verdict]) for verdict in verdicts)
+    return "\n".join([*lines, f"| all but the quick ones | | {sums} |"])
 
 
 def _link(record: Mapping[str, Any]) -> str:
@@ -90,8 +93,10 @@ def paper_text(row: Mapping[str, Any]) -> str:
 
 def here_text(row: Mapping[str, Any]) -> str:
     """The number that it came to, and its deviation."""
-    here = "" if row["mean"] is None else f"{row['mean']:.4g}"
-    return here if row["spread"] is None else f"{here} ± {row['spread']:.2g} (n = {len(row['numbers'])})"
+    if row["mean"] is None:
+        return ""
+    spread = "" if row["spread"] is None else f" ± {row['spread']:.2g}"
+    return f"{row['mean']:.4g}{spread} (n = {len(row['numbers'])})"
 
 
 def _sentences(*notes: str) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partitioning.disk import complete
+from raysim.errors import InputError, StoppedError
 from raysim.report.charts import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
@@ -22,6 +24,7 @@ from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
 from raysim.reproduction.verdict import Judged, Measured
 from raysim.studies.concluding import conclude
+from raysim.studies.folder import STUDY
 from raysim.studies.read import read_findings
 from raysim.studies.studying import study
 
@@ -54,15 +57,22 @@ def reproduce(
         how: what else `raysim.study` takes.
 
     Raises:
-        InputError: there is no such reproduction, or its data are not there.
+        InputError: there is no such reproduction, it has no reduced setting, or its data are not there.
         Others: as a study.
     """
     reproduction = read_reproduction(name)
+    if reproduction.is_full_alone and not full:
+        raise InputError(f"reproduction {name!r} has no reduced setting: must be run in the paper's own; add --full")
     changes = tuple(changes)
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
     # Now, for the checkout may be another one in the end.
     begun = commit()
-    study(reproduction.study(full, changes), folder, **how)
+    try:
+        study(reproduction.study(full, changes), folder, **how)
+    except StoppedError:
+        # The study's own command would go on, too, and neither judge nor draw.
+        remedy = f"; continue with: {_again(name, folder, full, changes)}" if (folder / STUDY).is_file() else ""
+        raise StoppedError(f"stopped{remedy}") from None
     claims = judge(reproduction, folder, full)
     record = {**record_of(reproduction, folder, claims, full, changes), "figures": draw(reproduction, folder)}
     record |= origin(folder, begun)
@@ -72,6 +82,12 @@ def reproduce(
         aside.write_text(as_markdown(record) + pictures(record), encoding="utf-8")
     conclude(folder, lead=section(folder))
     return Reproduced(folder, claims)
+
+
+def _again(name: str, folder: Path, full: bool, changes: Iterable[str]) -> str:
+    """The command that goes on with a reproduction."""
+    asked = [word for change in changes for word in ("--set", change)]
+    return shlex.join(["raysim", "reproduce", name, *(["--full"] if full else []), *asked, "--out", str(folder)])
 
 
 def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[Judged, ...]:

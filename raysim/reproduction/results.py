@@ -22,29 +22,7 @@ from raysim.reproduction.section import RECORD
 RECIPES = Path(__file__).parents[1] / "recipes"
 RESULTS, PAGE = RECIPES / "results", RECIPES / "README.md"
 
-HEAD = """\
-# What the papers claim, and what comes of it here
-
-Each table or figure of the five papers is a file in [papers/](papers): the paper's setting, what is reduced of it
-so that two cores run it in minutes, and the claims, each with the paper's number and the condition that would bear
-it out, written before it was run. `raysim reproduce NAME` runs the reduced setting, `raysim reproduce NAME --full`
-the paper's own; `--set data.root=DIR` says where data are that shall not be downloaded.
-
-A claim *holds* where every seed and fold bears it out, *holds in direction* where their mean does, and else *does
-not hold*; what the reduced setting cannot tell is *not tested here*. "Here" is the mean over seeds and folds with
-their standard deviation. No claim was changed after its result was known; where one came after a first run, its
-file says so. Where a first run was too short, the reduced setting was lengthened, and the section says what that run
-had. "Found" is what was seen when it was looked into why a claim does not hold.
-
-Each section has the command that made it, what differs from the paper, the machine, the commit, and the first digits
-of the sha256 of all its models and metrics: the command gives the same again on such a machine, in whatever number of
-processes. The time is that of all rounds of all trials, of which two ran side by side, on a machine that had other
-work too.
-
-Without a file are FedBN's figures 1 and 2, which are computed loss surfaces of a cosine; RADFed's row of averages over
-all data sets and its tests of significance, which are of several files together; and figures that show no result.
-
-Written by `python -m raysim.reproduction.results`; do not edit."""
+HEAD = Path(__file__).with_suffix(".md")
 
 PAPERS = ("fedmmb", "radfed", "fedbn", "fedbs", "fixbn")
 """What the names of reproductions begin with, in the order of the page."""
@@ -93,7 +71,7 @@ def page(found: Sequence[Mapping[str, Any]], every: Iterable[Reproduction]) -> s
     sections = [as_markdown(record) + pictures(record, f"results/{record['name']}/") for record in found]
     listed = [f"| `raysim reproduce {each.name} --full` | {each.about.paper}, {each.about.place} |" for each in others]
     rest = ["## Not run here", "", "| command | of |", "|---|---|", *listed, ""] if listed else []
-    return "\n".join([HEAD, "", summary(found), "", *sections, *rest])
+    return "\n".join([HEAD.read_text(encoding="utf-8"), summary(found), "", *sections, *rest])
 
 
 def _place(name: str) -> tuple[int, str, int, str]:

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from raysim.errors import InputError, StoppedError
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import reproduce
 from raysim.studies.file import Study
+from raysim.studies.showing import Board
+from raysim.table import listing
 
 SOME = list(reproductions())
 
@@ -44,6 +47,32 @@ def test_a_reproduction_comes_again_to_the_byte(tmp_path: Path) -> None:
         reproduce(_small(tmp_path), tmp_path / name, changes=changes, inline=True)
         found[name] = json.loads((tmp_path / name / "claims.json").read_text())["sha256"]
     assert found["one"] == found["again"] != found["other"]
+
+
+class Interrupting(Board):
+    """Ctrl-C after the first trial."""
+
+    def ended(self, text: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_what_was_interrupted_says_how_to_go_on_with_its_claims(tmp_path: Path) -> None:
+    again = f"stopped; continue with: raysim reproduce {_small(tmp_path)} --set rounds=3 --out {tmp_path / 'run'}"
+    with pytest.raises(StoppedError) as stopped:
+        reproduce(_small(tmp_path), tmp_path / "run", changes=["rounds=3"], inline=True, watcher=Interrupting())
+    assert str(stopped.value) == again
+    assert not (tmp_path / "run" / "claims.json").exists()
+    reproduce(_small(tmp_path), tmp_path / "run", changes=["rounds=3"], inline=True)
+    assert (tmp_path / "run" / "claims.json").exists()
+
+
+def test_one_that_reduces_nothing_is_not_begun_by_chance(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'fixbn-table-2' has no reduced setting: .*--full"):
+        reproduce("fixbn-table-2", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert "[--full alone]" in dict(listing("reproductions"))["fixbn-table-2"]
+    for name in ("fixbn-quick", "fedbn-figure-9", "fixbn-table-1"):
+        assert not read_reproduction(name).is_full_alone
 
 
 def _small(folder: Path) -> str:
