@@ -83,7 +83,10 @@ class Measured:
         others = (claim.minus_dataset, claim.than_dataset)
         datasets = {claim.dataset, *(each for each in others if each is not None)}
         lost = sum(self._lost(each, name) for each in datasets for name in {claim.algorithm, claim.minus} - {None})
-        return Judged(claim, tuple(self._numbers(claim).values()), lost)
+        try:
+            return Judged(claim, tuple(self._numbers(claim).values()), lost)
+        except InputError as error:
+            raise InputError(f"claim {claim.says!r}: {error}") from None
 
     def _numbers(self, claim: Claim) -> dict[Split, float]:
         if claim.minus is None and claim.minus_dataset is None:

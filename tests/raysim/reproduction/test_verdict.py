@@ -136,7 +136,7 @@ def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
 
 
 def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
-    with pytest.raises(InputError, match=r"test_acuracy.*test_accuracy"):
+    with pytest.raises(InputError, match=r"claim 'it': .*test_acuracy.*test_accuracy"):
         Measured(study).judged(claim(column="test_acuracy", above=0))
 
 
