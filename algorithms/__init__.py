@@ -1,11 +1,18 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
-from algorithms.algorithm import Algorithm, Step, Switch
-from algorithms.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.centralized import centralized
-from algorithms.compute import Compute
-from algorithms.devices import Devices
-from algorithms.errors import DivergedError, InputError
+from algorithms.engine.batch_norm import freeze
+from algorithms.engine.client_update import ClientUpdates, Start, Task
+from algorithms.engine.devices import Devices
+from algorithms.engine.errors import DivergedError, InputError
+from algorithms.engine.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
+from algorithms.engine.keys import Purpose, generator, torch_seed
+from algorithms.engine.layout import Entry, Kind, Layout, Packed
+from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
+from algorithms.engine.resident import Resident
+from algorithms.engine.round import aggregated, current, run_round
+from algorithms.engine.state import RoundReport, State, TravellingModel, begin
+from algorithms.engine.sums import Sum
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedbn import fedbn, singleset
@@ -15,29 +22,24 @@ from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
-from algorithms.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
-from algorithms.importance import Importance
-from algorithms.kept import KeptLedger, KeptStore, Location
-from algorithms.keys import Purpose, generator, torch_seed
-from algorithms.layout import Entry, Kind, Layout, Packed
-from algorithms.local import Local
-from algorithms.merge import Sum
-from algorithms.norms import freeze
-from algorithms.phases import After, Calm, Rule, Window, phases
-from algorithms.place import Place, Placement
+from algorithms.parts.algorithm import Algorithm, Step, Switch
+from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
+from algorithms.parts.compute import Compute
+from algorithms.parts.importance import Importance
+from algorithms.parts.local import Local
+from algorithms.parts.phases import After, Calm, Rule, Window, phases
+from algorithms.parts.schedule import Rounds, Sample, Schedule
+from algorithms.parts.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
+from algorithms.parts.sharing import Layouts, Sharing
+from algorithms.parts.weighting import Equal, Hinge, Loss, Polynomial, Samples, Used, Weighting
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
-from algorithms.resident import Resident
 from algorithms.scaffold import scaffold
-from algorithms.schedule import Rounds, Sample, Schedule
-from algorithms.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
-from algorithms.state import RoundReport, State, Traveller, begin
 from algorithms.staticbn import static_bn
-from algorithms.step import current, merged, step
-from algorithms.training import Augment, Augmented, Trainer, Work, choose, lanes_of, trainer
-from algorithms.update import Update
-from algorithms.visit import Start, Task, Visits
-from algorithms.weigh import Equal, Hinge, Loss, Polynomial, Samples, Used, Weigh
+from algorithms.training.augment import Augment, Augmented
+from algorithms.training.choose import choose, lanes_of, trainer
+from algorithms.training.steps import Trainer, Work
+from algorithms.training.update import Update
 
 __all__ = [
     "Adagrad",
@@ -66,8 +68,8 @@ __all__ = [
     "Hinge",
     "Importance",
     "InputError",
-    "KeptLedger",
-    "KeptStore",
+    "PersonalLedger",
+    "PersonalStore",
     "Kind",
     "Layout",
     "Local",
@@ -78,8 +80,8 @@ __all__ = [
     "Outcome",
     "Output",
     "Packed",
-    "Place",
-    "Placement",
+    "Sharing",
+    "Layouts",
     "Polynomial",
     "Purpose",
     "Resident",
@@ -97,11 +99,11 @@ __all__ = [
     "Switch",
     "Task",
     "Trainer",
-    "Traveller",
+    "TravellingModel",
     "Update",
     "Used",
-    "Visits",
-    "Weigh",
+    "ClientUpdates",
+    "Weighting",
     "WeightedMix",
     "Window",
     "Work",
@@ -126,7 +128,7 @@ __all__ = [
     "generator",
     "lanes_of",
     "matching",
-    "merged",
+    "aggregated",
     "parallelism",
     "phases",
     "radfed",
@@ -138,7 +140,7 @@ __all__ = [
     "silobn",
     "singleset",
     "static_bn",
-    "step",
+    "run_round",
     "torch_seed",
     "trainer",
 ]

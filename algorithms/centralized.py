@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import InputError, require
+from algorithms.engine.client_update import Start
+from algorithms.engine.errors import InputError, require
+from algorithms.engine.fleet import Fleet, block_over
+from algorithms.engine.round import client_updates, observed
+from algorithms.engine.state import RoundReport, State
+from algorithms.engine.stopwatch import Stopwatch
+from algorithms.engine.union import UnionUpdate
 from algorithms.fedavg import fedavg
-from algorithms.fleet import Fleet, block_over
-from algorithms.local import Local
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
-from algorithms.state import RoundReport, State
-from algorithms.step import observed, visits_of
-from algorithms.stopwatch import Stopwatch
-from algorithms.union import VisitUnion
-from algorithms.visit import Start
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Server
 
 NOBODY = -1
 """The client of a visit that is of all clients' data."""
@@ -32,13 +32,13 @@ class United(Rounds):
 
 
 @dataclass(frozen=True)
-class OneVisit:
+class UnionRound:
     """A round that is one visit of the union of all training clients' samples, in one block."""
 
     def __call__(
         self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
     ) -> State:
-        """Do the round; see `algorithms.algorithm.Step`."""
+        """Do the round; see `algorithms.parts.algorithm.Step`."""
         watch, number, census = Stopwatch(), state.round + 1, fleet.census
         if census.joins is not None:
             raise InputError(
@@ -47,8 +47,8 @@ class OneVisit:
             )
         block = block_over(census.clients, fleet)
         watch.lap("sample")
-        visit = VisitUnion(visits_of(state, algorithm, fleet, merge=True))
-        outcomes = fleet.map(visit, [block], [fleet.put(Start(state.model, state.average))])
+        update = UnionUpdate(client_updates(state, algorithm, fleet, aggregate=True))
+        outcomes = fleet.map(update, [block], [fleet.put(Start(state.model, state.average))])
         watch.lap("send")
         meanwhile()
         watch.lap("meanwhile")
@@ -56,11 +56,11 @@ class OneVisit:
         watch.lap("train")
         (row,) = outcome.value.rows
         model = outcome.value.models.mean() or state.model
-        average = outcome.value.kept.mean() or state.average
+        average = outcome.value.personal.mean() or state.average
         watch.lap("sum")
-        visits = ((0, replace(row, client=NOBODY), outcome.machine[0]),)
-        report = RoundReport(visits, True, 0, 0, state.phase, exchanges=0)
-        watch.lap("merge")
+        updates = ((0, replace(row, client=NOBODY), outcome.machine[0]),)
+        report = RoundReport(updates, True, 0, 0, state.phase, exchanges=0)
+        watch.lap("aggregate")
         report.seconds.update(watch.seconds)
         after = replace(state, round=number, model=model, average=average, report=report)
         return observed(state, after, algorithm, fleet, outcome.value)
@@ -94,4 +94,4 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     require(whole, "algorithm.fraction", sample.fraction, "1 where the data are united", remedy)
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' where no models are merged", "remove the table [server]")
-    return replace(fedavg(Sample(), local, server), schedule=United(), own_step=OneVisit())
+    return replace(fedavg(Sample(), local, server), schedule=United(), own_round=UnionRound())

@@ -3,15 +3,15 @@
 from dataclasses import fields, replace
 from typing import Literal
 
-from algorithms.algorithm import Algorithm
-from algorithms.arrivals import Arrivals, Concurrent, Delay, Drawn
-from algorithms.asynchronous import arrive
-from algorithms.errors import InputError, require
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.schedule import Sample
-from algorithms.server import Server, WeightedMix
-from algorithms.weigh import Equal, Hinge, Polynomial, Weigh
+from algorithms.engine.asynchronous import arrive
+from algorithms.engine.errors import InputError, require
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arrivals import Arrivals, Concurrent, Delay, Drawn
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Server, WeightedMix
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal, Hinge, Polynomial, Weighting
 
 
 def fedasync(
@@ -56,17 +56,17 @@ def fedasync(
     A client without a step to take arrives with weight 0: it makes a version that equals the one before. Which f,
     alpha and rho are the defaults is our choice.
     """
-    weigh = _weigh(staleness, {name: value for name, value in (("a", a), ("b", b)) if value is not None})
+    weighting = _weighting(staleness, {name: value for name, value in (("a", a), ("b", b)) if value is not None})
     local = replace(local, proximal=proximal)
     return Algorithm(
-        Arrivals(sample, _delay(concurrency, max_staleness)), local, Place(), weigh, server, own_step=arrive
+        Arrivals(sample, _delay(concurrency, max_staleness)), local, Sharing(), weighting, server, own_round=arrive
     )
 
 
-FUNCTIONS: dict[str, type[Weigh]] = {"constant": Equal, "polynomial": Polynomial, "hinge": Hinge}
+FUNCTIONS: dict[str, type[Weighting]] = {"constant": Equal, "polynomial": Polynomial, "hinge": Hinge}
 
 
-def _weigh(staleness: str, given: dict[str, float]) -> Weigh:
+def _weighting(staleness: str, given: dict[str, float]) -> Weighting:
     known = staleness in FUNCTIONS
     require(known, "algorithm.staleness", staleness, " or ".join(map(repr, FUNCTIONS)), "use one")
     function = FUNCTIONS[staleness]

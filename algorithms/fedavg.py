@@ -1,11 +1,11 @@
 """FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017."""
 
-from algorithms.algorithm import Algorithm
-from algorithms.local import Local
-from algorithms.place import MAINTAINED, Maintained, Place
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
-from algorithms.weigh import Samples
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import MAINTAINED, Maintained, Sharing
+from algorithms.parts.weighting import Samples
 
 
 def fedavg(
@@ -30,4 +30,4 @@ def fedavg(
     Deviations: n_k / n is normalised over the cohort, not over all clients; the batch-norm entries of a model
     that has them are averaged like all others.
     """
-    return Algorithm(Rounds(sample), local, Place(slots=MAINTAINED[maintained_momentum]), Samples(), server)
+    return Algorithm(Rounds(sample), local, Sharing(slots=MAINTAINED[maintained_momentum]), Samples(), server)

@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import require
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
-from algorithms.weigh import Equal, Samples
+from algorithms.engine.errors import require
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal, Samples
 
 
 def fedbn(
@@ -16,7 +16,7 @@ def fedbn(
     local: Local,
     server: Server = Assign(),
     *,
-    weigh: Literal["equal", "samples"] = "equal",
+    weighting: Literal["equal", "samples"] = "equal",
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "average",
 ) -> Algorithm:
@@ -41,8 +41,8 @@ def fedbn(
     Deviations: none in training. Data of no client, or of one that keeps no entries yet, is evaluated with the
     average of the last merged cohort's batch-norm entries, which the paper defines for outsiders' affine ones alone.
     """
-    place = Place(affine="kept", statistics="kept", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, place, Equal() if weigh == "equal" else Samples(), server)
+    place = Sharing(affine="personal", statistics="personal", newcomer=newcomer, outsider=outsider)
+    return Algorithm(Rounds(sample), local, place, Equal() if weighting == "equal" else Samples(), server)
 
 
 def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -65,5 +65,5 @@ def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algori
     """
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' where nothing travels", "remove the table [server]")
-    place = Place(weights="kept", affine="kept", statistics="kept")
+    place = Sharing(weights="personal", affine="personal", statistics="personal")
     return Algorithm(Rounds(sample), local, place, Equal(), server)

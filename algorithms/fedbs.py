@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.algorithm import Algorithm
 from algorithms.fedavg import fedavg
-from algorithms.local import Local
-from algorithms.phases import Calm, phases
-from algorithms.schedule import Sample
-from algorithms.server import Assign, Server
-from algorithms.weigh import Equal, Loss, LossOf
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.phases import Calm, phases
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.weighting import Equal, Loss, LossOf
 
 
 def fedbs(
@@ -44,5 +44,5 @@ def fedbs(
     and which standard deviation. Algorithm 1 prints std < epsilon and no r; the text has <= and r rounds, as here.
     """
     calm = Calm(epsilon, patience, deviation, loss)
-    warm = replace(fedavg(sample, local, server), weigh=Loss(loss))
-    return phases(warm, (calm, replace(warm, weigh=Equal(), local=replace(local, proximal=proximal))))
+    warm = replace(fedavg(sample, local, server), weighting=Loss(loss))
+    return phases(warm, (calm, replace(warm, weighting=Equal(), local=replace(local, proximal=proximal))))

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import require
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
-from algorithms.weigh import Used
+from algorithms.engine.errors import require
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Used
 
 
 def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: int | None = None) -> Algorithm:
@@ -38,7 +38,7 @@ def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: 
     other = local.steps is not None or local.epochs not in (None, 1)
     length = (local.epochs, local.steps)
     require(not other, "local.epochs, local.steps", length, "left out for fedmmb", f"set local.batches = {count}")
-    return Algorithm(Rounds(sample), replace(local, epochs=None, batches=count), Place(), Used(), server)
+    return Algorithm(Rounds(sample), replace(local, epochs=None, batches=count), Sharing(), Used(), server)
 
 
 def fedsmb(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:

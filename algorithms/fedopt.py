@@ -3,18 +3,18 @@
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import require
+from algorithms.engine.errors import require
 from algorithms.fedavg import fedavg
-from algorithms.local import Local
-from algorithms.schedule import Sample
-from algorithms.server import Adagrad, Adam, Adaptive, Server, Yogi
-from algorithms.weigh import Equal, Samples
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Adagrad, Adam, Adaptive, Server, Yogi
+from algorithms.parts.weighting import Equal, Samples
 
-Weighing = Literal["equal", "samples"]
+WeightingName = Literal["equal", "samples"]
 
 
-def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weigh: Weighing = "equal") -> Algorithm:
+def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal") -> Algorithm:
     """FedAvg whose server takes an Adam step along the mean of the clients' changes.
 
         delta = mean_k (w_k - w),   m <- beta1 m + (1 - beta1) delta,   v <- beta2 v + (1 - beta2) delta^2
@@ -33,10 +33,10 @@ def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weigh: Wei
 
     Deviations: entries that are no parameters take the mean; see `Adaptive`.
     """
-    return _adaptive(sample, local, server, weigh, Adam, "fedadam")
+    return _adaptive(sample, local, server, weighting, Adam, "fedadam")
 
 
-def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weigh: Weighing = "equal") -> Algorithm:
+def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weighting: WeightingName = "equal") -> Algorithm:
     """FedAdam whose second moment moves by the sign of its distance: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
 
     Args:
@@ -47,10 +47,12 @@ def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weigh: Wei
 
     Errors, paper and deviations as for `fedadam`.
     """
-    return _adaptive(sample, local, server, weigh, Yogi, "fedyogi")
+    return _adaptive(sample, local, server, weighting, Yogi, "fedyogi")
 
 
-def fedadagrad(sample: Sample, local: Local, server: Server = Adagrad(), *, weigh: Weighing = "equal") -> Algorithm:
+def fedadagrad(
+    sample: Sample, local: Local, server: Server = Adagrad(), *, weighting: WeightingName = "equal"
+) -> Algorithm:
     """FedAdam whose second moment only grows: v <- v + delta^2.
 
     Args:
@@ -61,13 +63,15 @@ def fedadagrad(sample: Sample, local: Local, server: Server = Adagrad(), *, weig
 
     Errors, paper and deviations as for `fedadam`.
     """
-    return _adaptive(sample, local, server, weigh, Adagrad, "fedadagrad")
+    return _adaptive(sample, local, server, weighting, Adagrad, "fedadagrad")
 
 
 T = TypeVar("T", bound=Adaptive)
 
 
-def _adaptive(sample: Sample, local: Local, server: Server, weigh: Weighing, rule: type[T], name: str) -> Algorithm:
+def _adaptive(
+    sample: Sample, local: Local, server: Server, weighting: WeightingName, rule: type[T], name: str
+) -> Algorithm:
     own = rule.__name__.lower()
     require(isinstance(server, rule), "server.rule", server, f"{own!r} for {name}", f'set server.rule = "{own}"')
-    return replace(fedavg(sample, local, server), weigh=Equal() if weigh == "equal" else Samples())
+    return replace(fedavg(sample, local, server), weighting=Equal() if weighting == "equal" else Samples())

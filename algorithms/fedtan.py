@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import require
-from algorithms.exchange import DROPOUT, Common, Exchange, Together
+from algorithms.engine.client_update import Start
+from algorithms.engine.errors import require
+from algorithms.engine.exchange import DROPOUT, Common, Exchange, Together
+from algorithms.engine.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference, block_over
+from algorithms.engine.round import client_updates, cohort_of, synchronous_round
+from algorithms.engine.state import State
 from algorithms.fedavg import fedavg
-from algorithms.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference, block_over
-from algorithms.local import Local
-from algorithms.place import Placement
-from algorithms.schedule import Sample
-from algorithms.server import Assign, Server
-from algorithms.state import State
-from algorithms.step import cohort_of, do_round, visits_of
-from algorithms.visit import Start
-from algorithms.weigh import Equal
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Layouts
+from algorithms.parts.weighting import Equal
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,19 @@ class CommonFirstStep:
     def __call__(
         self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
     ) -> State:
-        """Do the round; see `algorithms.algorithm.Step`."""
+        """Do the round; see `algorithms.parts.algorithm.Step`."""
         started, cohort = time.perf_counter(), cohort_of(state, algorithm, fleet)
         block = block_over(cohort, fleet)
-        exchange = Exchange(visits_of(state, algorithm, fleet, merge=True))
+        exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
         (outcome,) = fleet.map(exchange, [block], [fleet.put(Start(state.model, state.average))])
         common: tuple[Common, ...] = outcome.value
         taken = time.perf_counter() - started
 
-        state = do_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
+        state = synchronous_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
         if state.report is None:
             raise RuntimeError("a step left no report")
         # Also with a visit that is left out afterwards, for its result is not finite.
-        took_part = sum(row.report["used"] > 0 for _, row, _ in state.report.visits)
+        took_part = sum(row.report["used"] > 0 for _, row, _ in state.report.updates)
         sent = took_part * sum(layer.nbytes for layer in common)
         seconds = {**state.report.seconds, "train": state.report.seconds["train"] + taken}
         measures = dict(state.report.measures)
@@ -71,8 +71,8 @@ class _Meeting:
         return self.fleet.census
 
     @property
-    def placement(self) -> Placement:
-        return self.fleet.placement
+    def layouts(self) -> Layouts:
+        return self.fleet.layouts
 
     def block_size(self, cohort: int) -> int:
         return self.fleet.block_size(cohort)
@@ -90,18 +90,18 @@ class _Meeting:
 class _AfterCommonStep:
     """Visits whose trainer takes the common step first."""
 
-    visits: Function
+    updates: Function
     common: tuple[Common, ...]
 
     def objects(self, block: Block) -> int:
-        return self.visits.objects(block)
+        return self.updates.objects(block)
 
     def join(self, left: Any, right: Any) -> Any:
-        return self.visits.join(left, right)
+        return self.updates.join(left, right)
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         trainer = Together(bench.resident, bench.trainer, self.common)
-        return self.visits(replace(bench, trainer=trainer), block, *values)
+        return self.updates(replace(bench, trainer=trainer), block, *values)
 
 
 def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -148,5 +148,5 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
     require(
         precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
     )
-    plain = replace(fedavg(sample, local, server), weigh=Equal())
-    return replace(plain, own_step=CommonFirstStep(), needs_batch_norm=True, refuses_dropout=DROPOUT)
+    plain = replace(fedavg(sample, local, server), weighting=Equal())
+    return replace(plain, own_round=CommonFirstStep(), needs_batch_norm=True, refuses_dropout=DROPOUT)

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import require
+from algorithms.engine.errors import require
 from algorithms.fedavg import fedavg
-from algorithms.local import Local
-from algorithms.phases import After, Window, phases
-from algorithms.place import Maintained
-from algorithms.schedule import Sample
-from algorithms.server import Assign, Server
-from algorithms.weigh import Equal, Samples
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.phases import After, Window, phases
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Maintained
+from algorithms.parts.weighting import Equal, Samples
 
 
 def fixbn(
@@ -25,7 +25,7 @@ def fixbn(
     decide: Literal["mean", "all", "any"] = "mean",
     absent: Literal["ignore", "wait"] = "ignore",
     fixed: Literal["statistics", "affine", "both"] = "statistics",
-    weigh: Literal["equal", "samples"] = "equal",
+    weighting: Literal["equal", "samples"] = "equal",
     maintained_momentum: Maintained = "none",
 ) -> Algorithm:
     """FedAvg that from a round on normalises by the global batch-norm statistics, in training too.
@@ -59,7 +59,7 @@ def fixbn(
     known = fixed in ("statistics", "affine", "both")
     require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
     first = fedavg(sample, local, server, maintained_momentum=maintained_momentum)
-    first = replace(first, weigh=Equal() if weigh == "equal" else Samples(), needs_batch_norm=True)
+    first = replace(first, weighting=Equal() if weighting == "equal" else Samples(), needs_batch_norm=True)
     rule = Window(width, tau, decide, absent) if fix_after == "window" else After(fix_after)
     second = replace(
         local,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-from algorithms.algorithm import Algorithm
 from algorithms.centralized import centralized
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
@@ -13,9 +12,10 @@ from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.server import Adagrad, Adam, Assign, Mix, Server, WeightedMix, Yogi
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
-from algorithms.server import Adagrad, Adam, Assign, Mix, Server, WeightedMix, Yogi
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import require
-from algorithms.importance import Importance, Scored
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Adam, Assign, Mix, Server
-from algorithms.weigh import Equal
+from algorithms.engine.errors import require
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.importance import Importance, Scored
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Adam, Assign, Mix, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal
 
 Fewer = Literal["wait", "drop"]
 
@@ -20,7 +20,7 @@ def radfed(
     local: Local,
     server: Server = Assign(),
     *,
-    merge_every: int = 15,
+    aggregate_every: int = 15,
     fewer: Fewer = "wait",
 ) -> Algorithm:
     """Randomised aggregation-delayed federated learning: models are redistributed S - 1 times, then merged.
@@ -41,7 +41,7 @@ def radfed(
     Deviations: `rounds` counts local training rounds (the paper's T x S, the x-axis of its figures), and the last
     one merges even when it is not an S-th. Which model goes to which client of U is a permutation of its own.
     """
-    return Algorithm(Rounds(sample, merge_every, fewer), local, Place(), Equal(), server)
+    return Algorithm(Rounds(sample, aggregate_every, fewer), local, Sharing(), Equal(), server)
 
 
 def radfedp(
@@ -49,7 +49,7 @@ def radfedp(
     local: Local,
     server: Server = Assign(),
     *,
-    merge_every: int = 15,
+    aggregate_every: int = 15,
     fewer: Fewer = "wait",
     proximal: float = 0.01,
 ) -> Algorithm:
@@ -67,11 +67,11 @@ def radfedp(
 
     Paper: section III-C, Algorithm 2 without its lines 11 and 14 to 17. Deviations: as `radfed`.
     """
-    return radfed(sample, replace(local, proximal=proximal), server, merge_every=merge_every, fewer=fewer)
+    return radfed(sample, replace(local, proximal=proximal), server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfedm(
-    sample: Sample, local: Local, server: Server = Mix(0.6), *, merge_every: int = 15, fewer: Fewer = "wait"
+    sample: Sample, local: Local, server: Server = Mix(0.6), *, aggregate_every: int = 15, fewer: Fewer = "wait"
 ) -> Algorithm:
     """RADFed whose global model goes only part of the way: w <- (1 - alpha) w + alpha mean.
 
@@ -85,11 +85,11 @@ def radfedm(
     Paper: section III-C ("RADFed+Momentum"), Algorithm 2, line 14; alpha is FedAsync's, of 0.3, 0.6 and 0.9.
     Deviations: as `radfed`.
     """
-    return radfed(sample, local, server, merge_every=merge_every, fewer=fewer)
+    return radfed(sample, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfeda(
-    sample: Sample, local: Local, server: Server = Adam(), *, merge_every: int = 15, fewer: Fewer = "wait"
+    sample: Sample, local: Local, server: Server = Adam(), *, aggregate_every: int = 15, fewer: Fewer = "wait"
 ) -> Algorithm:
     """RADFed whose server takes an adaptive step: delta = mean - w, w <- w + eta m / (sqrt(v) + tau).
 
@@ -103,7 +103,7 @@ def radfeda(
     Paper: section III-C, Algorithm 2, lines 15 to 17. Deviations: as `radfed`; line 17 prints v without the square root
     that [21], which it cites, takes.
     """
-    return radfed(sample, local, server, merge_every=merge_every, fewer=fewer)
+    return radfed(sample, local, server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfedi(
@@ -111,7 +111,7 @@ def radfedi(
     local: Local,
     server: Server = Assign(),
     *,
-    merge_every: int = 15,
+    aggregate_every: int = 15,
     fewer: Fewer = "wait",
     gamma: float = 0.5,
     per: Scored = "batches",
@@ -142,4 +142,6 @@ def radfedi(
     uniform = sample.by == "uniform"
     require(uniform, "algorithm.sampling", sample.by, "left out for radfedi, which draws by importance", "remove it")
     by_importance = replace(sample, by=Importance(gamma, per, start))
-    return radfed(by_importance, replace(local, proximal=proximal), server, merge_every=merge_every, fewer=fewer)
+    return radfed(
+        by_importance, replace(local, proximal=proximal), server, aggregate_every=aggregate_every, fewer=fewer
+    )

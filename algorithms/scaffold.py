@@ -6,15 +6,15 @@ from typing import Self
 
 import torch
 
-from algorithms.algorithm import Algorithm
-from algorithms.errors import InputError, require
-from algorithms.fleet import Census
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
-from algorithms.update import Stacks, Update
-from algorithms.weigh import Equal
+from algorithms.engine.errors import InputError, require
+from algorithms.engine.fleet import Census
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal
+from algorithms.training.update import Stacks, Update
 
 
 def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -39,7 +39,7 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
     plain = local.momentum == 0 and local.optimizer == "sgd"
     require(plain, "local.momentum", local.momentum, "0, and the optimizer sgd, for scaffold", "leave them out")
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold, whose m is fixed", "leave it out")
-    place = Place(slots={"control": "kept", "common_control": "shared"})
+    place = Sharing(slots={"control": "personal", "common_control": "shared"})
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), place, Equal(), server)
 
 

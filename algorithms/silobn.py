@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from algorithms.algorithm import Algorithm
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.schedule import Rounds, Sample
-from algorithms.server import Assign, Server
-from algorithms.weigh import Equal, Samples
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal, Samples
 
 
 def silobn(
@@ -15,7 +15,7 @@ def silobn(
     local: Local,
     server: Server = Assign(),
     *,
-    weigh: Literal["equal", "samples"] = "equal",
+    weighting: Literal["equal", "samples"] = "equal",
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "own",
 ) -> Algorithm:
@@ -40,5 +40,5 @@ def silobn(
     Deviations: data of no client is evaluated with the average of the last merged cohort's statistics, which the paper
     does not define.
     """
-    place = Place(affine="shared", statistics="kept", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, place, Equal() if weigh == "equal" else Samples(), server)
+    place = Sharing(affine="shared", statistics="personal", newcomer=newcomer, outsider=outsider)
+    return Algorithm(Rounds(sample), local, place, Equal() if weighting == "equal" else Samples(), server)

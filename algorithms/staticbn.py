@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from algorithms.algorithm import Algorithm
 from algorithms.fedavg import fedavg
-from algorithms.local import Local
-from algorithms.schedule import Sample
-from algorithms.server import Assign, Server
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server
 
 
 def static_bn(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:

@@ -6,7 +6,7 @@ import os
 # It is read when ray is imported, so it stands before anything that does.
 os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 __all__ = ["InputError", "Run", "Studied", "resume", "run", "study"]
 
@@ -14,9 +14,9 @@ __all__ = ["InputError", "Run", "Studied", "resume", "run", "study"]
 def __getattr__(name: str) -> object:
     # torch takes seconds to import, and `raysim --help` needs none of it.
     if name in ("run", "resume", "Run"):
-        from raysim import experiment
+        from raysim.simulation import api
 
-        return getattr(experiment, name)
+        return getattr(api, name)
     if name in ("study", "Studied"):
         from raysim.studies import studying
 

@@ -1,5 +1,5 @@
 """`python -m raysim` is `raysim`."""
 
-from raysim.cli import main
+from raysim.cli.commands import main
 
 main()

@@ -11,7 +11,7 @@ PACKAGES = ("algorithms", "partitioning", "raysim")
 
 EVALUATES = {"eval", "exec", "compile", "__import__"}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-SENDS = "raysim/fleet/own_code.py"
+SENDS = "raysim/fleet/user_code.py"
 """Marks the user's modules to be sent to actors whole; it writes and reads nothing."""
 
 

@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 
-from algorithms.chunks import chunks
-from algorithms.layout import Kind, Layout, Packed
-from algorithms.local import Local
-from algorithms.resident import Resident
+from algorithms.engine.chunks import chunks
+from algorithms.engine.layout import Kind, Layout, Packed
+from algorithms.engine.resident import Resident
+from algorithms.parts.local import Local
 from algorithms.training.losses import cross_entropies, labelled, mean_loss
 from algorithms.training.steps import Work
 
 if TYPE_CHECKING:
-    from algorithms.fleet import Bench
+    from algorithms.engine.fleet import Bench
 
 MAPPED = 16
 """Batches whose gradients are taken at once where visits are stacked."""
@@ -44,7 +44,7 @@ class After:
     work: Work
     lane: int
     received: Packed
-    kept: Packed
+    personal: Packed
 
 
 def score(after: After) -> float:
@@ -84,9 +84,9 @@ def bn_shift(after: After) -> float:
     """
     resident = after.bench.resident
     found = zip(
-        (resident.placement.travelling, resident.placement.kept),
-        (resident.travelling(after.lane), resident.kept(after.lane)),
-        (after.received, after.kept),
+        (resident.layouts.shared, resident.layouts.personal),
+        (resident.shared(after.lane), resident.personal(after.lane)),
+        (after.received, after.personal),
         strict=True,
     )
     changes = [np.abs(statistics(layout, now) - statistics(layout, then)) for layout, now, then in found]

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from algorithms.compute import Compute
-from algorithms.errors import InputError
-from algorithms.layout import Layout
-from algorithms.local import Local
-from algorithms.place import Place
-from algorithms.resident import Resident
+from algorithms.engine.errors import InputError
+from algorithms.engine.layout import Layout
+from algorithms.engine.resident import Resident
+from algorithms.parts.compute import Compute
+from algorithms.parts.local import Local
+from algorithms.parts.sharing import Sharing
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.sequential import Sequential
@@ -91,7 +91,7 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> st
         # Behind the classes: nothing, or the sides of an image of which each pixel has a class.
         places = tried.eval()(torch.stack([sample, sample])).shape[2:]
     resident = Resident(
-        tried, Place(slots=dict.fromkeys(local.slots, "kept")).divide(Layout.of(tried)), sample, lanes=2
+        tried, Sharing(slots=dict.fromkeys(local.slots, "personal")).divide(Layout.of(tried)), sample, lanes=2
     )
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),

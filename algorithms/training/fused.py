@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from algorithms.layout import Entry
-from algorithms.local import Local
-from algorithms.resident import Resident
+from algorithms.engine.layout import Entry
+from algorithms.engine.resident import Resident
+from algorithms.parts.local import Local
 from algorithms.training.steps import Step, Work, mean_losses, steps
 
 Tensor = torch.Tensor

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.compute import Compute
-from algorithms.local import Local
-from algorithms.norms import train_mode
-from algorithms.resident import Resident
+from algorithms.engine.batch_norm import train_mode
+from algorithms.engine.resident import Resident
+from algorithms.parts.compute import Compute
+from algorithms.parts.local import Local
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
 from algorithms.training.losses import mean_loss

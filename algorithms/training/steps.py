@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.local import Local
+from algorithms.parts.local import Local
 from algorithms.training.augment import Augmented
 from algorithms.training.losses import IGNORED
 

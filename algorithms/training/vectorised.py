@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad_and_value, vmap
 
-from algorithms.compute import Compute
-from algorithms.local import Local
-from algorithms.norms import train_mode
-from algorithms.resident import Resident
+from algorithms.engine.batch_norm import train_mode
+from algorithms.engine.resident import Resident
+from algorithms.parts.compute import Compute
+from algorithms.parts.local import Local
 from algorithms.training.dropout import Masks
 from algorithms.training.losses import mean_loss
 from algorithms.training.steps import Losses, Work, steps

@@ -12,11 +12,11 @@ import click
 from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import ParcelError
 from raysim.cluster.submitting import Job, JobFailedError, fetch, follow, relocate
-from raysim.errors import InputError, StoppedError
-from raysim.experiment import Run, ended
-from raysim.folder import has_begun
-from raysim.home import Home, old_home
-from raysim.progress import display
+from raysim.common.errors import InputError, StoppedError
+from raysim.simulation.api import Run, ended
+from raysim.store.folder import has_begun
+from raysim.store.location import Home, old_home
+from raysim.watching.progress import display
 
 AGAIN_SECONDS = 5
 """How long after a Ctrl-C, which leaves the job alone, another one stops it."""

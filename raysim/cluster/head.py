@@ -21,7 +21,7 @@ from ray.job_submission import JobDetails, JobSubmissionClient
 import algorithms
 import partitioning
 import raysim
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 CONNECT_SECONDS = 8
 """How long the head may take to accept a connection."""

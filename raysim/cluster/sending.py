@@ -15,9 +15,8 @@ from ray._private import ray_constants
 from ray._private.runtime_env.packaging import GCS_STORAGE_MAX_SIZE, _dir_travel, _get_excludes
 
 from raysim.cluster.head import UNWANTED
-from raysim.config import Experiment
-from raysim.config.experiment import OWN_FILES
-from raysim.errors import InputError
+from raysim.common.errors import InputError
+from raysim.config.experiment import OWN_FILES, Experiment
 from raysim.models.weights import FILE
 
 SMALL = 64 * 2**20

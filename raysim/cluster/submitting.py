@@ -20,13 +20,13 @@ from partitioning.remote import is_uri
 from raysim.cluster import parcel
 from raysim.cluster.head import Head
 from raysim.cluster.sending import Sent, staged, whole
-from raysim.config import Experiment
-from raysim.errors import InputError
-from raysim.experiment import place_of, resolved
-from raysim.folder import write_config
-from raysim.progress import Watcher
-from raysim.telling import FOLLOWED, replay
-from raysim.workplace import with_actors
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.simulation.api import place_of, resolved
+from raysim.simulation.options import with_actors
+from raysim.store.folder import write_config
+from raysim.watching.progress import Watcher
+from raysim.watching.remote import FOLLOWED, replay
 
 STAGE = "/tmp"
 """Where a job's run is written unless something else is said: a folder of the head."""

@@ -12,10 +12,10 @@ from pydantic import Field
 
 from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
+from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
 from raysim.config.check import Table, checked, part, table_of
 from raysim.config.model import Model, model_of
-from raysim.errors import InputError, one_input_error
 
 
 class Server(Table):
@@ -112,11 +112,11 @@ def _local(common: dict[str, Any], special: dict[str, Any]) -> Table:
     # They exclude each other, so an algorithm's own choice ends the common one.
     lengths = {"epochs", "steps", "batches"}
     ended = lengths if special.keys() & lengths else set()
-    merged = {key: value for key, value in common.items() if key not in ended} | special
-    if not merged.keys() & lengths or merged.get("steps") == "largest":
-        merged.setdefault("epochs", 1)
+    aggregated = {key: value for key, value in common.items() if key not in ended} | special
+    if not aggregated.keys() & lengths or aggregated.get("steps") == "largest":
+        aggregated.setdefault("epochs", 1)
     # The proximal term is the algorithm's own key.
-    return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), merged, "local")
+    return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), aggregated, "local")
 
 
 def _model(common: dict[str, Any], special: dict[str, Any]) -> Model:
@@ -126,11 +126,11 @@ def _model(common: dict[str, Any], special: dict[str, Any]) -> Model:
 
 def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Server:
     # What the common rule takes means nothing to an algorithm's own rule. Where none is named, it is the algorithm's.
-    merged = special if "rule" in special else {**common, **special}
+    aggregated = special if "rule" in special else {**common, **special}
     its_own = f"{type(default).__module__}:{type(default).__qualname__}"
     usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
-    name = merged.get("rule", usual)
+    name = aggregated.get("rule", usual)
     rule = own.found("server.rule", name, SERVERS)
     own.check_rule(name, rule)
-    given = {**asdict(default), **merged} if name == usual else merged
+    given = {**asdict(default), **aggregated} if name == usual else aggregated
     return checked(table_of(rule, (), Server), {**given, "rule": name}, "server", of=f"rule {name}")

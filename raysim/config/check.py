@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import PydanticUndefined
 
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 
 
 class Table(BaseModel):

@@ -15,14 +15,14 @@ import partitioning
 from algorithms import Devices
 from partitioning.remote import is_uri
 from partitioning.schemes import parameters, takes
+from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, algorithms_of
 from raysim.config.check import Table, checked, flat, known, part, table_with
 from raysim.config.model import Model, model_of
 from raysim.config.preparation import Preparation
-from raysim.errors import InputError, one_input_error
-from raysim.folder import algorithm_names
 from raysim.measures.selection import Selection
+from raysim.store.folder import algorithm_names
 
 Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
 Measure = Literal["dc", "concordance", "dl", "bn"]

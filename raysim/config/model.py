@@ -13,8 +13,8 @@ from pydantic import Field
 
 from raysim.config import own
 from raysim.config.check import Table, checked, table_of
-from raysim.models import MODELS, build
-from raysim.models import Model as ModelOf
+from raysim.models.build import MODELS, build
+from raysim.models.build import Model as ModelOf
 from raysim.models.common import Common
 from raysim.models.init import Init
 from raysim.models.norm import Norm

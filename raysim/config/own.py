@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from raysim.common.errors import InputError, unknown
 from raysim.config.check import Table, table_of
-from raysim.errors import InputError, unknown
 
 FORM = "def mine(sample, local, server=Assign(), *, own_key: float = 0.1) -> Algorithm"
 """The shape of an algorithm's function; its keyword parameters are keys of `[algorithm]`."""

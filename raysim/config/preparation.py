@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from raysim.common.errors import InputError
 from raysim.config.check import Table
-from raysim.errors import InputError
 
 Pixels = Annotated[int, Field(ge=1)]
 Augmentation = Literal["append", "crop", "resized-crop", "flip", "colour-jitter"]

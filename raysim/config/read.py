@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 
 EXCLUSIVE = (
     ("cohort", "fraction"),

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from raysim.common.errors import InputError
 from raysim.data.arrays import nested
 from raysim.data.fetching import home
 from raysim.data.folders import Tables
 from raysim.data.reading import LARGEST, text_of, words_of
-from raysim.errors import InputError
 
 LOG = logging.getLogger("raysim")
 

@@ -11,9 +11,9 @@ import torch
 from torch.nn.functional import pad
 
 from algorithms.training.losses import IGNORED
+from raysim.common.errors import InputError
 from raysim.data.images import LUMA, is_image
 from raysim.data.standardise import Global, Scale, Standardise
-from raysim.errors import InputError
 
 TRIES = 10
 """Parts of an image that are drawn until one lies inside it."""

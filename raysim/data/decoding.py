@@ -12,12 +12,12 @@ from PIL import Image
 
 from partitioning import Population, rewrite
 from partitioning.population import MANIFEST
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat, nested
 from raysim.data.cache import cache as default_cache
 from raysim.data.features import Arrays, Features, Images, Numbers, features
 from raysim.data.images import FORMATS, Picture, Pixels, encoded, is_image, paths, pixels
 from raysim.data.masks import LARGEST_CLASS, Masks, masks_of, resized
-from raysim.errors import InputError
 
 VERSION = 1
 """Part of a cached folder's name: raise it when the same images would decode to other pixels."""

@@ -8,11 +8,11 @@ import pyarrow as pa
 from scipy.io import loadmat
 from torchvision import datasets
 
+from raysim.common.errors import InputError
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Picture, Tables, image_table, read_folder
 from raysim.data.idx import digits_table, read_idx
 from raysim.data.reading import check_columns, check_labels, named_in, table_of, text_of
-from raysim.errors import InputError
 
 TEN = 10
 """The label that files have where Matlab counts from 1: of SVHN's digit 0, and of USPS's digit 9."""

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import Purpose, generator
+from raysim.common.errors import InputError
 from raysim.data.prepare import taken
-from raysim.errors import InputError
 
 
 def by_domain(table: pa.Table, column: str) -> Mapping[str, pa.Table]:

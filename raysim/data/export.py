@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from partitioning.disk import DiskFullError, written
+from raysim.common.errors import InputError
 from raysim.data.sources import read
-from raysim.errors import InputError
 
 ROWS = 10_000
 """Rows of a row group: a reader holds one at a time."""

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from partitioning.columns import is_image as is_image_label
 from partitioning.columns import is_label
+from raysim.common.errors import InputError, unknown
 from raysim.data.images import is_image
-from raysim.errors import InputError, unknown
 
 
 @dataclass(frozen=True)

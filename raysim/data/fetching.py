@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 
 def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, archives: Sequence[str] = ()) -> None:

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from PIL import Image
 
+from raysim.common.errors import InputError
 from raysim.data.cache import cache
 from raysim.data.images import FORMATS
-from raysim.errors import InputError
 
 Tables: TypeAlias = tuple[pa.Table, pa.Table | None]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 """What is decoded: Pillow reads more formats, of which some run other programs."""

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, Images, features
 from raysim.data.folders import ENCODED, Tables
 from raysim.data.images import is_image, png
-from raysim.errors import InputError
 
 DOMAIN = "domain"
 """The column that names a row's domain."""

@@ -13,10 +13,10 @@ from PIL import Image
 
 from algorithms.training.losses import IGNORED
 from partitioning.columns import is_image
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, form_of
 from raysim.data.images import encoded, paths
-from raysim.errors import InputError
 
 Mask = npt.NDArray[np.uint8]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from PIL import Image
 
 from algorithms.training.losses import IGNORED
+from raysim.common.errors import InputError
 from raysim.data.fetching import home, missing
 from raysim.data.folders import Picture, Tables, beside_masks, by_class, checked_image, image_table, images_in
 from raysim.data.masks import counted, mask_of
 from raysim.data.reading import named_in, text_of, words_of
-from raysim.errors import InputError
 
 LABEL = {"label": pa.string()}
 DOMAINS = {"label": pa.string(), "domain": pa.string()}

@@ -15,6 +15,7 @@ import torch
 from algorithms import Augment, Purpose, torch_seed
 from partitioning.arranging import gathered
 from partitioning.columns import class_codes, distinct
+from raysim.common.errors import MOST, InputError
 from raysim.data.arrays import flat, nested
 from raysim.data.augment import chain, check_pixels
 from raysim.data.features import Arrays, Features, Images, features
@@ -22,7 +23,6 @@ from raysim.data.images import encoded, is_image, paths, pixels, png
 from raysim.data.masks import check_classes_of_samples
 from raysim.data.sources import Source
 from raysim.data.tensors import LARGEST
-from raysim.errors import MOST, InputError
 
 LOG = logging.getLogger("raysim")
 

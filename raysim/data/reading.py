@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat, has_nulls
 from raysim.data.fetching import damaged
-from raysim.errors import InputError
 
 LARGEST = 3.4028234663852886e38
 """The largest number that float32 holds, which is what models see."""

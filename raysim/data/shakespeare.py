@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from raysim.common.errors import InputError
 from raysim.data.arrays import nested
 from raysim.data.fetching import missing
 from raysim.data.folders import Tables
 from raysim.data.reading import text_of, words_of
-from raysim.errors import InputError
 
 LOG = logging.getLogger("raysim")
 

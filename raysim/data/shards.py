@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from algorithms.fleet import Part
+from algorithms.engine.fleet import Part
 from partitioning import Population
 from raysim.data.standardise import Standardise
 from raysim.data.tensors import decoder_of, samples_of

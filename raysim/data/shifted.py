@@ -9,13 +9,13 @@ import pyarrow as pa
 from scipy import ndimage
 
 from algorithms import Purpose, generator
+from raysim.common.errors import InputError, unknown
 from raysim.data import morphology
 from raysim.data.arrays import nested
 from raysim.data.features import Arrays, Images, features
 from raysim.data.folders import Tables
 from raysim.data.images import encoded, is_image, pixels
 from raysim.data.joining import DOMAIN, image_array
-from raysim.errors import InputError, unknown
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partitioning.columns import is_image
+from raysim.common.errors import InputError, unknown
 from raysim.data.cache import cache
 from raysim.data.catalogue import DATASETS, FORMS
 from raysim.data.features import check_label
@@ -20,7 +21,6 @@ from raysim.data.reading import check_values
 from raysim.data.synthetic import PREFIX as SYNTHETIC
 from raysim.data.synthetic import read_synthetic
 from raysim.data.table import read_table
-from raysim.errors import InputError, unknown
 
 UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 """What the operating system says of paths that are the user's to mend."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from raysim.common.errors import InputError
 from raysim.data.features import check_label, features
 from raysim.data.reading import check_values
-from raysim.errors import InputError
 
 _INDEX = re.compile(r"__index_level_\d+__")
 

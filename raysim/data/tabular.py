@@ -11,11 +11,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from partitioning.columns import is_label
+from raysim.common.errors import InputError
 from raysim.data.features import is_number
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
 from raysim.data.reading import check_columns, check_labels, check_values, table_of
-from raysim.errors import InputError
 
 LOG = logging.getLogger("raysim")
 

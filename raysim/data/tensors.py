@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from algorithms.finite import is_finite
+from algorithms.engine.finite import is_finite
 from partitioning import Population
 from partitioning.columns import Label, class_codes
+from raysim.common.errors import InputError
 from raysim.data.arrays import flat, has_nulls
 from raysim.data.features import Arrays, Images, check_label, features
 from raysim.data.masks import LARGEST_CLASS, masks_of
-from raysim.errors import InputError
 
 LARGEST = 255
 """What uint8 arrays are divided by."""

@@ -19,22 +19,22 @@ from algorithms import (
     Augment,
     Bench,
     Census,
-    KeptStore,
     Layout,
-    Placement,
+    Layouts,
+    PersonalStore,
     Resident,
     choose,
     lanes_of,
     trainer,
 )
 from partitioning import Population
+from raysim.common.errors import InputError, unknown
 from raysim.data.shards import Shards
+from raysim.data.sites import Sites
 from raysim.data.standardise import Standardise
-from raysim.errors import InputError, unknown
 from raysim.fleet.memory import models_fit
-from raysim.models import build
+from raysim.models.build import build
 from raysim.models.own import check_own
-from raysim.sites import Sites
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class BenchPlan:
     population: Path
     model: ModelPlan
     algorithm: Algorithm
-    kept: Path
+    personal: Path
     block: int | str = "auto"
     device: str = "cpu"
     lanes: int | None = None
@@ -213,12 +213,12 @@ class BenchPlan:
         if self.lanes is None:
             raise ValueError("the plan is not resolved")
         module = self.module()
-        placement = self.algorithm.divide(Layout.of(module))
+        layouts = self.algorithm.divide(Layout.of(module))
         with models_fit(self.lanes):
-            resident = Resident(module, placement, torch.zeros(self.model.shape), self.device, self.lanes)
+            resident = Resident(module, layouts, torch.zeros(self.model.shape), self.device, self.lanes)
         shards = Shards(self.population, self.device, share, self.standardise, self.here)
-        kept = KeptStore(self.kept, placement.kept)
-        return Bench(resident, shards, kept, trainer(resident, self.algorithm.local.compute), self.augment)
+        personal = PersonalStore(self.personal, layouts.personal)
+        return Bench(resident, shards, personal, trainer(resident, self.algorithm.local.compute), self.augment)
 
     def module(self) -> nn.Module:
         """Make the model, in the algorithm's precision."""
@@ -243,10 +243,10 @@ class BenchPlan:
         compute = next((way for way in ways if way.execution != "fused"), ways[0])
         plan = replace(self, algorithm=self.algorithm.computed(compute))
         block = plan.block_size(plan.cohort)
-        return replace(plan, lanes=lanes_of(compute, plan.placement.whole, self.device, block))
+        return replace(plan, lanes=lanes_of(compute, plan.layouts.whole, self.device, block))
 
     @cached_property
-    def placement(self) -> Placement:
+    def layouts(self) -> Layouts:
         """How the model's entries are divided.
 
         Raises:

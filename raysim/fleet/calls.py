@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from algorithms import Block, DivergedError, Function, Outcome, Visits
+from algorithms import Block, ClientUpdates, DivergedError, Function, Outcome
 from raysim.fleet.groups import Join, Sharing, Task
 from raysim.fleet.lost import ActorLostError
 from raysim.fleet.traffic import Stored
@@ -112,8 +112,8 @@ class Line:
 def spent(call: Call, why: ActorLostError) -> str:
     """What to say of a call whose actors die again and again."""
     function, clients = call.map.function, [c for n in call.task.node.blocks for c in call.map.blocks[n].clients]
-    visits = getattr(function, "visits", function)
-    what = f"round {visits.number}" if isinstance(visits, Visits) else type(function).__name__
+    updates = getattr(function, "updates", function)
+    what = f"round {updates.number}" if isinstance(updates, ClientUpdates) else type(function).__name__
     ids = ", ".join(map(str, clients[:MOST])) + (", ..." if len(clients) > MOST else "")
     whose = "client" if len(clients) == 1 else "clients"
     return f"{what}: the actor with {whose} {ids} died {call.deaths} times, the last time so: {why.words}"

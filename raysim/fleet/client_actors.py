@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import ray
 
 from algorithms import Bench, Block, Function
-from algorithms.tree import Node
+from algorithms.engine.tree import Node
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.copies import Copies, found
 from raysim.fleet.inline import run_here
-from raysim.fleet.keeping import Keeping, reached
 from raysim.fleet.lost import ActorLostError, late, take
 from raysim.fleet.machine import fingerprint, keep_memory, settle
 from raysim.fleet.meter import PUBLISH_SECONDS, Meter
 from raysim.fleet.patience import START_SECONDS, Patience
+from raysim.fleet.personal import Keeping, reached
 from raysim.fleet.placing import Each, Host, check_gpus, check_labels, here, living, places
 from raysim.fleet.probe import measure
 from raysim.fleet.ray_fleet import RayFleet
@@ -31,7 +31,7 @@ from raysim.fleet.ray_process import ANSWER_SECONDS, check_answers, running
 from raysim.fleet.traffic import array_bytes
 
 if TYPE_CHECKING:
-    from raysim.loggers import Logger
+    from raysim.watching.loggers.logger import Logger
 
 LOG = logging.getLogger("raysim")
 
@@ -75,13 +75,13 @@ class ClientActor:
             AbsentError: the population is to be copied to the node.
         """
         if self._bench is not None:
-            self._bench.kept.close()
+            self._bench.personal.close()
             # Its models go before the next ones come, for a GPU may not hold both; cycles hold some of them.
             self._bench = None
             if self._device != "cpu":
                 gc.collect()
         bench = found(plan, copy).build(self._share)
-        self._bench = bench if keeper is None else replace(bench, kept=reached(bench.kept, keeper))
+        self._bench = bench if keeper is None else replace(bench, personal=reached(bench.personal, keeper))
         return self.fingerprint(), here()
 
     def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
@@ -234,9 +234,9 @@ class ClientActors:
 
     def keeper(self, plan: BenchPlan) -> Any:
         """What keeps what a plan's clients keep, for nodes that do not see its folder; None where there are none."""
-        if self._is_here or not plan.placement.kept.entries:
+        if self._is_here or not plan.layouts.personal.entries:
             return None
-        if self._keeping is None or self._keeping.folder != plan.kept:
+        if self._keeping is None or self._keeping.folder != plan.personal:
             self._keeping = Keeping(plan)
         return self._keeping.handle
 

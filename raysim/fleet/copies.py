@@ -21,7 +21,7 @@ from partitioning import fetch
 from partitioning.disk import DiskFullError
 from partitioning.fetching import copied, holds, is_whole, place_of
 from partitioning.population import MANIFEST
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.fleet.bench import BenchPlan, Origin
 from raysim.fleet.lost import AbsentError
 

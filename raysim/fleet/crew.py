@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from raysim.errors import RetriesSpentError
+from raysim.common.errors import RetriesSpentError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.lost import AbsentError, ActorLostError, late, take
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import ray
 
-from raysim.errors import InputError, of_algorithm
+from raysim.common.errors import InputError, of_algorithm
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.fractions import arranged, capacity, fraction, sharers
 from raysim.fleet.lost import AbsentError, take
 from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.placing import living
-from raysim.fleet.sharing import arranged, capacity, fraction, sharers
 
 LOG = logging.getLogger("raysim")
 

@@ -1,6 +1,6 @@
 """Who runs which blocks, and where their values are joined: by the driver, or group by group on one node each.
 
-The blocks of a call are a node of the fixed tree over them (see `algorithms.tree`), and so is a group: whoever joins,
+The blocks of a call are a node of the fixed tree over them (see `algorithms.engine.tree`), and so is a group: whoever joins,
 the order of the sums is the tree's, and the bytes are the same.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from algorithms import Bench, Block, Function, Output
-from algorithms.tree import Node, join_all
+from algorithms.engine.tree import Node, join_all
 from raysim.fleet.crew import Member, Roster
 from raysim.fleet.queue import Queue, work_of
 from raysim.fleet.traffic import Left

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from algorithms import Bench, Block, Census, Function, Outcome
-from algorithms.tree import Node, run_node
+from algorithms.engine.tree import Node, run_node
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.machine import fingerprint
 from raysim.fleet.memory import run_block
 from raysim.fleet.traffic import Traffic
 
 if TYPE_CHECKING:
-    from raysim.loggers import Logger
+    from raysim.watching.loggers.logger import Logger
 
 
 class Inline:
@@ -95,7 +95,7 @@ class InlineFleet:
         done: Callable[[Block], None] = lambda block: None,
     ) -> None:
         self.census = census
-        self.placement = bench.resident.placement
+        self.layouts = bench.resident.layouts
         self.block_size = block_size
         self.traffic = Traffic()
         self._bench = bench
@@ -117,4 +117,4 @@ class InlineFleet:
 
     def close(self) -> None:
         """Release what the bench holds."""
-        self._bench.kept.close()
+        self._bench.personal.close()

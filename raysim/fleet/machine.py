@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils import deterministic
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from algorithms import Bench, Block, Function, Output, Visits
-from algorithms.asynchronous import Sent
+from algorithms import Bench, Block, ClientUpdates, Function, Output
+from algorithms.engine.asynchronous import Sent
 from partitioning.disk import written
-from raysim.errors import OutOfMemoryError
+from raysim.common.errors import OutOfMemoryError
 
 ALLOCATORS_SAY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 """What errors say that have no type of their own: torch's allocator on CPUs, and the libraries beside it on GPUs."""
@@ -65,7 +65,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _attempt(bench: Bench, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
     """What a block comes to; None where memory does not suffice, the failed call's own being free again by then."""
     try:
-        with written(bench.kept.folder):
+        with written(bench.personal.folder):
             return function(bench, replace(block, references=()), *common, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
@@ -99,10 +99,10 @@ def _head(block: Block, size: int) -> Block:
 def _message(bench: Bench, function: Function, block: Block, fitting: int) -> str:
     size = len(block.clients)
     clients = "1 client" if size == 1 else f"{size} clients"
-    visits = function.visits if isinstance(function, Sent) else function
-    if not isinstance(visits, Visits):
+    updates = function.updates if isinstance(function, Sent) else function
+    if not isinstance(updates, ClientUpdates):
         return f"{type(function).__name__} of {clients} is out of memory: {SHARE[3:]}"
-    what = f"round {visits.number}: a block of {clients}, {_at_once(bench, block)} at once, is out of memory"
+    what = f"round {updates.number}: a block of {clients}, {_at_once(bench, block)} at once, is out of memory"
     if fitting:
         return f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {SHARE}"
     return (

@@ -9,20 +9,20 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raysim.loggers import Watched
+    from raysim.watching.loggers.logger import Watched
 
 PUBLISH_SECONDS = 5.0
 """Time from one publication to the next: Ray forgets a gauge that it was not told of since it last told it on, and by
 default it does so every ten seconds."""
 
 COUNTED: Mapping[str, tuple[str, str]] = {
-    "visits": ("raysim_visits", ""),
+    "updates": ("raysim_visits", ""),
     "nonfinite": ("raysim_nonfinite_visits", ""),
     **{f"bytes_{way}": ("raysim_protocol_bytes", way) for way in ("up", "down")},
     **{f"machine_bytes_{kind}": ("raysim_measured_bytes", kind) for kind in ("driver", "inlined", "moved")},
     **{
         f"seconds_{stage}": ("raysim_stage_seconds", stage)
-        for stage in ("sample", "send", "train", "sum", "merge", "evaluate", "write")
+        for stage in ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
     },
 }
 """The counter that a column is added to, and its tag `kind`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.placing import Each, Host, places

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import ray
 
-from raysim.errors import InputError
-from raysim.fleet.sharing import capacity
+from raysim.common.errors import InputError
+from raysim.fleet.fractions import capacity
 
 SITE = "site"
 """The label that says of which site a node is: `ray start --labels site=NAME`."""

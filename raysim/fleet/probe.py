@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, Start, Task, Visits, begin
+from algorithms import Block, ClientUpdates, Start, Task, begin
 from partitioning import Population
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import InlineFleet
@@ -36,12 +36,12 @@ def rehearse(plan: BenchPlan) -> None:
     Raises:
         OutOfMemoryError: it does not fit.
     """
-    with TemporaryDirectory() as kept:
-        own = replace(plan, kept=Path(kept))
+    with TemporaryDirectory() as personal:
+        own = replace(plan, personal=Path(personal))
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
-            visits = Visits(own.algorithm.local, own.algorithm.weigh, seed=0, number=1, merge=True)
-            list(fleet.map(visits, [largest_block(own)], [Start(state.model, state.initial)]))
+            updates = ClientUpdates(own.algorithm.local, own.algorithm.weighting, seed=0, number=1, aggregate=True)
+            list(fleet.map(updates, [largest_block(own)], [Start(state.model, state.initial)]))
             for function, block in _evaluations(Population.open(own.population)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import ray
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
+from raysim.fleet.fractions import capacity
 from raysim.fleet.lost import ActorLostError, take
 from raysim.fleet.machine import keep_memory
 from raysim.fleet.ray_process import running
-from raysim.fleet.sharing import capacity
 
 
 class Processes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from algorithms.tree import Node
+from algorithms.engine.tree import Node
 
 SHARE = 2
 """An idle actor takes the so-many-th part of its share of what is left: long nodes first, short ones at the end."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from algorithms import Bench, Block, DivergedError, Function, Outcome
-from algorithms.fleet import SEVERAL
-from algorithms.tree import Node
-from raysim.errors import InputError, ModelsLostError, RetriesSpentError
+from algorithms.engine.fleet import SEVERAL
+from algorithms.engine.tree import Node
+from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError
 from raysim.fleet.bench import BenchPlan
 from raysim.fleet.calls import Call, Line, Map, spent
 from raysim.fleet.crew import Crew
@@ -64,7 +64,7 @@ class RayFleet:
         tell: Callable[[str], object] = lambda text: None,
     ) -> None:
         self.census = plan.census
-        self.placement = plan.placement
+        self.layouts = plan.layouts
         self.block_size = plan.block_size
         self.traffic = Traffic()
         self._place = place
@@ -112,7 +112,7 @@ class RayFleet:
     def close(self) -> None:
         """Release what the driver's own bench holds; the actors end with their context."""
         if self._own is not None:
-            self._own.kept.close()
+            self._own.personal.close()
             self._own = None
 
     def _shared(self, function: Function, blocks: Sequence[Block], deaths: Counter[int]) -> Sharing:

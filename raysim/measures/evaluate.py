@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, Packed, State, current
-from algorithms.chunks import chunks
-from algorithms.fleet import Part, cut
-from algorithms.merge import Sum
-from algorithms.statistics import add_statistics, load_statistics, statistics_of
+from algorithms.engine.chunks import chunks
+from algorithms.engine.fleet import Part, cut
+from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
+from algorithms.engine.sums import Sum
 from algorithms.training.losses import IGNORED, cross_entropies
 from partitioning import Population
 from partitioning.columns import is_image
-from raysim.errors import InputError
+from raysim.common.errors import InputError
+from raysim.data.sites import Sites
 from raysim.measures.metrics import Score, loss, pooled, value_of
-from raysim.sites import Sites
 
 BLOCK = 16
 """Clients of one block of an evaluation; a slice of a test set, which is long, is a block of its own."""
@@ -129,16 +129,16 @@ class Evaluation:
 
     def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
         self._targets = targets
-        own = fleet.placement.has_own_models
+        own = fleet.layouts.has_own_models
         self._models = [_models(state, target, own) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
-        self.state = replace(state, model=current(state, algorithm, fleet), travellers=())
+        self.state = replace(state, model=current(state, algorithm, fleet), travelling_models=())
         """As a merge would leave it now."""
         if targets.targets:
             model = fleet.put((self.state.model, state.average))
             for target, models in zip(targets.targets, self._models, strict=True):
                 unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
-                outside = unknown and algorithm.place.outsider == "own"
+                outside = unknown and algorithm.sharing.outsider == "own"
                 kind = EvaluateOutsiders if outside else Evaluate
                 function = kind(target.part, "auc" in targets.metrics, target.domain)
                 blocks = _united(target) if outside and target.part is None else _blocks(state, target, models, own)
@@ -179,12 +179,12 @@ def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets)
     return Evaluation(state, algorithm, fleet, targets).values()
 
 
-def loss_on_test(model: Packed, kept: Packed, fleet: Fleet, targets: Targets) -> float:
+def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets) -> float:
     """The mean cross-entropy of a model on the global test set, which the targets must have."""
     target = next(target for target in targets.targets if target.name == "test")
     blocks = _blocks_of_slices(target, {None: 1})
     scores: list[Score] = []
-    for outcome in fleet.map(Evaluate(None, probabilities=False), blocks, [fleet.put((model, kept))]):
+    for outcome in fleet.map(Evaluate(None, probabilities=False), blocks, [fleet.put((model, personal))]):
         scores += outcome.value
     return loss(pooled(scores))
 
@@ -212,10 +212,10 @@ class Evaluate:
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
         model, average = values[0]
         scores: list[Score] = []
-        kept: Location | None
+        personal: Location | None
         # Neighbours without kept entries share one model, and so one pass.
-        for kept, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
-            bench.resident.load(model, bench.kept.read(kept) if kept else average)
+        for personal, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
+            bench.resident.load(model, bench.personal.read(personal) if personal else average)
             scores += self._score(bench, (self._samples(bench, owner) for owner, _ in group))
         return Output(scores)
 
@@ -270,7 +270,7 @@ class EvaluateOutsiders(Evaluate):
         scores: list[Score] = []
         for owners in [(client,) for client in block.clients] if self.part else [block.clients]:
             samples = [self._samples(bench, owner) for owner in owners]
-            statistics = Sum.zero(statistics_of(bench.resident.placement.whole))
+            statistics = Sum.zero(statistics_of(bench.resident.layouts.whole))
             bench.resident.load(model, average)
             for x, _ in samples:
                 add_statistics(statistics, bench.resident, x)
@@ -290,12 +290,12 @@ def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) 
 
 def _models(state: State, target: Target, own: bool) -> Models:
     """How many clients have each model that is measured on a test set: one that is nobody's but for domains."""
-    return Counter(_kept(state, client, own) for client in target.clients) or {None: 1}
+    return Counter(_personal(state, client, own) for client in target.clients) or {None: 1}
 
 
-def _kept(state: State, client: int, own: bool) -> Location | None:
+def _personal(state: State, client: int, own: bool) -> Location | None:
     """Where the entries stand that make the client's model its own; None where no client has any."""
-    return state.kept.latest(client, state.round) if own else None
+    return state.personal.latest(client, state.round) if own else None
 
 
 def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Block]:
@@ -304,17 +304,17 @@ def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Blo
     blocks: list[Block] = []
     for part in cut(len(target.owners), BLOCK, target.sites):
         owners, sizes = target.owners[part], target.sizes[part]
-        rows = tuple(_kept(state, owner, own) for owner in owners)
+        rows = tuple(_personal(state, owner, own) for owner in owners)
         site = None if target.sites is None else target.sites[part.start]
         blocks.append(Block(len(blocks), owners, sum(sizes), rows, site=site))
     return blocks
 
 
 def _blocks_of_slices(target: Target, models: Models) -> list[Block]:
-    places = [(kept, place) for kept in models for place in range(len(target.owners))]
+    places = [(personal, place) for personal in models for place in range(len(target.owners))]
     return [
-        Block(number, (target.owners[place],), target.sizes[place], (kept,))
-        for number, (kept, place) in enumerate(places)
+        Block(number, (target.owners[place],), target.sizes[place], (personal,))
+        for number, (personal, place) in enumerate(places)
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from algorithms import (
     DivergedError,
     Fleet,
     Kind,
+    Layouts,
     Local,
     Outcome,
     Output,
     Packed,
-    Placement,
     Purpose,
     RoundReport,
     Rounds,
@@ -31,16 +31,16 @@ from algorithms import (
     Start,
     State,
     Work,
+    aggregated,
     generator,
-    merged,
     torch_seed,
 )
-from algorithms.fleet import block_over
-from algorithms.statistics import with_statistics
-from algorithms.step import visits_of
-from algorithms.union import Union, VisitUnion
-from raysim.columns import TWINS
-from raysim.errors import InputError
+from algorithms.engine.fleet import block_over
+from algorithms.engine.round import client_updates
+from algorithms.engine.statistics import with_statistics
+from algorithms.engine.union import Union, UnionUpdate
+from raysim.common.errors import InputError
+from raysim.measures.columns import TWINS
 from raysim.measures.evaluate import Targets, loss_on_test
 
 EPSILON = 0.01
@@ -60,7 +60,7 @@ class TwinState:
     """
 
     model: Packed
-    kept: Packed
+    personal: Packed
     rounds: int = 0
     drawn: int = 0
     squares: float = 0.0
@@ -97,7 +97,7 @@ def twins_of(measures: Sequence[str], state: State, targets: Targets) -> tuple[T
 
 
 def check_measures(
-    measures: Sequence[str], targets: Targets, every: int, algorithm: Algorithm, placement: Placement
+    measures: Sequence[str], targets: Targets, every: int, algorithm: Algorithm, layouts: Layouts
 ) -> None:
     """Refuse measures that say nothing of an algorithm.
 
@@ -112,9 +112,9 @@ def check_measures(
         InputError: there is nothing to measure, the clients keep entries, or the test loss is not measured in every
             round.
     """
-    _check_rounds(measures, algorithm, placement)
+    _check_rounds(measures, algorithm, layouts)
     wanted = [name for name in TWINS if name in measures]
-    if wanted and not placement.has_one_model:
+    if wanted and not layouts.has_one_model:
         raise InputError(
             f"evaluate.measures = {wanted[0]!r} where clients keep entries of their own: must be left out, for their "
             "visits do not begin alike, as the twin's do; remove it, or the algorithm"
@@ -133,20 +133,20 @@ def check_measures(
         )
 
 
-def _check_rounds(measures: Sequence[str], algorithm: Algorithm, placement: Placement) -> None:
+def _check_rounds(measures: Sequence[str], algorithm: Algorithm, layouts: Layouts) -> None:
     of_rounds = [name for name in ("dl", "bn") if name in measures]
     if of_rounds and not isinstance(algorithm.schedule, Rounds):
         raise InputError(
             f"evaluate.measures = {of_rounds[0]!r} where arrivals merge one by one: must be left out, for no models "
             "are sent together; remove it, or the algorithm"
         )
-    if "dl" in measures and not any(entry.is_parameter for entry in placement.travelling.entries):
+    if "dl" in measures and not any(entry.is_parameter for entry in layouts.shared.entries):
         raise InputError(
             "evaluate.measures = 'dl' where no weights travel: must be left out, for no models are sent; remove it, or "
             "the algorithm"
         )
     untracked = all(phase.local.statistics == "untracked" for phase in algorithm.phases)
-    has_any = any(entry.kind is Kind.STATISTIC for entry in placement.travelling.entries)
+    has_any = any(entry.kind is Kind.STATISTIC for entry in layouts.shared.entries)
     if "bn" in measures and (untracked or not has_any):
         raise InputError(
             "evaluate.measures = 'bn' where no batch-norm statistics are tracked and shared: must be left out, for "
@@ -177,20 +177,20 @@ class Divergence:
 
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         report = _report(state)
-        visits = visits_of(state, algorithm.phase(report.phase), fleet, merge=True)
-        visits = replace(visits, weigh=Samples(), number=state.round, needs=(), compares=False)
-        visit = VisitUnion(visits, "the twin of evaluate.measures = 'dc'")
-        start = fleet.put(Start(self.state.model, self.state.kept))
-        self._outcomes = fleet.map(visit, [block_over(_cohort(report, fleet), fleet)], [start])
-        self._model = merged(state, algorithm, fleet)
-        self._parameters = _places_of_parameters(fleet.placement)
+        updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
+        updates = replace(updates, weighting=Samples(), number=state.round, needs=(), compares=False)
+        update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
+        start = fleet.put(Start(self.state.model, self.state.personal))
+        self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])
+        self._model = aggregated(state, algorithm, fleet)
+        self._parameters = _places_of_parameters(fleet.layouts)
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
         (outcome,) = self._outcomes
         # Where no client had a batch to train on, the twin stays as it is, like the global model.
         twin = outcome.value.models.mean() or self.state.model
-        kept = outcome.value.kept.mean() or self.state.kept
-        self.state = replace(self.state, model=twin, kept=kept, rounds=self.state.rounds + 1)
+        personal = outcome.value.personal.mean() or self.state.personal
+        self.state = replace(self.state, model=twin, personal=personal, rounds=self.state.rounds + 1)
         if any(row.nonfinite for row in outcome.value.rows):
             return {"dc": nan}
         ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
@@ -226,8 +226,8 @@ class Concordance:
         report, census = _report(state), fleet.census
         phase = algorithm.phase(report.phase)
         local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
-        draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.visits))
-        start = fleet.put((self.state.model, self.state.kept))
+        draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
+        start = fleet.put((self.state.model, self.state.personal))
         self._outcomes = fleet.map(draw, [block_over(census.there(state.round), fleet)], [start])
         self._round = state, phase, fleet
 
@@ -241,10 +241,10 @@ class Concordance:
             return {"twin_test_loss": nan, "concordance": nan}
         measured = model
         if phase.local.statistics == "untracked":
-            measured = with_statistics(model, self.state.kept, fleet, state.round)
+            measured = with_statistics(model, self.state.personal, fleet, state.round)
         loss = loss_on_test(measured, state.average, fleet, self._targets)
         squares = self.state.squares + (metrics["test_loss"] - loss) ** 2
-        self.state = TwinState(model, self.state.kept, self.state.rounds + 1, drawn, squares)
+        self.state = TwinState(model, self.state.personal, self.state.rounds + 1, drawn, squares)
         return {"twin_test_loss": loss, "concordance": squares / self.state.rounds}
 
 
@@ -266,7 +266,7 @@ class Draw:
     seed: int
     number: int
     drawn: int
-    visits: int
+    updates: int
 
     DROPOUT: ClassVar[int] = 1
     """The place of the dropout's key among the twin's own; that of the batches is 0."""
@@ -298,7 +298,7 @@ class Draw:
         (loss,) = bench.trainer.train(self.local, [work], self.lr)
         wrong = bench.resident.first_nonfinite(0) or (None if isfinite(loss) or not batches else "the training loss")
         if wrong is None:
-            return Output((bench.resident.travelling().copy(), drawn, False))
+            return Output((bench.resident.shared().copy(), drawn, False))
         if self.local.nonfinite == "stop":
             raise DivergedError(
                 f"the twin of evaluate.measures = 'concordance' in round {self.number}: {wrong} is not finite; lower "
@@ -308,9 +308,9 @@ class Draw:
 
     def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
         """The rows of each step's batch, the last of a pass perhaps smaller; and how many are drawn then."""
-        if samples == 0 or self.visits == 0:
+        if samples == 0 or self.updates == 0:
             return [], self.drawn
-        size = samples if self.local.batch_size == "full" else min(samples, self.visits * self.local.batch_size)
+        size = samples if self.local.batch_size == "full" else min(samples, self.updates * self.local.batch_size)
         given = self.local.batches or self.local.steps
         steps = (self.local.epochs or 0) * -(-samples // size) if given is None else int(given)
         batches, drawn = [], self.drawn
@@ -337,13 +337,11 @@ def _report(state: State) -> RoundReport:
 
 def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
     """The clients that were visited; all of them where the visit was of their union."""
-    visited = np.unique([row.client for _, row, _ in report.visits]).astype(np.int64)
-    return fleet.census.clients if (visited < 0).any() else visited
+    updated = np.unique([row.client for _, row, _ in report.updates]).astype(np.int64)
+    return fleet.census.clients if (updated < 0).any() else updated
 
 
-def _places_of_parameters(placement: Placement) -> NDArray[np.int64]:
+def _places_of_parameters(layouts: Layouts) -> NDArray[np.int64]:
     """Where the trained parameters stand among the floating entries."""
-    places = [
-        np.arange(place.start, place.stop) for entry, place in placement.travelling.places() if entry.is_parameter
-    ]
+    places = [np.arange(place.start, place.stop) for entry, place in layouts.shared.places() if entry.is_parameter]
     return np.concatenate(places) if places else np.empty(0, np.int64)

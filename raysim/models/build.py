@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 from raysim.models.alexnet_bn import alexnet_bn
 from raysim.models.checks import check_size, positive, positives
 from raysim.models.cnn import cnn

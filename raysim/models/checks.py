@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 COPIES = 4
 """Models that a process holds at the least while it trains one: its own, what it received, gradients, a sum."""

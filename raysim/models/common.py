@@ -8,7 +8,7 @@ from typing import get_args
 
 from torch import nn
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.models.init import Init, initialise
 from raysim.models.norm import GROUPS, KEYS, NORMS, OPENING, Norm, Normaliser, check_keys, converted
 from raysim.models.part import ALL, train_from

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn.modules.conv import _ConvNd
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 
 def convolved(layer: _ConvNd, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

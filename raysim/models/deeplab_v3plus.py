@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate
 
-from raysim.errors import unknown
+from raysim.common.errors import unknown
 from raysim.models.images import image_of
 from raysim.models.norm import Norm
 from raysim.models.vision import first_convolution, fitted

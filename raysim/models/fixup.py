@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from algorithms.norms import is_batch_norm
-from raysim.errors import InputError
+from algorithms.engine.batch_norm import is_batch_norm
+from raysim.common.errors import InputError
 from raysim.models.convolutions import convolved, remade
 
 

@@ -1,6 +1,6 @@
 """The images that a convolutional network takes."""
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 
 def image_of(model: str, shape: tuple[int, ...], least: int = 1, remedy: str = "") -> tuple[int, int, int]:

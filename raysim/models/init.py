@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 Init: TypeAlias = Literal["default", "glorot", "normal"]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.models.checks import positive
 
 

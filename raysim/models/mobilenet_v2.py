@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.models.images import image_of
 from raysim.models.norm import Norm
 from raysim.models.vision import first_convolution, fitted

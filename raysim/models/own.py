@@ -7,8 +7,8 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from algorithms.training import forked
-from raysim.errors import InputError
+from algorithms.training.forked import forked
+from raysim.common.errors import InputError
 
 SEED = 1
 

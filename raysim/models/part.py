@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from algorithms import Layout, freeze
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 
 ALL = "all"
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 
 
 @dataclass(frozen=True)

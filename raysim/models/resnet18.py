@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias, get_args
 
 from torch import nn
 
-from raysim.errors import unknown
+from raysim.common.errors import unknown
 from raysim.models.images import image_of
 from raysim.models.norm import Norm
 from raysim.models.vision import first_convolution, fitted

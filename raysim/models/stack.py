@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from raysim.errors import unknown
+from raysim.common.errors import unknown
 from raysim.models.images import image_of
 from raysim.models.norm import NORMS, Norm, normalise
 from raysim.models.windows import WindowMean

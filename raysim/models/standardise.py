@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.models.convolutions import convolved, remade
 
 EPS = 1e-5

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from algorithms.norms import is_batch_norm
+from algorithms.engine.batch_norm import is_batch_norm
 from raysim.models.norm import Norm
 from raysim.models.stack import built
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Entry, Kind, Layout
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 
 FILE = ".safetensors"
 

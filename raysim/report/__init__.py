@@ -1,5 +1,1 @@
 """The report: one self-contained HTML page about one run, or several side by side."""
-
-from raysim.report.page import write
-
-__all__ = ["write"]

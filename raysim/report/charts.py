@@ -108,7 +108,7 @@ class Line:
     rounds: NDArray[np.float64]
     values: NDArray[np.float64]
     stroke: Stroke
-    merges: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    aggregates: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -309,8 +309,8 @@ def _draw(axes: Axes, panel: Panel) -> None:
         )
     for height, line in enumerate(line for line in panel.lines if _is_marked(line)):
         axes.plot(
-            line.merges,
-            np.full(line.merges.size, 0.02 + 0.05 * height),
+            line.aggregates,
+            np.full(line.aggregates.size, 0.02 + 0.05 * height),
             color=line.stroke.colour,
             linestyle="none",
             marker="|",
@@ -322,7 +322,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
 
 
 def _is_marked(line: Line) -> bool:
-    return line.merges.size > 0 and not np.isnan(line.values).all()
+    return line.aggregates.size > 0 and not np.isnan(line.values).all()
 
 
 def _scale(axes: Axes, panels: Sequence[Panel], kind: str) -> None:

@@ -27,10 +27,10 @@ class Series:
     stroke: charts.Stroke
 
     @property
-    def merges(self) -> Column:
+    def aggregates(self) -> Column:
         """The rounds that ended in a merge, or none if every round did: then nothing is to be told apart."""
-        merged = self.result.column("merged") == 1
-        return np.empty(0) if merged.all() else self.result.column("round")[merged]
+        aggregated = self.result.column("aggregated") == 1
+        return np.empty(0) if aggregated.all() else self.result.column("round")[aggregated]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _lines(
             each.result.column("round"),
             transform(each.result.column(name)),
             each.stroke,
-            np.empty(0) if is_cost else each.merges,
+            np.empty(0) if is_cost else each.aggregates,
         )
         for each in series
     ]

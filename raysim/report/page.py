@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raysim.away import here
 from raysim.report import curves, tables
 from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
 from raysim.report.read import Run, read_runs
 from raysim.report.templates import save, template
+from raysim.store.mirror import here
 
 
-def write(runs: Sequence[str | Path], out: Path) -> Path:
+def write_report(runs: Sequence[str | Path], out: Path) -> Path:
     """Write one HTML page about the runs, side by side, to `out`, and return `out`.
 
     The page needs no network and no other file, and the same runs give the same bytes. It appears whole or
@@ -52,7 +52,7 @@ def render(runs: Sequence[Run]) -> str:
         verdicts=[(each.label, text) for each in series if (text := tables.concordance(each.result))],
         training=list(curves.training(series)),
         stages=breakdown(series),
-        merges_marked=any(each.merges.size for each in series),
+        aggregates_marked=any(each.aggregates.size for each in series),
         populations=list(_populations(runs)),
         glossary=tables.GLOSSARY,
     )

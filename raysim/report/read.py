@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from partitioning import InputError, Population, fetch
 from partitioning.remote import is_uri
-from raysim.folder import STOPPED, SUMMARY, algorithm_names
-from raysim.journal import batches
+from raysim.store.folder import STOPPED, SUMMARY, algorithm_names
+from raysim.store.journal import batches
 
 Column = NDArray[np.float64]
 

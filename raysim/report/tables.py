@@ -141,7 +141,7 @@ STAGES = {
     "send": Stage("Send", "#e07b54", "put the model where the actors find it, and hand out the blocks of visits"),
     "train": Stage("Train", "#7d95a8", "wait for the visits: the one stage that a plain loop has too"),
     "sum": Stage("Sum", "#b58bb5", "add the blocks' partial sums up as they arrive"),
-    "merge": Stage("Merge", "#6fae8f", "apply the server's rule, and keep the state"),
+    "aggregate": Stage("Merge", "#6fae8f", "apply the server's rule, and keep the state"),
     "evaluate": Stage("Evaluate", "#c3ccd5", "measure the model, in the rounds that are evaluated", beside=True),
     "write": Stage("Write", "#8c9aa8", "write the rows of the round and of its visits to disk", beside=True),
 }
@@ -283,8 +283,8 @@ def endings(results: Sequence[Result], labels: Sequence[str]) -> list[str]:
             told.append(f"{label}'s model, and its values here, are those of round {each.model_round}.")
         if each.summary.get("stopped"):
             told.append(f"{label} was stopped after round {each.rounds}: {each.summary['stopped']}.")
-        if visits := each.total("nonfinite"):
-            told.append(f"{label}: {visits:,.0f} visits were not finite, and were left out or replaced.")
+        if updates := each.total("nonfinite"):
+            told.append(f"{label}: {updates:,.0f} visits were not finite, and were left out or replaced.")
         if each.summary.get("stopped_early"):
             told.append(f"{label} stopped early, after round {each.summary['rounds']}.")
     return told

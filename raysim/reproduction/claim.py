@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from raysim.common.errors import InputError, unknown
 from raysim.config.check import Table
-from raysim.errors import InputError, unknown
 from raysim.reproduction.taking import OF_ROUNDS, Take
 
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from raysim.errors import unknown
+from raysim.common.errors import unknown
 from raysim.report.charts import Stroke, stroke
 from raysim.report.tables import MEASURES, METRICS, TARGETS
 from raysim.reproduction.charts import At, Look, Panel, draw

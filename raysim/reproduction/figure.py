@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from raysim.common.errors import InputError, unknown
 from raysim.config.check import Table, checked, part
-from raysim.errors import InputError, unknown
 
 Form = Literal["curves", "points", "bars", "boxes"]
 

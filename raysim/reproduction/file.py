@@ -10,12 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from raysim.common.errors import InputError, unknown
 from raysim.config.check import Table, checked, part
 from raysim.config.read import assign, changed
-from raysim.errors import InputError, unknown
-from raysim.folder import algorithm_names
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
+from raysim.store.folder import algorithm_names
 from raysim.studies.grid import flat
 
 

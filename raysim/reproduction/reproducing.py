@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partitioning.disk import complete
-from raysim.errors import InputError, StoppedError
+from raysim.common.errors import InputError, StoppedError
 from raysim.report.charts import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction

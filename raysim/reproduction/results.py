@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from partitioning.disk import complete
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
 from raysim.reproduction.page import as_markdown, pictures, summary
 from raysim.reproduction.provenance import setting_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.report.charts import in_page
 from raysim.report.templates import template
 from raysim.reproduction.page import NOTHING, command, here_text, paper_text

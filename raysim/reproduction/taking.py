@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.measures.selection import reaches
 
 Take = Literal["final", "last", "best", "least", "mean", "jitter", "growth", "reached", "population"]

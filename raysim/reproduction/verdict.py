@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from partitioning import Population
 from partitioning.statistics import summarise
-from raysim.errors import InputError, unknown
+from raysim.common.errors import InputError, unknown
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.taking import TAKEN, growth, reached, round_of
 from raysim.studies.read import metrics_of

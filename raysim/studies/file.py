@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from raysim.config import Experiment, changed, own, read
+from raysim.common.errors import InputError
+from raysim.config import own
 from raysim.config.check import Table, checked, known, part
-from raysim.config.read import assign
-from raysim.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.config.read import assign, changed, read
 from raysim.studies.grid import Point, Space, flat, in_order
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

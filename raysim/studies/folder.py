@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from raysim.errors import InputError
-from raysim.folder import locked, remove_made
+from raysim.common.errors import InputError
+from raysim.store.folder import locked, remove_made
 
 STUDY = "study.toml"
 TRIALS = "trials.parquet"

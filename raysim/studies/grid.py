@@ -11,10 +11,10 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import product
 from typing import Any
 
-from raysim.config import Experiment
+from raysim.common.errors import InputError, unknown
 from raysim.config.check import known, part
+from raysim.config.experiment import Experiment
 from raysim.config.read import assign
-from raysim.errors import InputError, unknown
 
 EVERY = "*"
 """In `[study.grid]`, all algorithms."""

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Protocol
 
+from raysim.common.errors import InputError
 from raysim.config import own
-from raysim.errors import InputError
 from raysim.fleet.lost import ActorLostError
 from raysim.fleet.processes import Processes
 from raysim.fleet.ray_process import running
+from raysim.simulation.options import How, placed
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt
-from raysim.workplace import How, placed
 
 LOG = logging.getLogger("raysim.studies")
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from partitioning import Population
-from raysim.config import Experiment
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
 from raysim.config.preparation import OF_ROWS, Preparation
-from raysim.errors import InputError
-from raysim.measures import Targets
-from raysim.planning import planned
-from raysim.population import population_of
-from raysim.preparing import prepared
+from raysim.measures.evaluate import Targets
+from raysim.simulation.plan import planned
+from raysim.simulation.population import population_of
+from raysim.simulation.samples import prepared
 from raysim.studies.file import DataSet, Study, first_points
 from raysim.studies.trial import Trials, view
 

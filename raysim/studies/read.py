@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.report.read import algorithm_folders
 from raysim.studies.folder import STUDY, TRIALS
 

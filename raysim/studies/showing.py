@@ -10,9 +10,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from raysim.progress import Watcher
 from raysim.studies.read import Standing
 from raysim.studies.tables import standings
+from raysim.watching.progress import Watcher
 
 
 class Board(Watcher):

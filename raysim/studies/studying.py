@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partitioning.disk import DiskFullError, complete
+from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.config import own
 from raysim.config.own import whose
-from raysim.errors import InputError, StoppedError, one_input_error
-from raysim.experiment import own_folders
-from raysim.fleet import settled
-from raysim.folder import write_config
-from raysim.log import run_log
-from raysim.stopping import Stop
+from raysim.fleet.machine import settled
+from raysim.simulation.api import own_folders
+from raysim.simulation.options import How
+from raysim.simulation.stop import Stop
+from raysim.store.folder import write_config
 from raysim.studies.concluding import conclude
 from raysim.studies.course import Course
 from raysim.studies.file import Study, completed, read_study
@@ -34,7 +34,7 @@ from raysim.studies.populations import fitted, populations_of
 from raysim.studies.read import Standing
 from raysim.studies.showing import Board, OfTrial
 from raysim.studies.trial import Ending, Record, Trial, Trials, read_record
-from raysim.workplace import How
+from raysim.watching.log import run_log
 
 LOG = logging.getLogger("raysim.studies")
 

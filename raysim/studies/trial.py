@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 
 from partitioning import Population
 from partitioning.disk import DiskFullError
-from raysim.config import Experiment, read
-from raysim.config.experiment import Data
+from raysim.common.errors import DivergedError, InputError
+from raysim.config.experiment import Data, Experiment
 from raysim.config.preparation import OF_ROWS, STRENGTHS, Preparation
-from raysim.errors import DivergedError, InputError
-from raysim.folder import STOPPED, await_free, has_begun
-from raysim.resuming import read_result, settings
+from raysim.config.read import read
+from raysim.store.folder import STOPPED, await_free, has_begun
+from raysim.store.resume import read_result, settings
 from raysim.studies.file import DataSet, Split, Study
 from raysim.studies.grid import Point, Space, written
 
 if TYPE_CHECKING:
-    from raysim.workplace import How
+    from raysim.simulation.options import How
 
 FREED_SECONDS = 30
 """How long a process that worked on a trial, and was killed, may take to be gone."""
@@ -141,8 +141,8 @@ def attempt(config: Mapping[str, Any], folder: Path, how: How) -> Ending:
         how: it is run.
     """
     # Late: they need Ray, and who only reads records does not.
-    from raysim.experiment import begin, go_on, own_folders
-    from raysim.home import Home
+    from raysim.simulation.api import begin, go_on, own_folders
+    from raysim.store.location import Home
 
     home = Home(folder, str(folder))
 

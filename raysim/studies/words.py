@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raysim.errors import unknown
+from raysim.common.errors import unknown
 from raysim.report.tables import ABSENT, METRICS, TARGETS, Metric
 from raysim.studies.read import Findings, keys_of
 from raysim.studies.statistics import LEVEL, Row

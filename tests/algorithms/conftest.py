@@ -15,16 +15,17 @@ from algorithms import (
     Bench,
     Census,
     Compute,
-    KeptStore,
     Layout,
     Local,
-    Place,
+    PersonalStore,
     Resident,
     Sample,
+    Sharing,
     trainer,
 )
 from algorithms.named import ALGORITHMS
-from raysim.fleet import InlineFleet, settled
+from raysim.fleet.inline import InlineFleet
+from raysim.fleet.machine import settled
 
 Samples = tuple[torch.Tensor, torch.Tensor]
 
@@ -84,17 +85,17 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
     def make(
         data: Sequence[Samples],
         module: nn.Module,
-        place: Place | None = None,
+        place: Sharing | None = None,
         block: int = 2,
         compute: Compute = Compute("sequential"),
         lanes: int = 2,
         augment: Augment | None = None,
     ) -> InlineFleet:
-        placement = (place or Place()).divide(Layout.of(module))
-        resident = Resident(module, placement, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
+        layouts = (place or Sharing()).divide(Layout.of(module))
+        resident = Resident(module, layouts, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
         census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
-        kept = KeptStore(tmp_path / f"kept-{len(made)}", placement.kept)
-        bench = Bench(resident, Memory(data), kept, trainer(resident, compute), augment)
+        personal = PersonalStore(tmp_path / f"kept-{len(made)}", layouts.personal)
+        bench = Bench(resident, Memory(data), personal, trainer(resident, compute), augment)
         made.append(InlineFleet(bench, census, lambda cohort: block))
         return made[-1]
 

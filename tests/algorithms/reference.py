@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms import Algorithm, Compute, Local, Purpose, State, generator
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.test_step import simulate
+from tests.algorithms.engine.test_round import simulate
 
 FP64 = Compute("sequential", precision="fp64")
 Batches = Sequence[np.ndarray]
@@ -29,7 +29,7 @@ def module() -> nn.Sequential:
 
 def engine(federation: Callable[..., InlineFleet], algorithm: Algorithm, rounds: int) -> tuple[State, InlineFleet]:
     """The engine's run on `DATA`, in float64, visit after visit."""
-    fleet = federation(DATA, module(), algorithm.place, compute=FP64)
+    fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
     return simulate(algorithm, fleet, module(), rounds), fleet
 
 
@@ -77,7 +77,7 @@ def mean(models: Sequence[nn.Module], weights: Sequence[float]) -> Values:
 
 def agree(state: State, fleet: InlineFleet, values: Values) -> None:
     """Whether the engine's model has these values, to 1e-9."""
-    found = fleet.placement.travelling.unpack(state.model)
+    found = fleet.layouts.shared.unpack(state.model)
     for name, value in values.items():
         if name in found:
             np.testing.assert_allclose(found[name], value.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=name)

@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from algorithms import Compute, InputError, Local, Mix, Purpose, Sample, centralized, generator
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.test_step import SIZES, run, simulate
+from tests.algorithms.engine.test_round import SIZES, run, simulate
 
 Federation = Callable[..., InlineFleet]
 LOCALS = {"epochs": Local(lr=0.1, epochs=2, batch_size=4), "steps": Local(lr=0.1, steps=3, batch_size=10)}
@@ -20,7 +20,7 @@ LOCALS = {"epochs": Local(lr=0.1, epochs=2, batch_size=4), "steps": Local(lr=0.1
 def test_it_is_plain_sgd_on_the_union_in_float64(name: str, federation: Federation) -> None:
     local, data = LOCALS[name], clients(SIZES)
     algorithm, module = centralized(Sample(), local), perceptron(True).double()
-    fleet = federation(data, module, algorithm.place, compute=Compute("sequential", precision="fp64"))
+    fleet = federation(data, module, algorithm.sharing, compute=Compute("sequential", precision="fp64"))
     state = simulate(algorithm, fleet, module, rounds=3)
     module = perceptron(True).double()
     x, y = torch.cat([x for x, _ in data]).double(), torch.cat([y for _, y in data])
@@ -31,14 +31,14 @@ def test_it_is_plain_sgd_on_the_union_in_float64(name: str, federation: Federati
                 optimiser.zero_grad()
                 cross_entropy(module(x[rows]), y[rows]).backward()
                 optimiser.step()
-    for entry, value in fleet.placement.travelling.unpack(state.model).items():
+    for entry, value in fleet.layouts.shared.unpack(state.model).items():
         np.testing.assert_allclose(value, module.state_dict()[entry].numpy(), rtol=1e-9, atol=1e-12, err_msg=entry)
 
 
-def test_a_round_is_one_visit_of_nobody_and_sends_nothing(federation: Federation) -> None:
+def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federation) -> None:
     report = run(federation, centralized(Sample(fraction=1.0), LOCALS["steps"]), clients(SIZES), rounds=2).report
     assert report is not None and (report.bytes_up, report.bytes_down, report.exchanges) == (0, 0, 0)
-    ((_, row, _),) = report.visits
+    ((_, row, _),) = report.updates
     assert (row.client, row.report["samples"], row.report["steps"]) == (-1, sum(SIZES), 3)
 
 

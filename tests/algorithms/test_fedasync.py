@@ -28,11 +28,11 @@ from algorithms import (
     Local,
     Mix,
     Packed,
-    Place,
     Polynomial,
     Purpose,
     Sample,
     Samples,
+    Sharing,
     State,
     WeightedMix,
     begin,
@@ -43,15 +43,15 @@ from algorithms import (
     parallelism,
     phases,
     radfed,
-    step,
+    run_round,
 )
-from algorithms.arrivals import Delay, Dispatcher, Timeline
-from algorithms.asynchronous import UnderWay
-from raysim.fleet import InlineFleet
+from algorithms.engine.asynchronous import UnderWay
+from algorithms.parts.arrivals import Delay, Dispatcher, Timeline
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.test_fedopt import visit
-from tests.algorithms.test_step import same, train
+from tests.algorithms.engine.test_round import same, train
+from tests.algorithms.test_fedopt import update
 
 Federation = Callable[..., InlineFleet]
 SIZES = (11, 4, 1, 23, 0, 8)
@@ -67,10 +67,10 @@ def simulate(
     """The state after some rounds in float64, the fleet, and the states on the way."""
     module = perceptron(norm).double()
     devices = options.pop("devices", None)
-    fleet = federation(data, module, algorithm.place, compute=FP64, **options)
+    fleet = federation(data, module, algorithm.sharing, compute=FP64, **options)
     states = [begin(perceptron(norm).double(), fleet, 0, rounds, devices=devices)]
     for number in range(1, rounds + 1):
-        states.append(step(states[-1], algorithm, fleet, last=number == rounds))
+        states.append(run_round(states[-1], algorithm, fleet, last=number == rounds))
     return states[-1], fleet, states
 
 
@@ -112,7 +112,7 @@ def on_devices(data: list[Data], rounds: int, m: int, concurrency: int, nbytes: 
         due = now + 0.1 + nbytes / 1e4 + len(data[client][1]) / speed + nbytes / 1e3
         model = deepcopy(module)
         rate = 0.1 * 0.9 ** (version // m)
-        trained = visit(model, data[client], sent, client, replace(local, lr=rate))
+        trained = update(model, data[client], sent, client, replace(local, lr=rate))
         heappush(heap, (due, sent, client, version, model if trained else None))
 
     for _ in range(concurrency):
@@ -133,7 +133,7 @@ def as_drawn(data: list[Data], rounds: int, m: int, most: int, **how: Any) -> to
         staleness = int(rng.integers(min(most, t) + 1))
         client, model = int(rng.integers(len(data))), deepcopy(versions[t - staleness])
         rate = 0.1 * 0.9 ** ((t - staleness) // m)
-        trained = visit(model, data[client], t + 1, client, replace(local, lr=rate))
+        trained = update(model, data[client], t + 1, client, replace(local, lr=rate))
         alpha = how["alpha"] * f(how["kind"], staleness, how["a"], how["b"])
         versions.append(mix(versions[-1], model, alpha) if trained else versions[-1])
     return versions[-1]
@@ -155,7 +155,7 @@ def composed(how: dict[str, Any], **delay: Any) -> Algorithm:
 
 def close(state: State, module: torch.nn.Module, fleet: InlineFleet) -> None:
     assert state.model.floats.dtype == np.float64
-    for name, value in fleet.placement.travelling.unpack(state.model).items():
+    for name, value in fleet.layouts.shared.unpack(state.model).items():
         np.testing.assert_allclose(value, module.state_dict()[name].numpy(), atol=1e-9, rtol=0, err_msg=name)
 
 
@@ -164,7 +164,7 @@ def close(state: State, module: torch.nn.Module, fleet: InlineFleet) -> None:
 def test_on_devices_it_matches_a_heap_of_events(how: dict[str, Any], concurrency: int, federation: Federation) -> None:
     data = clients(SIZES)
     state, fleet, states = simulate(federation, composed(how, concurrency=concurrency), data, 5, devices=DEVICES)
-    nbytes = fleet.placement.travelling.nbytes
+    nbytes = fleet.layouts.shared.nbytes
     module, now = on_devices(data, 5, 3, concurrency, nbytes, **how)
     close(state, module, fleet)
     rounds = [each.report.measures["simulated_seconds"] for each in states[1:] if each.report]
@@ -187,16 +187,16 @@ def test_without_delay_it_is_sequential_training(delay: dict[str, int], federati
     data, local = clients((11, 4, 9, 23)), replace(LOCAL, lr_decay=1.0)
     algorithm = fedasync(Sample(), local, WeightedMix(1.0), proximal=0, **delay)  # type: ignore[arg-type]
     fleet = federation(data, perceptron())
-    state, visited = begin(perceptron(), fleet, 0), []
+    state, updated = begin(perceptron(), fleet, 0), []
     for _ in range(3):
-        state = step(state, algorithm, fleet)
+        state = run_round(state, algorithm, fleet)
         assert state.report is not None
-        visited += [row for _, row, _ in state.report.visits]
-    assert all(row.report["staleness"] == 0 and row.weight == 1 for row in visited)
+        updated += [row for _, row, _ in state.report.updates]
+    assert all(row.report["staleness"] == 0 and row.weight == 1 for row in updated)
     module = perceptron()
-    for number, row in enumerate(visited, start=1):
+    for number, row in enumerate(updated, start=1):
         train(module, data[row.client], local, number, row.client)
-    assert same(state.model, fleet.placement.travelling.pack(module.state_dict()))
+    assert same(state.model, fleet.layouts.shared.pack(module.state_dict()))
 
 
 @pytest.mark.parametrize("delay", [{"concurrency": 4}, {"max_staleness": 5}])
@@ -213,10 +213,10 @@ def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Fe
     state, fleet, states = simulate(federation, algorithm, clients(SIZES), 4, devices=DEVICES)
     again = replace(states[2], own=pickle.loads(pickle.dumps(states[2].own)))
     for _ in range(2):
-        again = step(again, algorithm, fleet)
+        again = run_round(again, algorithm, fleet)
     assert same(again.model, state.model)
     assert again.report and state.report
-    for (block, row, _), (other_block, other, _) in zip(again.report.visits, state.report.visits, strict=True):
+    for (block, row, _), (other_block, other, _) in zip(again.report.updates, state.report.updates, strict=True):
         assert (block, row.client, row.weight) == (other_block, other.client, other.weight)
         np.testing.assert_equal(row.report, other.report)
 
@@ -224,26 +224,26 @@ def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Fe
 def test_what_is_kept_between_rounds(federation: Federation) -> None:
     algorithm = replace(composed(HOW[0], concurrency=3), schedule=Arrivals(Sample(cohort=1), Concurrent(3)))
     _, _, states = simulate(federation, algorithm, clients((8, 8, 8, 8, 8)), 4)
-    kept = [state.own for state in states[1:]]
-    assert all(isinstance(own, UnderWay) for own in kept)
+    personal = [state.own for state in states[1:]]
+    assert all(isinstance(own, UnderWay) for own in personal)
     # Equal devices and sizes: who was sent first arrives first. Three are computed side by side; each arrival sends
     # another, whose version is kept until the clock comes to it.
-    assert [sorted(own.trained) for own in kept] == [[2, 3], [3], [], [5, 6]]
-    assert [sorted(own.versions) for own in kept] == [[1], [1, 2], [1, 2, 3], [4]]
-    assert [[flight.number for flight in own.timeline.flights] for own in kept] == [
+    assert [sorted(own.trained) for own in personal] == [[2, 3], [3], [], [5, 6]]
+    assert [sorted(own.versions) for own in personal] == [[1], [1, 2], [1, 2, 3], [4]]
+    assert [[flight.number for flight in own.timeline.flights] for own in personal] == [
         [2, 3, 4],
         [3, 4, 5],
         [4, 5, 6],
         [5, 6, 7],
     ]
-    rows = [row for state in states[1:] if state.report for _, row, _ in state.report.visits]
+    rows = [row for state in states[1:] if state.report for _, row, _ in state.report.updates]
     assert [row.report["staleness"] for row in rows] == [0, 1, 2, 2]
 
 
 def test_protocol_bytes(federation: Federation) -> None:
     data = clients(SIZES)
     _, fleet, states = simulate(federation, composed(HOW[0], concurrency=5), data, 3)
-    each = fleet.placement.travelling.nbytes
+    each = fleet.layouts.shared.nbytes
     found = [(state.report.bytes_up / each, state.report.bytes_down / each) for state in states if state.report]
     assert found == [(3, 5 + 3), (3, 3), (3, 3)]  # at first five are sent, and one after every arrival
     _, _, states = simulate(federation, composed(HOW[0], max_staleness=4), data, 3)
@@ -256,7 +256,7 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
     for delay in ({"concurrency": 2}, {"max_staleness": 2}):
         state, _, states = simulate(federation, composed(HOW[0], **delay), clients((0, 0, 1, 0)), 3)
         assert same(state.model, states[0].model)
-        assert state.report is not None and all(row.weight == 0 for _, row, _ in state.report.visits)
+        assert state.report is not None and all(row.weight == 0 for _, row, _ in state.report.updates)
         assert state.own.timeline.version == 6
 
 
@@ -279,7 +279,7 @@ def test_any_server_rule_may_take_what_arrives(federation: Federation) -> None:
 
 def test_a_phase_with_another_schedule_begins_with_nobody_under_way(federation: Federation) -> None:
     first = fedasync(HALF, LOCAL, concurrency=5)
-    both = phases(first, (1, replace(first, weigh=Equal())), (2, fedavg(HALF, LOCAL)), (3, first))
+    both = phases(first, (1, replace(first, weighting=Equal())), (2, fedavg(HALF, LOCAL)), (3, first))
     _, _, states = simulate(federation, both, clients(SIZES), 4)
     assert [each.own.timeline.version for each in states[1:]] == [3, 6, 6, 3]
     assert states[4].own.first == 3
@@ -383,19 +383,19 @@ def test_the_staleness_of_radfed_s_comparison() -> None:
     assert of_training_clients == [10, 10, 10, 14, 16]
 
 
-KEPT = Place(statistics="kept")
+PERSONAL = Sharing(statistics="personal")
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (
-            lambda: replace(fedasync(HALF, LOCAL), place=KEPT),
+            lambda: replace(fedasync(HALF, LOCAL), sharing=PERSONAL),
             "that stay with the clients where arrivals merge one by one: must travel",
         ),
         (lambda: fedavg(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
         (lambda: radfed(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
-        (lambda: replace(fedasync(HALF, LOCAL), weigh=Samples()), "'weighted-mix' with weigh = Samples"),
+        (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix' with weigh = Samples"),
         (lambda: fedasync(replace(HALF, by="size"), LOCAL), 'algorithm.sampling = "size"'),
         (lambda: fedasync(HALF, LOCAL, concurrency=0), "algorithm.concurrency = 0: must be a whole number >= 1"),
         (lambda: fedasync(HALF, LOCAL, max_staleness=-1), "algorithm.max_staleness = -1: must be a whole number >= 0"),
@@ -420,4 +420,4 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str
 def test_too_few_clients_are_refused_at_the_first_step(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron())
     with pytest.raises(InputError, match=r"algorithm.concurrency = 9: must be at most 6"):
-        step(begin(perceptron(), fleet, 0), fedasync(HALF, LOCAL, concurrency=9), fleet)
+        run_round(begin(perceptron(), fleet, 0), fedasync(HALF, LOCAL, concurrency=9), fleet)

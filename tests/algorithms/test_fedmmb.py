@@ -8,11 +8,11 @@ from math import ceil
 import numpy as np
 import pytest
 
-from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, step
-from raysim.fleet import InlineFleet
+from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, run_round
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.engine.test_round import run, same
 from tests.algorithms.reference import DATA, agree, engine, mean, module, sgd, train
-from tests.algorithms.test_step import run, same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)
@@ -28,22 +28,22 @@ def test_fedmmb_matches_its_algorithm(federation: Federation, count: int) -> Non
         return [order[start : start + 4] for start in range(0, len(order), 4)]
 
     model = module()
-    visits, beta = [0] * 6, [shuffled(client, 0) for client in range(6)]
+    updates, beta = [0] * 6, [shuffled(client, 0) for client in range(6)]
     for number in range(1, 10):
         cohort = sample.draw(np.arange(6), 0, number)
         models, used = [deepcopy(model) for _ in cohort], []
         for w, client in zip(models, cohort, strict=True):
-            t, i = len(beta[client]), visits[client]
+            t, i = len(beta[client]), updates[client]
             f = ceil(t / count)
             p = (i % f) * count
             batches = [b for b in beta[client][p : min(p + count - 1, t - 1) + 1] if len(b) > 1]
             train(w, DATA[client], batches, sgd(0.1))
             used.append(sum(map(len, batches)))
-            visits[client] += 1
+            updates[client] += 1
             if (i + 1) % f == 0:
-                beta[client] = shuffled(client, visits[client] // f)
+                beta[client] = shuffled(client, updates[client] // f)
         model.load_state_dict(mean(models, used))
-    assert max(visits) > 3
+    assert max(updates) > 3
     agree(state, fleet, model.state_dict())
 
 
@@ -59,9 +59,11 @@ def test_a_pass_goes_over_every_sample_once() -> None:
         return np.random.default_rng(counter)
 
     local = Local(batches=2, batch_size=3)
-    visits = [local.plan(14, 99, visit, draw) for visit in range(6)]
-    assert [[len(rows) for rows in visit] for visit in visits] == [[3, 3], [3, 3], [2]] * 2
-    first, second = (np.concatenate([rows for visit in part for rows in visit]) for part in (visits[:3], visits[3:]))
+    updates = [local.plan(14, 99, update, draw) for update in range(6)]
+    assert [[len(rows) for rows in update] for update in updates] == [[3, 3], [3, 3], [2]] * 2
+    first, second = (
+        np.concatenate([rows for update in part for rows in update]) for part in (updates[:3], updates[3:])
+    )
     assert sorted(first) == sorted(second) == list(range(14))
     assert not np.array_equal(first, second)
     assert local.plan(0, 1, 5, draw) == []
@@ -71,24 +73,24 @@ def test_a_pass_goes_over_every_sample_once() -> None:
 def test_a_client_that_was_away_goes_on_where_it_stopped(federation: Federation) -> None:
     algorithm = fedmmb(Sample(cohort=1), LOCAL, batches=1)
     state = run(federation, algorithm, clients((12, 12, 12)), rounds=7, norm=False)
-    counters = [state.kept.latest(client, 7) for client in range(3)]
+    counters = [state.personal.latest(client, 7) for client in range(3)]
     assert sum(location is not None for location in counters) >= 2
     assert state.average.integers[0] in range(1, 8)
 
 
 def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
     algorithm = fedbn(Sample(cohort=1), Local(lr=0.1, batch_size=4, batches=1), newcomer="average")
-    fleet = federation(clients((12, 12, 12)), perceptron(True), algorithm.place)
+    fleet = federation(clients((12, 12, 12)), perceptron(True), algorithm.sharing)
     state, made = begin(perceptron(True), fleet, 0), Counter()
     for number in range(1, 10):
-        state = step(state, algorithm, fleet)
+        state = run_round(state, algorithm, fleet)
         assert state.report is not None
-        client = state.report.visits[0][1].client
+        client = state.report.updates[0][1].client
         made[client] += 1
-        location = state.kept.latest(client, number)
+        location = state.personal.latest(client, number)
         assert location is not None
-        kept = fleet.placement.kept.unpack(fleet._bench.kept.read(location))
-        assert kept["batches/visits"] == made[client]
+        personal = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
+        assert personal["batches/updates"] == made[client]
     assert len(made) == 3
 
 
@@ -96,7 +98,7 @@ def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federat
     state = run(federation, fedmmb(Sample(), LOCAL, batches=1), clients((5, 8)), rounds=3)
     assert state.report is not None
     # Client 0 has batches of 4 and 1: the second visit trains on nothing, the third begins a new pass.
-    assert [row.report["used"] for _, row, _ in state.report.visits] == [4, 4]
+    assert [row.report["used"] for _, row, _ in state.report.updates] == [4, 4]
 
 
 @pytest.mark.parametrize(

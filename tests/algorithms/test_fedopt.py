@@ -37,9 +37,9 @@ from algorithms import (
     silobn,
     singleset,
 )
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.test_step import SIZES, run, same, simulate
+from tests.algorithms.engine.test_round import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)
@@ -53,7 +53,7 @@ SECOND = {
 
 
 @pytest.mark.parametrize("rule", [Adam, Yogi, Adagrad])
-def test_two_merges_by_hand(rule: type[Adaptive]) -> None:
+def test_two_aggregates_by_hand(rule: type[Adaptive]) -> None:
     layout = Layout.of(torch.nn.Linear(1, 1, bias=False))
     server, memory = rule(lr=0.5, tau=0.1, initial=0.04), {}
     model = layout.pack({"weight": torch.tensor([[1.0]])})
@@ -81,7 +81,7 @@ def test_statistics_and_counters_take_the_mean_and_the_largest() -> None:
         assert np.array_equal(value, expected[name]) == is_statistic, name
 
 
-def visit(module: torch.nn.Module, data: Samples, number: int, client: int, local: Local) -> bool:
+def update(module: torch.nn.Module, data: Samples, number: int, client: int, local: Local) -> bool:
     """Plain SGD from the module as it is, near it where there is a proximal term; False where no batch is left."""
     x, y = data[0].double(), data[1]
     received = [parameter.detach().clone() for parameter in module.parameters()]
@@ -99,7 +99,7 @@ def visit(module: torch.nn.Module, data: Samples, number: int, client: int, loca
 Values = dict[str, torch.Tensor]
 
 
-def merged(models: list[torch.nn.Module]) -> Values:
+def aggregated(models: list[torch.nn.Module]) -> Values:
     """The equal mean of floating entries, the largest of counters."""
     states = [model.state_dict() for model in models]
     return {
@@ -111,8 +111,8 @@ def merged(models: list[torch.nn.Module]) -> Values:
 class Reference:
     """RADFed's Algorithm 2 without importance sampling; with S = 1 its server alone, which is FedOpt's."""
 
-    def __init__(self, server: Adaptive | Mix | None, merge_every: int, local: Local) -> None:
-        self.server, self.merge_every, self.local = server, merge_every, local
+    def __init__(self, server: Adaptive | Mix | None, aggregate_every: int, local: Local) -> None:
+        self.server, self.aggregate_every, self.local = server, aggregate_every, local
         self.m: dict[str, np.ndarray] = {}
         self.v: dict[str, np.ndarray] = {}
 
@@ -122,18 +122,18 @@ class Reference:
         for number in range(1, rounds + 1):
             cohort = HALF.draw(np.arange(len(data)), 0, number)
             if models:
-                order = radfed(HALF, LOCAL, merge_every=9).schedule.deal(len(models), 0, number)
+                order = radfed(HALF, LOCAL, aggregate_every=9).schedule.deal(len(models), 0, number)
                 models = [models[i] for i in order]
             else:
                 models = [(deepcopy(module), False) for _ in cohort]
             models = [
-                (model, visit(model, data[client], number, int(client), self.local) or trained)
+                (model, update(model, data[client], number, int(client), self.local) or trained)
                 for (model, trained), client in zip(models, cohort, strict=True)
             ]
-            if number % self.merge_every == 0 or number == rounds:
+            if number % self.aggregate_every == 0 or number == rounds:
                 counted = [model for model, trained in models if trained]
                 if counted:
-                    module.load_state_dict(self.next(module, merged(counted)))
+                    module.load_state_dict(self.next(module, aggregated(counted)))
                 models = []
         return module
 
@@ -158,12 +158,12 @@ CASES: dict[str, tuple[Algorithm, Reference]] = {
     "fedadam": (fedadam(HALF, LOCAL, Adam(lr=0.05)), Reference(Adam(lr=0.05), 1, LOCAL)),
     "fedyogi": (fedyogi(HALF, LOCAL, Yogi(lr=0.05)), Reference(Yogi(lr=0.05), 1, LOCAL)),
     "fedadagrad": (fedadagrad(HALF, LOCAL, Adagrad(tau=0.01)), Reference(Adagrad(tau=0.01), 1, LOCAL)),
-    "radfed": (radfed(HALF, LOCAL, merge_every=3), Reference(None, 3, LOCAL)),
-    "radfedp": (radfedp(HALF, LOCAL, merge_every=3, proximal=0.3), Reference(None, 3, PROXIMAL)),
-    "radfedm": (radfedm(HALF, LOCAL, Mix(0.6), merge_every=3), Reference(Mix(0.6), 3, LOCAL)),
-    "radfeda": (radfeda(HALF, LOCAL, Yogi(lr=0.05), merge_every=3), Reference(Yogi(lr=0.05), 3, LOCAL)),
+    "radfed": (radfed(HALF, LOCAL, aggregate_every=3), Reference(None, 3, LOCAL)),
+    "radfedp": (radfedp(HALF, LOCAL, aggregate_every=3, proximal=0.3), Reference(None, 3, PROXIMAL)),
+    "radfedm": (radfedm(HALF, LOCAL, Mix(0.6), aggregate_every=3), Reference(Mix(0.6), 3, LOCAL)),
+    "radfeda": (radfeda(HALF, LOCAL, Yogi(lr=0.05), aggregate_every=3), Reference(Yogi(lr=0.05), 3, LOCAL)),
     "radfedp with adam": (
-        radfedp(HALF, LOCAL, Adam(lr=0.05), merge_every=2, proximal=0.3),
+        radfedp(HALF, LOCAL, Adam(lr=0.05), aggregate_every=2, proximal=0.3),
         Reference(Adam(lr=0.05), 2, PROXIMAL),
     ),
 }
@@ -174,27 +174,27 @@ def test_it_matches_its_pseudo_code_in_float64(name: str, federation: Federation
     algorithm, reference = CASES[name]
     data = clients(SIZES)
     module = perceptron(True).double()
-    fleet = federation(data, module, algorithm.place, compute=FP64)
+    fleet = federation(data, module, algorithm.sharing, compute=FP64)
     state: State = simulate(algorithm, fleet, module, rounds=7)
     expected = reference.run(data, rounds=7).state_dict()
-    for entry, value in fleet.placement.travelling.unpack(state.model).items():
+    for entry, value in fleet.layouts.shared.unpack(state.model).items():
         np.testing.assert_allclose(value, expected[entry].numpy(), rtol=1e-9, atol=1e-11, err_msg=entry)
 
 
 def test_radfed_s_variants_are_radfed_where_they_do_nothing(federation: Federation) -> None:
     data = clients(SIZES)
-    plain = run(federation, radfed(HALF, LOCAL, merge_every=3), data)
-    assert same(plain.model, run(federation, radfedp(HALF, LOCAL, merge_every=3, proximal=0.0), data).model)
-    assert same(plain.model, run(federation, radfedm(HALF, LOCAL, Mix(1.0), merge_every=3), data).model)
-    adaptive = replace(fedavg(HALF, LOCAL, Adam()), weigh=Equal())
-    merging = run(federation, radfeda(HALF, LOCAL, Adam(), merge_every=1), data)
-    assert same(merging.model, run(federation, adaptive, data).model)
+    plain = run(federation, radfed(HALF, LOCAL, aggregate_every=3), data)
+    assert same(plain.model, run(federation, radfedp(HALF, LOCAL, aggregate_every=3, proximal=0.0), data).model)
+    assert same(plain.model, run(federation, radfedm(HALF, LOCAL, Mix(1.0), aggregate_every=3), data).model)
+    adaptive = replace(fedavg(HALF, LOCAL, Adam()), weighting=Equal())
+    aggregating = run(federation, radfeda(HALF, LOCAL, Adam(), aggregate_every=1), data)
+    assert same(aggregating.model, run(federation, adaptive, data).model)
 
 
 def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
     algorithm = silobn(HALF, LOCAL)
-    fleet = federation(clients(SIZES), perceptron(True), algorithm.place)
-    assert {entry.name for entry in fleet.placement.kept.entries} == {
+    fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
+    assert {entry.name for entry in fleet.layouts.personal.entries} == {
         "1.running_mean",
         "1.running_var",
         "1.num_batches_tracked",
@@ -205,16 +205,16 @@ def test_each_client_of_singleset_is_alone(federation: Federation) -> None:
     data = clients((8, 12, 5))
     algorithm = singleset(Sample(), LOCAL)
     module = perceptron(True).double()
-    fleet = federation(data, module, algorithm.place, compute=FP64)
+    fleet = federation(data, module, algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, module, rounds=3)
     assert state.report is not None and (state.report.bytes_up, state.report.bytes_down) == (0, 0)
     for client, samples in enumerate(data):
         alone = perceptron(True).double()
         for number in (1, 2, 3):
-            visit(alone, samples, number, client, LOCAL)
-        location = state.kept.latest(client, 3)
+            update(alone, samples, number, client, LOCAL)
+        location = state.personal.latest(client, 3)
         assert location is not None
-        for name, value in fleet.placement.kept.unpack(fleet._bench.kept.read(location)).items():
+        for name, value in fleet.layouts.personal.unpack(fleet._bench.personal.read(location)).items():
             np.testing.assert_allclose(value, alone.state_dict()[name].numpy(), rtol=1e-9, atol=1e-12)
 
 

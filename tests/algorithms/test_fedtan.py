@@ -23,11 +23,11 @@ from algorithms import (
     centralized,
     fedtan,
     generator,
-    step,
+    run_round,
 )
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.test_step import SIZES, simulate
+from tests.algorithms.engine.test_round import SIZES, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)
@@ -61,14 +61,14 @@ def test_one_step_of_equal_batches_is_central_training(make: Callable[[], nn.Mod
     states: list[State] = []
     for function in (fedtan, centralized):
         algorithm = function(Sample(), local)
-        states.append(simulate(algorithm, federation(data, make(), algorithm.place, compute=FP64), make(), rounds=4))
+        states.append(simulate(algorithm, federation(data, make(), algorithm.sharing, compute=FP64), make(), rounds=4))
     equal(states[0].model, states[1].model)
 
 
 def protocol(module: nn.Sequential, batches: list[Samples]) -> list[dict[str, torch.Tensor]]:
     """Each client's gradient, by the exchanges of the paper: forward and back through the layers in step, by hand."""
     m = len(batches)
-    h, kept = [x.double() for x, _ in batches], []
+    h, personal = [x.double() for x, _ in batches], []
     for layer in module:
         if isinstance(layer, nn.BatchNorm1d):
             mu = sum(each.mean(0) for each in h) / m
@@ -78,17 +78,17 @@ def protocol(module: nn.Sequential, batches: list[Samples]) -> list[dict[str, to
                 layer.running_mean += 0.1 * (mu - layer.running_mean)
                 layer.running_var += 0.1 * (var * count / (count - 1) - layer.running_var)
                 layer.num_batches_tracked += 1
-            kept.append((h, mu, (var + layer.eps).sqrt()))
+            personal.append((h, mu, (var + layer.eps).sqrt()))
             h = [(each - mu) / (var + layer.eps).sqrt() * layer.weight + layer.bias for each in h]
         else:
-            kept.append((h, None, None))
+            personal.append((h, None, None))
             h = [layer(each) for each in h]
     delta = []
     for logits, (_, y) in zip(h, batches, strict=True):
         delta.append((logits.softmax(1) - nn.functional.one_hot(y, 3)) / len(y))
     gradients: list[dict[str, torch.Tensor]] = [{} for _ in batches]
     for i in reversed(range(len(module))):
-        layer, (h, mu, sigma) = module[i], kept[i]
+        layer, (h, mu, sigma) = module[i], personal[i]
         if isinstance(layer, nn.Linear):
             for g, d, each in zip(gradients, delta, h, strict=True):
                 g[f"{i}.weight"], g[f"{i}.bias"] = d.T @ each, d.sum(0)
@@ -145,10 +145,10 @@ def reference(data: list[Samples], rounds: int, local: Local) -> nn.Module:
 
 def test_it_matches_its_paper_in_float64(federation: Federation) -> None:
     data, algorithm = clients(SIZES), fedtan(HALF, LOCAL)
-    fleet = federation(data, deep(), algorithm.place, compute=FP64)
+    fleet = federation(data, deep(), algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, deep(), rounds=5)
     expected = reference(data, 5, LOCAL).state_dict()
-    for entry, value in fleet.placement.travelling.unpack(state.model).items():
+    for entry, value in fleet.layouts.shared.unpack(state.model).items():
         np.testing.assert_allclose(value, expected[entry].numpy(), rtol=1e-9, atol=1e-11, err_msg=entry)
 
 
@@ -156,7 +156,7 @@ def test_it_matches_its_paper_in_float64(federation: Federation) -> None:
 def test_blocks_do_not_change_what_clients_have_in_common(block: int, federation: Federation) -> None:
     data, algorithm = clients((9, 5, 14)), fedtan(Sample(), LOCAL)
     states = [
-        simulate(algorithm, federation(data, deep(), algorithm.place, size, FP64), deep(), rounds=2)
+        simulate(algorithm, federation(data, deep(), algorithm.sharing, size, FP64), deep(), rounds=2)
         for size in (block, 2)
     ]
     equal(states[0].model, states[1].model)
@@ -164,11 +164,11 @@ def test_blocks_do_not_change_what_clients_have_in_common(block: int, federation
 
 def test_the_exchanges_and_their_bytes(federation: Federation) -> None:
     algorithm = fedtan(Sample(), LOCAL)
-    fleet = federation(clients((9, 5, 0)), deep(), algorithm.place, compute=FP64)
-    report = step(begin(deep(), fleet, 0), algorithm, fleet).report
+    fleet = federation(clients((9, 5, 0)), deep(), algorithm.sharing, compute=FP64)
+    report = run_round(begin(deep(), fleet, 0), algorithm, fleet).report
     assert report is not None and report.exchanges == 3 * 2 + 1
     statistics = 8 * 4 * (6 + 5)  # of two layers the mean, the variance, and the derivatives by both
-    model = fleet.placement.travelling.nbytes
+    model = fleet.layouts.shared.nbytes
     assert report.bytes_up == report.bytes_down == 3 * model + 2 * statistics
 
 
@@ -176,18 +176,18 @@ def test_who_is_left_out_afterwards_has_exchanged_all_the_same(federation: Feder
     reports = []
     for factor in (1.0, torch.nan):
         algorithm = fedtan(Sample(), replace(LOCAL, nonfinite="leave-out"))
-        fleet = federation([(x * factor, y) for x, y in clients((9, 5))], deep(), algorithm.place, compute=FP64)
-        reports.append(step(begin(deep(), fleet, 0), algorithm, fleet).report)
+        fleet = federation([(x * factor, y) for x, y in clients((9, 5))], deep(), algorithm.sharing, compute=FP64)
+        reports.append(run_round(begin(deep(), fleet, 0), algorithm, fleet).report)
     whole, broken = reports
-    assert whole is not None and broken is not None and all(row.nonfinite for _, row, _ in broken.visits)
+    assert whole is not None and broken is not None and all(row.nonfinite for _, row, _ in broken.updates)
     assert broken.bytes_up == whole.bytes_up and broken.exchanges == whole.exchanges
 
 
 def test_the_loss_is_that_of_all_batches(federation: Federation) -> None:
     data = clients((10,))
     algorithm = fedtan(Sample(), LOCAL)
-    fleet = federation(data, deep(), algorithm.place, compute=FP64)
-    report = step(begin(deep(), fleet, 0), algorithm, fleet).report
+    fleet = federation(data, deep(), algorithm.sharing, compute=FP64)
+    report = run_round(begin(deep(), fleet, 0), algorithm, fleet).report
     assert report is not None
     # Alone, what a client has in common with the others is its own.
     module, (x, y), losses = deep(), data[0], []
@@ -198,14 +198,14 @@ def test_the_loss_is_that_of_all_batches(federation: Federation) -> None:
         with torch.no_grad():
             for parameter, gradient in zip(module.parameters(), gradients, strict=True):
                 parameter.sub_(0.1 * gradient)
-    assert report.visits[0][1].report["loss"] == pytest.approx(np.mean(losses), rel=1e-9)
+    assert report.updates[0][1].report["loss"] == pytest.approx(np.mean(losses), rel=1e-9)
 
 
 def test_nobody_has_samples(federation: Federation) -> None:
     algorithm = fedtan(Sample(), LOCAL)
-    fleet = federation(clients((0, 1)), deep(), algorithm.place, compute=FP64)
+    fleet = federation(clients((0, 1)), deep(), algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, deep(), rounds=2)
-    equal(state.model, fleet.placement.travelling.pack(deep().state_dict()))
+    equal(state.model, fleet.layouts.shared.pack(deep().state_dict()))
 
 
 def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Federation) -> None:
@@ -216,9 +216,9 @@ def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Feder
     with pytest.raises(InputError, match="'fedtan' on a model with dropout"):
         algorithm.check_model(dropping, torch.zeros(4))
     algorithm.check_model(perceptron(True), torch.zeros(4))
-    fleet = federation(clients((9, 5)), dropping, algorithm.place)
+    fleet = federation(clients((9, 5)), dropping, algorithm.sharing)
     with pytest.raises(InputError, match="'fedtan' on a model with dropout"):
-        step(begin(dropping, fleet, 0), algorithm, fleet)
+        run_round(begin(dropping, fleet, 0), algorithm, fleet)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, step
-from algorithms.state import begin
-from raysim.fleet import InlineFleet
+from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, run_round
+from algorithms.engine.state import begin
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.engine.test_round import SIZES, run, same
 from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
-from tests.algorithms.test_step import SIZES, run, same
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)
@@ -25,13 +25,13 @@ MOMENTUM = replace(LOCAL, lr=0.02, momentum=0.9)
 
 def test_fixbn_is_fedavg_and_then_fedavg_with_frozen_statistics(federation: Federation) -> None:
     data, algorithm = clients(SIZES), fixbn(HALF, LOCAL, fix_after=0.5)
-    first = replace(fedavg(HALF, LOCAL), weigh=Equal())
+    first = replace(fedavg(HALF, LOCAL), weighting=Equal())
     second = replace(first, local=replace(LOCAL, statistics="frozen"))
-    fleet = federation(data, perceptron(True), algorithm.place)
+    fleet = federation(data, perceptron(True), algorithm.sharing)
     state, statistics = begin(perceptron(True), fleet, 0), []
     for number in range(1, 8):
-        state = step(state, first if number <= 3 else second, fleet)  # 3 = floor(7 / 2)
-        statistics.append(fleet.placement.travelling.unpack(state.model)["1.running_var"].copy())
+        state = run_round(state, first if number <= 3 else second, fleet)  # 3 = floor(7 / 2)
+        statistics.append(fleet.layouts.shared.unpack(state.model)["1.running_var"].copy())
     found = run(federation, algorithm, data, rounds=7)
     assert same(found.model, state.model)
     assert not np.array_equal(statistics[1], statistics[2])
@@ -39,10 +39,10 @@ def test_fixbn_is_fedavg_and_then_fedavg_with_frozen_statistics(federation: Fede
 
 
 def test_fixbn_that_fixes_nothing_is_fedavg(federation: Federation) -> None:
-    data, plain = clients(SIZES), replace(fedavg(HALF, LOCAL), weigh=Equal())
+    data, plain = clients(SIZES), replace(fedavg(HALF, LOCAL), weighting=Equal())
     never = run(federation, fixbn(HALF, LOCAL, fix_after=99), data)
     assert same(never.model, run(federation, plain, data).model)
-    by_samples = run(federation, fixbn(HALF, LOCAL, fix_after=99, weigh="samples"), data)
+    by_samples = run(federation, fixbn(HALF, LOCAL, fix_after=99, weighting="samples"), data)
     assert same(by_samples.model, run(federation, fedavg(HALF, LOCAL), data).model)
 
 

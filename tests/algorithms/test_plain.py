@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from algorithms import Algorithm, Local, Sample, fedavg, fedbn, fedprox, silobn, singleset
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
@@ -26,7 +26,7 @@ class Plain:
     """What the reference has to know of an algorithm."""
 
     algorithm: Algorithm
-    kept: tuple[str, ...] = ()
+    personal: tuple[str, ...] = ()
     by_samples: bool = False
     mu: float = 0.0
 
@@ -35,7 +35,7 @@ CASES = {
     "fedavg": Plain(fedavg(HALF, LOCAL), by_samples=True),
     "fedprox": Plain(fedprox(HALF, LOCAL, proximal=0.4), by_samples=True, mu=0.4),
     "fedbn": Plain(fedbn(HALF, LOCAL), AFFINE + STATISTICS),
-    "fedbn by samples": Plain(fedbn(HALF, LOCAL, weigh="samples"), AFFINE + STATISTICS, by_samples=True),
+    "fedbn by samples": Plain(fedbn(HALF, LOCAL, weighting="samples"), AFFINE + STATISTICS, by_samples=True),
     "silobn": Plain(silobn(HALF, LOCAL), STATISTICS),
     "singleset": Plain(singleset(HALF, LOCAL), ALL),
 }
@@ -54,22 +54,24 @@ def near(received: Values, mu: float) -> Callable[[nn.Module], None]:
 def test_the_engine_does_what_a_plain_loop_does(name: str, federation: Federation) -> None:
     plain = CASES[name]
     state, fleet = engine(federation, plain.algorithm, rounds=6)
-    model, kept = module(), [deepcopy(module().state_dict()) for _ in DATA]
+    model, personal = module(), [deepcopy(module().state_dict()) for _ in DATA]
     for number in range(1, 7):
         cohort = [int(client) for client in HALF.draw(np.arange(6), 0, number)]
         models = [deepcopy(model) for _ in cohort]
         for w, client in zip(models, cohort, strict=True):
-            w.load_state_dict({**w.state_dict(), **{key: kept[client][key] for key in plain.kept}})
+            w.load_state_dict({**w.state_dict(), **{key: personal[client][key] for key in plain.personal}})
             received = {key: value.clone() for key, value in w.state_dict().items()}
             train(w, DATA[client], drawn(LOCAL, DATA[client], number, client), near(received, plain.mu))
-            kept[client] = {key: value.clone() for key, value in w.state_dict().items()}
-        merged = mean(models, [len(DATA[client][1]) if plain.by_samples else 1.0 for client in cohort])
-        model.load_state_dict({**model.state_dict(), **{k: v for k, v in merged.items() if k not in plain.kept}})
-    agree(state, fleet, {key: value for key, value in model.state_dict().items() if key not in plain.kept})
-    for client in range(6) if plain.kept else ():
-        location = state.kept.latest(client, 6)
+            personal[client] = {key: value.clone() for key, value in w.state_dict().items()}
+        aggregated = mean(models, [len(DATA[client][1]) if plain.by_samples else 1.0 for client in cohort])
+        model.load_state_dict(
+            {**model.state_dict(), **{k: v for k, v in aggregated.items() if k not in plain.personal}}
+        )
+    agree(state, fleet, {key: value for key, value in model.state_dict().items() if key not in plain.personal})
+    for client in range(6) if plain.personal else ():
+        location = state.personal.latest(client, 6)
         assert location is not None
-        found = fleet.placement.kept.unpack(fleet._bench.kept.read(location))
-        assert set(found) == set(plain.kept)
+        found = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
+        assert set(found) == set(plain.personal)
         for key, value in found.items():
-            np.testing.assert_allclose(value, kept[client][key].numpy(), rtol=1e-9, atol=1e-11, err_msg=key)
+            np.testing.assert_allclose(value, personal[client][key].numpy(), rtol=1e-9, atol=1e-11, err_msg=key)

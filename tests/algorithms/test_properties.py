@@ -24,13 +24,13 @@ from algorithms import (
     Yogi,
     begin,
     fedavg,
-    step,
+    run_round,
 )
-from algorithms.layout import Kind
+from algorithms.engine.layout import Kind
 from algorithms.named import ALGORITHMS
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
-from tests.algorithms.test_step import same
+from tests.algorithms.engine.test_round import same
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 1, 9, 0, 8)
@@ -92,10 +92,10 @@ def simulate(
 ) -> tuple[State, InlineFleet]:
     compute = Compute(execution, precision)  # type: ignore[arg-type]
     double = precision == "fp64"
-    fleet = federation(clients(SIZES), made(model, double), algorithm.place, 3, compute, 3)
+    fleet = federation(clients(SIZES), made(model, double), algorithm.sharing, 3, compute, 3)
     state = begin(made(model, double), fleet, 1, rounds)
     for number in range(1, rounds + 1):
-        state = step(state, algorithm.computed(compute), fleet, last=number == rounds)
+        state = run_round(state, algorithm.computed(compute), fleet, last=number == rounds)
     return state, fleet
 
 
@@ -121,9 +121,9 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
         np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
         assert np.array_equal(one.integers, other.integers)
     assert np.isfinite(first.model.floats).all() and np.isfinite(first.average.floats).all()
-    placement = fleet.placement
-    for entry in placement.whole.entries:
-        values = {**placement.travelling.unpack(first.model), **placement.kept.unpack(first.average)}[entry.name]
+    layouts = fleet.layouts
+    for entry in layouts.whole.entries:
+        values = {**layouts.shared.unpack(first.model), **layouts.personal.unpack(first.average)}[entry.name]
         if entry.kind is Kind.STATISTIC:
             # A counter is a whole number of steps, an average is not: visits take from one step to 24 together.
             counts = entry.name.endswith("num_batches_tracked")
@@ -133,7 +133,7 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_one_visit_each_in_float32(name: str, model: str, federation: Federation) -> None:
+def test_one_update_each_in_float32(name: str, model: str, federation: Federation) -> None:
     algorithm = algorithm_for(name, model)
     states = [simulate(federation, algorithm, model, way, "fp32", 1)[0] for way in ("sequential", "vectorised")]
     np.testing.assert_allclose(states[1].model.floats, states[0].model.floats, rtol=1e-5, atol=1e-5)
@@ -143,5 +143,5 @@ def test_one_visit_each_in_float32(name: str, model: str, federation: Federation
 def test_variances_stay_positive_under_every_server_rule(server: Server, federation: Federation) -> None:
     algorithm = fedavg(SAMPLE, replace(LOCAL, lr=0.5), server)
     state, fleet = simulate(federation, algorithm, "residual net with batch norm", "sequential", "fp32", 6)
-    for name, values in fleet.placement.travelling.unpack(state.model).items():
+    for name, values in fleet.layouts.shared.unpack(state.model).items():
         assert not name.endswith("running_var") or (values > 0).all(), name

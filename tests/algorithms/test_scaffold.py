@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from algorithms import InputError, Local, Sample, choose, scaffold
-from raysim.fleet import InlineFleet
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
@@ -42,11 +42,11 @@ def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation, samp
         x.load_state_dict(mean(models, [1.0] * len(models)))
         c = {k: c[k] + sum(change[k] for change in changes) / 6 for k in c}  # m / K of their mean
     agree(state, fleet, {**x.state_dict(), **{f"common_control/{k}": value for k, value in c.items()}})
-    location = state.kept.latest(int(cohort[0]), 6)
+    location = state.personal.latest(int(cohort[0]), 6)
     assert location is not None
-    kept = fleet.placement.kept.unpack(fleet._bench.kept.read(location))
+    personal = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
     for name, value in controls[cohort[0]].items():
-        np.testing.assert_allclose(kept[f"control/{name}"], value.numpy(), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(personal[f"control/{name}"], value.numpy(), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(

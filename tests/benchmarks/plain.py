@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Local, Purpose, Sample, generator, torch_seed
 from raysim.data.shards import Shards
-from raysim.fleet import ModelPlan
+from raysim.fleet.bench import ModelPlan
 from tests.benchmarks.peers.loads import HIDDEN, Load
 
 WARM = 2
@@ -44,7 +44,7 @@ class PlainLoop:
         self.load, self.local = load, local_of(load)
         self.start = {name: value.clone() for name, value in self.module.state_dict().items()}
 
-    def visits(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
+    def updates(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
         """The share's visits of a round, summed by samples."""
         cohort = Sample(cohort=self.load.cohort).draw(np.arange(self.load.clients), 0, number)
         total = {name: torch.zeros_like(value) for name, value in self.start.items()}
@@ -64,7 +64,7 @@ class PlainLoop:
     def round(self, number: int) -> None:
         """A whole round: the mean of the cohort's models is the next one."""
         samples = self.load.cohort * self.load.samples
-        self.start = {name: value / samples for name, value in self.visits(number).items()}
+        self.start = {name: value / samples for name, value in self.updates(number).items()}
 
 
 def one_loop(path: Path, load: Load, rounds: int) -> float:
@@ -96,5 +96,5 @@ def _half(path: Path, load: Load, rounds: int, which: int, barrier: Any, results
     for number in range(1, WARM + rounds + 1):
         barrier.wait()
         started = time.perf_counter()
-        loop.visits(number, slice(which, None, 2))
+        loop.updates(number, slice(which, None, 2))
         results.put((number, time.perf_counter() - started))

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 import partitioning
-from algorithms import Local, Rounds, Sample, begin, fedavg, step
-from raysim.fleet import BenchPlan, RayFleet
+from algorithms import Local, Rounds, Sample, begin, fedavg, run_round
+from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.ray_fleet import RayFleet
 from tests.benchmarks.peers.loads import LOADS, Load, make
 from tests.benchmarks.plain import WARM, local_of, model_of, one_loop, two_loops
 
@@ -48,7 +49,7 @@ def population(load: Load, arrays: dict[str, np.ndarray], folder: Path) -> Path:
 def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str = "auto") -> BenchPlan:
     """What the engine runs on: the defaults."""
     algorithm = fedavg(Sample(cohort=load.cohort), local or local_of(load))
-    return BenchPlan(path, model_of(load), algorithm, path.parent / "kept", block).resolved()
+    return BenchPlan(path, model_of(load), algorithm, path.parent / "personal", block).resolved()
 
 
 def engine(fleet: RayFleet, plan: BenchPlan, rounds: int) -> float:
@@ -58,11 +59,11 @@ def engine(fleet: RayFleet, plan: BenchPlan, rounds: int) -> float:
     """
     brief = replace(plan.algorithm.local, epochs=None, steps=1)
     whole = replace(plan.algorithm, schedule=Rounds(Sample()), local=brief)
-    step(begin(plan.module(), fleet, seed=0), whole, fleet)
+    run_round(begin(plan.module(), fleet, seed=0), whole, fleet)
     state, seconds = begin(plan.module(), fleet, seed=0), []
     for _ in range(WARM + rounds):
         started = time.perf_counter()
-        state = step(state, plan.algorithm, fleet)
+        state = run_round(state, plan.algorithm, fleet)
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds[WARM:])
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import partitioning
-from algorithms import Equal, Local, Purpose, Sample, begin, fedavg, radfed, step, torch_seed
-from raysim.fleet import BenchPlan, ClientActors, ModelPlan
+from algorithms import Equal, Local, Purpose, Sample, begin, fedavg, radfed, run_round, torch_seed
+from raysim.fleet.bench import BenchPlan, ModelPlan
+from raysim.fleet.client_actors import ClientActors
 from tests.benchmarks.peers.loads import HIDDEN
 from tests.benchmarks.plain import WARM
 from tests.benchmarks.rounds import table_of
@@ -37,7 +38,7 @@ def plan_of(
 ) -> BenchPlan:
     """A perceptron on it."""
     model = ModelPlan("mlp", {"hidden": tuple(hidden), "norm": norm}, shape, 10, torch_seed(0, Purpose.INITIALISE))
-    return BenchPlan(path, model, fedavg(Sample(cohort=cohort), local), path.parent / "kept").resolved()
+    return BenchPlan(path, model, fedavg(Sample(cohort=cohort), local), path.parent / "personal").resolved()
 
 
 def seconds_of(actors: ClientActors, plan: BenchPlan, rounds: int) -> list[float]:
@@ -46,12 +47,12 @@ def seconds_of(actors: ClientActors, plan: BenchPlan, rounds: int) -> list[float
     state = begin(plan.module(), fleet, seed=0)
     for _ in range(WARM + rounds):
         started = time.perf_counter()
-        state = step(state, plan.algorithm, fleet)
+        state = run_round(state, plan.algorithm, fleet)
         seconds.append(time.perf_counter() - started)
     return seconds[WARM:]
 
 
-def idle_visits(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
+def idle_updates(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
     """E: microseconds of engine a visit, 1,000 visits a round that do nothing.
 
     A client has one sample, and batch norm trains on no batch of one: a visit loads the model and its data, takes no
@@ -85,11 +86,11 @@ def redistribution(actors: ClientActors, folder: Path, repeats: int) -> dict[str
     """
     found: dict[str, float] = {}
     for title, plan, cohort in _redistributed(folder):
-        merging = replace(plan, algorithm=replace(plan.algorithm, weigh=Equal()))
-        passing = replace(plan, algorithm=radfed(Sample(cohort=cohort), plan.algorithm.local, merge_every=1000))
+        aggregating = replace(plan, algorithm=replace(plan.algorithm, weighting=Equal()))
+        passing = replace(plan, algorithm=radfed(Sample(cohort=cohort), plan.algorithm.local, aggregate_every=1000))
         rounds: dict[str, list[float]] = {"summed": [], "redistributed": []}
         for _ in range(repeats):
-            for name, each in (("summed", merging), ("redistributed", passing)):
+            for name, each in (("summed", aggregating), ("redistributed", passing)):
                 rounds[name].append(statistics.median(seconds_of(actors, each, 6)))
         medians = {name: statistics.median(values) for name, values in rounds.items()}
         found |= {f"{title}, {name}, seconds a round": value for name, value in medians.items()}
@@ -105,7 +106,7 @@ def _redistributed(folder: Path) -> Iterator[tuple[str, BenchPlan, int]]:
     path = population(folder / "H-cnn", 40, 100, cifar)
     model = ModelPlan("cnn", {"channels": (16, 32), "hidden": 64}, cifar, 10, torch_seed(0, Purpose.INITIALISE))
     algorithm = fedavg(Sample(cohort=20), Local(lr=0.1))
-    yield "cnn", BenchPlan(path, model, algorithm, path.parent / "kept").resolved(), 20
+    yield "cnn", BenchPlan(path, model, algorithm, path.parent / "personal").resolved(), 20
 
 
 def large_cohort(actors: ClientActors, folder: Path) -> dict[str, float]:

@@ -32,7 +32,7 @@ from ray._private.worker import global_worker
 import psutil  # isort: skip  it comes with Ray
 
 from raysim.fleet.patience import START_SECONDS
-from raysim.progress import Watcher
+from raysim.watching.progress import Watcher
 
 RECORD, PLOT = Path(__file__).with_suffix(".json"), Path(__file__).with_suffix(".png")
 MIB = 2**20
@@ -91,7 +91,7 @@ def private(process: psutil.Process) -> float:
 def soak(name: str, rounds: int, every: int) -> list[dict[str, float]]:
     """Run one algorithm; the samples."""
     sampler = Sampler(every)
-    table = {"name": name, "cohort": 8} | ({"merge_every": 10} if name == "radfed" else {})
+    table = {"name": name, "cohort": 8} | ({"aggregate_every": 10} if name == "radfed" else {})
     with tempfile.TemporaryDirectory() as folder:
         raysim.run({**EXPERIMENT, "rounds": rounds, "algorithm": table}, Path(folder) / "run", watcher=sampler)
     return sampler.samples

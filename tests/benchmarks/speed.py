@@ -30,12 +30,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from raysim.fleet import ClientActors
+from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.lost import take
 from raysim.fleet.patience import START_SECONDS
 from tests.benchmarks.jobs import job
 from tests.benchmarks.rounds import measure
-from tests.benchmarks.scale import idle_visits, large_cohort, populations, redistribution
+from tests.benchmarks.scale import idle_updates, large_cohort, populations, redistribution
 
 RECORD = Path(__file__).with_suffix(".json")
 
@@ -63,7 +63,7 @@ def run(name: str, asked: argparse.Namespace, folder: Path) -> dict[str, float]:
     with ClientActors(2) as actors:
         take([handle.fingerprint.remote() for handle in actors.handles()], START_SECONDS)
         others: dict[str, Callable[[], dict[str, float]]] = {
-            "E": lambda: idle_visits(actors, folder, asked.repeats),
+            "E": lambda: idle_updates(actors, folder, asked.repeats),
             "F": lambda: populations(actors, folder, asked.repeats),
             "G": lambda: large_cohort(actors, folder),
             "H": lambda: redistribution(actors, folder, asked.repeats),

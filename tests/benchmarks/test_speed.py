@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from raysim.fleet import ClientActors
+from raysim.fleet.client_actors import ClientActors
 from tests.benchmarks import rounds
 from tests.benchmarks.peers.loads import LOADS, Load
 

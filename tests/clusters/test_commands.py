@@ -8,7 +8,7 @@ import click
 import pytest
 from ray.scripts.scripts import cli as ray_cli
 
-from raysim.cli import cli
+from raysim.cli.commands import cli
 
 from .files import ALL, CLUSTERS, ROOT, loaded, name, scalars
 

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from raysim.cli import cli
+from raysim.cli.commands import cli
 
 from .files import CLUSTERS, JOBS, loaded, name, pinned
 

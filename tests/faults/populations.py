@@ -15,8 +15,8 @@ from PIL import Image
 import partitioning
 import raysim
 from partitioning import Population
-from raysim.data import load
 from raysim.data.arrays import flat
+from raysim.data.sources import load
 
 ROWS, TEST_ROWS = 150, 40
 
@@ -65,7 +65,7 @@ def _kinds(rows: pa.Table) -> Iterator[tuple[str, pa.Table, Any, dict[str, Any],
         return table.slice(0, ROWS), table.slice(ROWS)
 
     drawn = {"scheme": "dirichlet", "label_alpha": 0.5, "clients": 7, "test_clients": 1, "local_test": 0.2}
-    yield "arrays", *split(rows), drawn, {"algorithm": {"name": "radfed", "merge_every": 2}}
+    yield "arrays", *split(rows), drawn, {"algorithm": {"name": "radfed", "aggregate_every": 2}}
     options = {"scheme": "iid", "clients": 6, "folds": 3, "standardise": True, "features": ("x3", "label")}
     keys = {"algorithm": {"name": "fedbn"}, "data": {"standardise": "global", "fold": 1}}
     yield "numbers", split(numbers(rows))[0], None, options, keys

@@ -15,8 +15,8 @@ import tomli_w
 
 from algorithms.named import ALGORITHMS
 from partitioning.command import run_command
-from raysim.cli import cli
-from raysim.journal import batches
+from raysim.cli.commands import cli
+from raysim.store.journal import batches
 
 ROUNDS = 40
 LONG = 300
@@ -27,8 +27,8 @@ LARGE = {"name": "mlp", "hidden": [420], "norm": "batch"}
 
 OWN: dict[str, dict[str, Any]] = {
     "fedprox": {"proximal": 0.1},
-    **{name: {"merge_every": 3} for name in ("radfed", "radfedm", "radfeda")},
-    "radfedp": {"merge_every": 3, "proximal": 0.5},
+    **{name: {"aggregate_every": 3} for name in ("radfed", "radfedm", "radfeda")},
+    "radfedp": {"aggregate_every": 3, "proximal": 0.5},
     "centralized": {"fraction": 1.0},
 }
 """What an algorithm is given besides its name."""
@@ -72,7 +72,7 @@ def experiment(algorithm: str, own_model: bool = False) -> dict[str, Any]:
 
 
 FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(["raysim.experiment", "raysim.cli"])
+FORKS.set_forkserver_preload(["raysim.simulation.api", "raysim.cli.commands"])
 
 
 def command(arguments: list[str], output: Path, environment: dict[str, str]) -> None:
@@ -159,9 +159,9 @@ def left(folder: Path) -> dict[str, Any]:
     (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
     whole: dict[str, Any] = {
         name: (algorithm / name).read_bytes() if (algorithm / name).exists() else None
-        for name in ("model.safetensors", "kept.safetensors")
+        for name in ("model.safetensors", "personal.safetensors")
     }
-    for name in ("metrics", "visits"):
+    for name in ("metrics", "updates"):
         table = pq.read_table(algorithm / f"{name}.parquet")
         timeless = [column for column in table.column_names if not column.startswith(("seconds", "machine_"))]
         # Compared as text, for an undefined number is equal to no other.

@@ -16,7 +16,7 @@ import partitioning
 import raysim
 from partitioning import InputError, Population
 from partitioning.manifest import sealed
-from raysim.data import load
+from raysim.data.sources import load
 from tests.faults.damage import HARMFUL, SEALED
 from tests.faults.data import Workplace, check
 from tests.faults.populations import EXPERIMENT, numbers
@@ -106,8 +106,8 @@ def test_clients_without_samples_and_with_one_do_no_harm(tmp_path: Path) -> None
     partitioning.make(table, tmp_path / "p", scheme="counts", table=counts)
     assert Population.open(tmp_path / "p").sizes.tolist() == sizes
     done = train(tmp_path / "p", tmp_path, evaluate={"every": 1})
-    visits = pq.read_table(done.folder / "fedavg" / "visits.parquet").to_pylist()
-    taken = {row["client"]: (row["steps"] > 0, row["weight"] > 0) for row in visits}
+    updates = pq.read_table(done.folder / "fedavg" / "updates.parquet").to_pylist()
+    taken = {row["client"]: (row["steps"] > 0, row["weight"] > 0) for row in updates}
     assert taken == {0: (False, False), 1: (False, False), **dict.fromkeys((2, 3, 4), (True, True))}
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, step, torch_seed
-from raysim.fleet import InlineFleet
+from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, run_round, torch_seed
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.engine.test_round import simulate
 from tests.algorithms.reference import DATA, FP64, agree, drawn, mean, module, sgd, train
-from tests.algorithms.test_step import simulate
 from tests.algorithms.training.test_executions import differ, seeded
 
 Federation = Callable[..., InlineFleet]
@@ -58,10 +58,10 @@ def test_every_execution_trains_on_the_same_samples(execution: str, model: str, 
         fleet = federation(clients((7, 4, 1, 9, 0, 7)), seeded(model).double(), None, 5, compute, lanes, Stretch())
         state = begin(seeded(model).double(), fleet, seed=4, rounds=2)
         for number in (1, 2):
-            state = step(state, fedavg(Sample(), LOCAL), fleet, last=number == 2)
+            state = run_round(state, fedavg(Sample(), LOCAL), fleet, last=number == 2)
         states.append(state)
     assert differ(states[0].model, states[1].model) < 1e-9
-    assert states[0].report and [row.report["samples"] for _, row, _ in states[0].report.visits] == [7, 4, 1, 9, 0, 7]
+    assert states[0].report and [row.report["samples"] for _, row, _ in states[0].report.updates] == [7, 4, 1, 9, 0, 7]
 
 
 def test_a_step_in_common_is_on_augmented_samples_too(federation: Federation) -> None:

@@ -16,21 +16,21 @@ from algorithms import (
     Layout,
     Local,
     Packed,
-    Place,
     Resident,
     Sample,
+    Sharing,
     State,
     begin,
     choose,
     fedavg,
     lanes_of,
     radfed,
-    step,
+    run_round,
     trainer,
 )
 from algorithms.named import ALGORITHMS
-from algorithms.training import Work
-from raysim.fleet import InlineFleet
+from algorithms.training.steps import Work
+from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
 
 Federation = Callable[..., InlineFleet]
@@ -101,10 +101,10 @@ def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compu
         made = seeded(model)
         return made.double() if compute.precision == "fp64" else made
 
-    fleet = federation(clients(SIZES), module(), algorithm.place, 5, compute, lanes)
+    fleet = federation(clients(SIZES), module(), algorithm.sharing, 5, compute, lanes)
     state = begin(module(), fleet, seed=4, rounds=rounds)
     for number in range(1, rounds + 1):
-        state = step(state, algorithm, fleet, last=number == rounds)
+        state = run_round(state, algorithm, fleet, last=number == rounds)
     return state
 
 
@@ -116,7 +116,7 @@ def differ(a: Packed, b: Packed) -> float:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("local", LOCALS)
 @pytest.mark.parametrize("execution", STACKED)
-def test_stacked_visits_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
+def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
     if execution == "fused" and (model not in FUSED or not LOCALS[local].is_folded):
         pytest.skip("no such visits")
     algorithm = fedavg(Sample(), LOCALS[local])
@@ -128,7 +128,7 @@ def test_stacked_visits_equal_sequential_ones(model: str, local: str, execution:
         stacked = run(federation, algorithm, model, compute, rounds, 3)
         assert differ(stacked.model, plain.model) < most
         assert plain.report is not None and stacked.report is not None
-        for (_, a, _), (_, b, _) in zip(plain.report.visits, stacked.report.visits, strict=True):
+        for (_, a, _), (_, b, _) in zip(plain.report.updates, stacked.report.updates, strict=True):
             assert (a.client, a.weight, a.report["steps"]) == (b.client, b.weight, b.report["steps"])
             assert a.report["loss"] == pytest.approx(b.report["loss"], rel=1e-4, nan_ok=True)
 
@@ -138,7 +138,7 @@ def test_stacked_visits_equal_sequential_ones(model: str, local: str, execution:
 def test_every_algorithm_stacks(name: str, execution: str, federation: Federation) -> None:
     algorithm = named(name, Sample(fraction=0.7), LOCAL)
     model = "linear" if execution == "fused" else "batch_norm"
-    if execution == "fused" and (algorithm.place != Place() or algorithm.needs_batch_norm):
+    if execution == "fused" and (algorithm.sharing != Sharing() or algorithm.needs_batch_norm):
         pytest.skip("no batch norm in a fused model")
     plain = run(federation, algorithm, model, Compute("sequential", "fp64"), 3, 1)
     stacked = run(federation, algorithm, model, Compute(execution, "fp64"), 3, 3)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def test_every_algorithm_stacks(name: str, execution: str, federation: Federatio
 
 
 def test_redistributed_models_stack(federation: Federation) -> None:
-    algorithm = radfed(Sample(cohort=6), LOCAL, merge_every=3)
+    algorithm = radfed(Sample(cohort=6), LOCAL, aggregate_every=3)
     states = [
         run(federation, algorithm, "linear", Compute(execution, "fp64"), 5, 4)  # type: ignore[arg-type]
         for execution in ("sequential", *STACKED)
@@ -163,10 +163,10 @@ def test_a_lane_does_not_depend_on_its_neighbours(execution: str) -> None:
 
     def train(works: Sequence[Work], lanes: int) -> Packed:
         module = seeded("linear")
-        resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4), lanes=lanes)
+        resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4), lanes=lanes)
         one = trainer(resident, Compute(execution))  # type: ignore[arg-type]
         one.train(LOCAL, works, 0.1)
-        return resident.travelling(0).copy()
+        return resident.shared(0).copy()
 
     batches = [rng.permutation(9)[:4] for _ in range(3)]
     work = Work(*own, batches)
@@ -187,7 +187,7 @@ def test_dropout_draws_from_the_key_alone(federation: Federation) -> None:
 
 def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     module = nn.Sequential(nn.Dropout(0.25), nn.Linear(40, 3))
-    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(40))
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(40))
     masks = trainer(resident, Compute("sequential"))._masks  # type: ignore[attr-defined]
     mask = masks.draw([Work(torch.zeros(1, 40), torch.zeros(1), [], torch.Generator())], 500)["0.mask"]
     assert mask.shape == (1, 500, 40)
@@ -197,7 +197,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
 
 def test_whole_channels_are_dropped() -> None:
     module = nn.Sequential(nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(64, 3))
-    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4, 4, 4))
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4, 4, 4))
     masks = trainer(resident, Compute("sequential"))._masks  # type: ignore[attr-defined]
     assert masks.draw([Work(torch.zeros(1), torch.zeros(1), [], torch.Generator())], 5)["0.mask"].shape == (
         1,
@@ -210,7 +210,7 @@ def test_whole_channels_are_dropped() -> None:
 
 def test_dropout_without_a_key_is_refused() -> None:
     module = nn.Sequential(nn.AlphaDropout(0.5), nn.Linear(4, 3))
-    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4))
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4))
     with pytest.raises(InputError, match="AlphaDropout"):
         trainer(resident, Compute("sequential"))
 
@@ -324,7 +324,7 @@ def test_an_activation_that_stands_twice_is_applied_twice(federation: Federation
 def test_a_single_layer_is_fused() -> None:
     module = nn.Linear(4, 3)
     assert choose(Local(), module, torch.zeros(4), "cpu", 1).execution == "fused"
-    trainer(Resident(module, Place().divide(Layout.of(module)), torch.zeros(4)), Compute("fused"))
+    trainer(Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4)), Compute("fused"))
 
 
 def test_a_layer_with_hooks_is_not_fused() -> None:
@@ -377,7 +377,7 @@ def test_a_module_that_draws_by_itself_draws_from_the_key(federation: Federation
 def test_a_dropout_layer_in_two_places_becomes_two() -> None:
     drop = nn.Dropout(0.5)
     module = nn.Sequential(drop, nn.Linear(4, 6), drop, nn.Linear(6, 3))
-    resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4))
+    resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4))
     masks = trainer(resident, Compute("sequential"))._masks  # type: ignore[attr-defined]
     assert list(masks.layers) == ["0", "2"]
 
@@ -392,7 +392,7 @@ def test_a_parameter_without_gradient_is_not_trained(execution: str, federation:
     MODELS["frozen"] = frozen
     try:
         state = run(federation, fedavg(Sample(), LOCAL), "frozen", Compute(execution), 1, 3)  # type: ignore[arg-type]
-        trained = Place().divide(Layout.of(seeded("frozen"))).travelling.unpack(state.model)
+        trained = Sharing().divide(Layout.of(seeded("frozen"))).shared.unpack(state.model)
         assert set(trained) == {"2.weight", "2.bias"}
         for name, value in trained.items():
             assert not np.array_equal(value, seeded("frozen").state_dict()[name].numpy())
@@ -402,4 +402,4 @@ def test_a_parameter_without_gradient_is_not_trained(execution: str, federation:
 
 def test_batch_norm_without_statistics_is_found_to_refuse_one_sample() -> None:
     module = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
-    assert Resident(module, Place().divide(Layout.of(module)), torch.zeros(4)).refuses_single
+    assert Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4)).refuses_single

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from algorithms import Augmented, Compute, InputError, Layout, Local, Place, Resident, choose, trainer
-from algorithms.chunks import CHUNK, chunks
-from algorithms.training import Work
+from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
+from algorithms.engine.chunks import CHUNK, chunks
 from algorithms.training.losses import cross_entropies, labelled, mean_loss
+from algorithms.training.steps import Work
 
 LOCAL = Local(lr=0.3, batch_size=2, epochs=2, momentum=0.5)
 
@@ -70,26 +70,26 @@ def test_chunks_are_fixed_by_the_shape() -> None:
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
-def test_visits_equal_a_plain_loop(execution: str) -> None:
+def test_updates_equal_a_plain_loop(execution: str) -> None:
     """Two visits of unequal sizes: losses over the pixels with a class, labels moved with their images."""
     data = [images(5, 1), images(3, 2)]
-    resident = Resident(model(), Place().divide(Layout.of(model())), torch.zeros(2, 4, 6), lanes=2)
+    resident = Resident(model(), Sharing().divide(Layout.of(model())), torch.zeros(2, 4, 6), lanes=2)
     compute = Compute(execution, precision="fp64")
     works = []
     for key, (x, y) in enumerate(data):
         batches = LOCAL.plan(len(y), 1, 0, lambda _, key=key: np.random.default_rng(key))
         works.append(Work(x, y, batches, None, Augmented.of(Mirror(), batches, key, x.device)))
-    start = resident.travelling(0).copy(), resident.kept(0).copy()
+    start = resident.shared(0).copy(), resident.personal(0).copy()
     losses, entries = [], []
     for group in [works] if execution == "vectorised" else [[work] for work in works]:
         for lane in range(len(group)):
             resident.load(*start, lane)
         losses += trainer(resident, compute).train(LOCAL, group, 0.3).tolist()
-        entries += [resident.travelling(lane).floats.copy() for lane in range(len(group))]
+        entries += [resident.shared(lane).floats.copy() for lane in range(len(group))]
     for work, loss, found in zip(works, losses, entries, strict=True):
         expected, module = plain(work)
         assert loss == pytest.approx(expected, abs=1e-12)
-        wanted = resident.placement.travelling.pack(module.state_dict()).floats
+        wanted = resident.layouts.shared.pack(module.state_dict()).floats
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.training import Work
-from algorithms.training.steps import GATHER_BYTES, steps
+from algorithms.training.steps import GATHER_BYTES, Work, steps
 
 
 @pytest.mark.parametrize("samples", [40, 400], ids=["many of them are used", "few of them are used"])

@@ -18,7 +18,7 @@ from aiohttp import ServerDisconnectedError
 from ray.job_submission import JobStatus
 
 from raysim.cluster.head import Head
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.fleet.ray_process import check_answers
 
 

@@ -9,9 +9,9 @@ import tomli_w
 import partitioning
 from raysim.cluster import sending
 from raysim.cluster.sending import staged, whole
-from raysim.config import read
-from raysim.errors import InputError
-from raysim.experiment import resolved
+from raysim.common.errors import InputError
+from raysim.config.read import read
+from raysim.simulation.api import resolved
 
 
 def files(folder: Path) -> set[str]:
@@ -54,7 +54,7 @@ def test_one_s_own_code_stands_beside_the_file_and_nothing_else_does(folder: Pat
 
 
 def test_small_data_goes_and_the_file_finds_it_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from raysim.data import export
+    from raysim.data.export import export
 
     (folder.parent / "elsewhere").mkdir()
     export("digits", folder.parent / "elsewhere" / "digits.parquet")

@@ -116,7 +116,7 @@ def check_same(run: Path, other: Path) -> None:
     for name in files(run):
         if name.endswith((".safetensors", ".arrow", "clients.parquet", "manifest.json")):
             assert (run / name).read_bytes() == (other / name).read_bytes(), name
-        if name.endswith(("metrics.parquet", "visits.parquet")):
+        if name.endswith(("metrics.parquet", "updates.parquet")):
             assert table(run / name) == table(other / name), name
 
 
@@ -144,7 +144,7 @@ def test_a_job_leaves_here_what_a_run_here_leaves(cluster: Grid, file: Path, tmp
     assert "bytes up" in out and f"report  {tmp_path / 'out' / 'report.html'}" in out
     check_same(tmp_path / "out", here)
     # The actors were not beside the driver, and the experiment says where things are here.
-    assert set(pq.read_table(tmp_path / "out" / "flat" / "visits.parquet")["machine_actor"].to_pylist()) <= {0, 1}
+    assert set(pq.read_table(tmp_path / "out" / "flat" / "updates.parquet")["machine_actor"].to_pylist()) <= {0, 1}
     assert (tmp_path / "out" / "config.toml").read_text().replace("actors = 2\n", "") == (
         here / "config.toml"
     ).read_text().replace("actors = 2\n", "")

@@ -6,9 +6,9 @@ from torch.nn.functional import interpolate
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as tv
 
+from raysim.common.errors import InputError
 from raysim.data.augment import Chain, ColourJitter, Crop, Flip, OnPixels, ResizedCrop, augmentation
 from raysim.data.standardise import Global, Own, Scale
-from raysim.errors import InputError
 
 NINE = torch.arange(1.0, 10).view(1, 1, 3, 3)
 STRENGTHS = {"padding": 2, "size": None, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}

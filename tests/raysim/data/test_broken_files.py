@@ -15,7 +15,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from partitioning import InputError
-from raysim.data import load
+from raysim.data.sources import load
 from raysim.data.tabular import COVERTYPE
 
 Write: TypeAlias = Callable[[Path], object]

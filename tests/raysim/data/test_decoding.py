@@ -12,9 +12,11 @@ from PIL import Image
 
 import partitioning
 from partitioning import InputError, Population
-from raysim.data import Decoder, decode_population, decoder_of, load
 from raysim.data.arrays import nested
+from raysim.data.decoding import decode_population
 from raysim.data.images import Picture
+from raysim.data.sources import load
+from raysim.data.tensors import Decoder, decoder_of
 
 HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 

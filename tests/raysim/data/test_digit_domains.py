@@ -14,8 +14,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from partitioning import InputError
-from raysim.data import load
 from raysim.data.arrays import flat
+from raysim.data.sources import load
 
 
 def _pixels(table: Any) -> bytes:

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim.data import export, load
+from raysim.data.export import export
+from raysim.data.sources import load
 
 
 def test_round_trip_of_digits(tmp_path: Path) -> None:

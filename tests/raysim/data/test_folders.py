@@ -10,8 +10,9 @@ from torchvision.datasets import Cityscapes
 
 import partitioning
 from partitioning import InputError
-from raysim.data import decode_population, folders, load
-from raysim.data.sources import read
+from raysim.data import folders
+from raysim.data.decoding import decode_population
+from raysim.data.sources import load, read
 
 
 def write(path: Path, mode: str = "RGB", size: tuple[int, int] = (4, 4)) -> None:

@@ -15,14 +15,16 @@ from PIL import Image
 import partitioning
 from partitioning import InputError, Population
 from partitioning.verification import verify
-from raysim.config import Experiment
-from raysim.data import decode_population, decoder_of, load
+from raysim.config.experiment import Experiment
 from raysim.data.arrays import nested
+from raysim.data.decoding import decode_population
 from raysim.data.folders import ENCODED
 from raysim.data.images import Picture
 from raysim.data.masks import mask_of
 from raysim.data.prepare import of_classes
-from raysim.population import population_of
+from raysim.data.sources import load
+from raysim.data.tensors import decoder_of
+from raysim.simulation.population import population_of
 
 MASK = np.array([[0, 1, 2, 255], [2, 2, 1, 0]], np.uint8)
 

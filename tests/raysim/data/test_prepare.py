@@ -13,14 +13,14 @@ import torch
 from PIL import Image
 
 from algorithms import Purpose, torch_seed
-from raysim.config import Experiment
-from raysim.data import Source
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
 from raysim.data.arrays import nested
 from raysim.data.augment import Chain, ColourJitter, Crop, Flip
 from raysim.data.images import pixels
 from raysim.data.prepare import of_classes, of_split, taken, with_copies
-from raysim.errors import InputError
-from raysim.population import population_of
+from raysim.data.sources import Source
+from raysim.simulation.population import population_of
 
 NAMES = ("crop", "flip", "colour-jitter")
 STRENGTHS = {"padding": 1, "size": None, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim.data import load
 from raysim.data.shakespeare import VOCABULARY, WINDOW
+from raysim.data.sources import load
 
 LONG = "What light through yonder window breaks? It is the east, and Juliet is the sun, my lords."
 

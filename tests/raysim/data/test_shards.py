@@ -5,8 +5,8 @@ import torch
 
 import partitioning
 from partitioning import Population
-from raysim.data import load
 from raysim.data.shards import CACHE_BYTES, Cache, Shards, Tensors
+from raysim.data.sources import load
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim.data import load
 from raysim.data.arrays import flat, nested
 from raysim.data.catalogue import DATASETS, DataSet
 from raysim.data.images import pixels
 from raysim.data.morphology import fractured, swollen, thickened, thinned
 from raysim.data.shifted import SHIFTS, shifted
+from raysim.data.sources import load
 
 
 def _images(table: pa.Table) -> npt.NDArray[np.uint8]:

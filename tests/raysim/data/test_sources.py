@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 import raysim.data
 from partitioning import InputError
-from raysim.data import DATASETS, load
 from raysim.data.arrays import nested
+from raysim.data.catalogue import DATASETS
 from raysim.data.gaussians import covariance
 from raysim.data.images import pixels
-from raysim.data.sources import check_classes
+from raysim.data.sources import check_classes, load
 
 
 def test_digits() -> None:

@@ -9,8 +9,8 @@ import torch
 
 import partitioning
 from partitioning import Population
-from raysim.data import decode_population
 from raysim.data.arrays import nested
+from raysim.data.decoding import decode_population
 from raysim.data.images import Picture
 from raysim.data.shards import Shards
 from raysim.data.standardise import Global, Own, Scale, global_scale, moment_of, standardisation

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim.data import load
+from raysim.data.sources import load
 
 TENSOR = pa.fixed_shape_tensor(pa.uint8(), (2, 3))
 HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})

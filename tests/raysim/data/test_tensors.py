@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from partitioning import InputError
-from raysim.data import Decoder, load
 from raysim.data.arrays import nested
+from raysim.data.sources import load
+from raysim.data.tensors import Decoder
 
 
 def _batch(columns: dict[str, Any]) -> pa.RecordBatch:

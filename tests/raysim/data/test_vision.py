@@ -15,8 +15,8 @@ import pytest
 from torchvision import datasets
 
 from partitioning import InputError
-from raysim.data import load
 from raysim.data.arrays import flat
+from raysim.data.sources import load
 
 
 def _pixels(table: pa.Table) -> npt.NDArray[Any]:

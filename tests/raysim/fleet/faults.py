@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import partitioning
-from algorithms import Algorithm, Bench, Block, Fleet, KeptStore, Output, State, begin, step
+from algorithms import Algorithm, Bench, Block, Fleet, Output, PersonalStore, State, begin, run_round
 from partitioning import Population
-from raysim.data import load
-from raysim.fleet import BenchPlan, ClientActors, ModelPlan
-from raysim.measures import Targets, evaluate
+from raysim.data.sources import load
+from raysim.fleet.bench import BenchPlan, ModelPlan
+from raysim.fleet.client_actors import ClientActors
+from raysim.measures.evaluate import Targets, evaluate
 
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
 ROUNDS = 4
@@ -29,20 +30,20 @@ class Struck:
     Where it is several times, they are at once: each waits for the others.
     """
 
-    visits: Any
+    updates: Any
     folder: Path
     signal: int = signal.SIGKILL
     times: int = 1
 
     def objects(self, block: Block) -> int:
-        count: int = self.visits.objects(block)
+        count: int = self.updates.objects(block)
         return count
 
     def join(self, left: Any, right: Any) -> Any:
-        return self.visits.join(left, right)
+        return self.updates.join(left, right)
 
     def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        output: Output = self.visits(bench, block, *values)
+        output: Output = self.updates(bench, block, *values)
         for number in range(self.times):
             try:
                 (self.folder / f"{number}").touch(exist_ok=False)
@@ -108,8 +109,8 @@ def population_at(folder: Path) -> Population:
     return partitioning.make(load("digits").train, folder, scheme="iid", clients=10, seed=5, test_clients=2)
 
 
-def plan_of(population: Population, algorithm: Algorithm, kept: Path) -> BenchPlan:
-    return BenchPlan(population.path, MODEL, algorithm, kept, block=1).resolved()
+def plan_of(population: Population, algorithm: Algorithm, personal: Path) -> BenchPlan:
+    return BenchPlan(population.path, MODEL, algorithm, personal, block=1).resolved()
 
 
 def trained(fleet: Fleet, plan: BenchPlan, population: Population) -> tuple[object, ...]:
@@ -117,7 +118,7 @@ def trained(fleet: Fleet, plan: BenchPlan, population: Population) -> tuple[obje
     targets = Targets.of(population, None, ["loss"])
     state, metrics = begin(plan.module(), fleet, 0, ROUNDS), []
     for number in range(1, ROUNDS + 1):
-        state = step(state, plan.algorithm, fleet, last=number == ROUNDS)
+        state = run_round(state, plan.algorithm, fleet, last=number == ROUNDS)
         if number % 2 == 0:
             metrics.append(evaluate(state, plan.algorithm, fleet, targets))
     return *of_bytes(state, plan), metrics
@@ -125,11 +126,11 @@ def trained(fleet: Fleet, plan: BenchPlan, population: Population) -> tuple[obje
 
 def of_bytes(state: State, plan: BenchPlan) -> tuple[object, ...]:
     """Digests of a state's model and of what its clients keep."""
-    store, layout = KeptStore(plan.kept, plan.placement.kept), plan.placement.kept
-    kept = []
-    for client in state.kept.clients(state.round):
-        location = state.kept.latest(client, state.round)
+    store, layout = PersonalStore(plan.personal, plan.layouts.personal), plan.layouts.personal
+    personal = []
+    for client in state.personal.clients(state.round):
+        location = state.personal.latest(client, state.round)
         assert location is not None
-        kept.append(store.read(location).floats.tobytes())
-    assert kept or not layout.entries
-    return tuple(sha256(b"".join(part)).hexdigest() for part in ([state.model.floats.tobytes()], kept))
+        personal.append(store.read(location).floats.tobytes())
+    assert personal or not layout.entries
+    return tuple(sha256(b"".join(part)).hexdigest() for part in ([state.model.floats.tobytes()], personal))

@@ -10,13 +10,20 @@ import pytest
 
 from algorithms import Block, Local, Sample, fedavg, fedbn, radfed
 from partitioning import Population
-from raysim.errors import RetriesSpentError
-from raysim.fleet import BenchPlan, ClientActors, Inline, settled
+from raysim.common.errors import RetriesSpentError
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.inline import Inline
+from raysim.fleet.machine import settled
 from raysim.fleet.patience import Patience
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 
 HALF, LOCAL = Sample(cohort=4), Local(lr=0.1, batch_size=32)
-ALGORITHMS = {"fedavg": fedavg(HALF, LOCAL), "radfed": radfed(HALF, LOCAL, merge_every=3), "fedbn": fedbn(HALF, LOCAL)}
+ALGORITHMS = {
+    "fedavg": fedavg(HALF, LOCAL),
+    "radfed": radfed(HALF, LOCAL, aggregate_every=3),
+    "fedbn": fedbn(HALF, LOCAL),
+}
 PATIENCE = Patience(factor=2, floor=4, unseen=60, retries=1, starts=2, place=1, look=0.2)
 
 
@@ -37,7 +44,7 @@ def undisturbed(population: Population, tmp_path_factory: pytest.TempPathFactory
     """What each algorithm comes to in this process."""
     found = {}
     for name, algorithm in ALGORITHMS.items():
-        plan = plan_of(population, algorithm, tmp_path_factory.mktemp(name) / "kept")
+        plan = plan_of(population, algorithm, tmp_path_factory.mktemp(name) / "personal")
         with settled(1), Inline() as place, closing(place.fleet(plan)) as fleet:
             found[name] = trained(fleet, plan, population)
     return found
@@ -52,7 +59,7 @@ def struck(tmp_path: Path) -> Path:
 
 
 def plan_for(name: str, population: Population, folder: Path) -> BenchPlan:
-    return plan_of(population, ALGORITHMS[name], folder / "kept")
+    return plan_of(population, ALGORITHMS[name], folder / "personal")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from ray.cluster_utils import Cluster
 
 import raysim
-from raysim.errors import RetriesSpentError
-from raysim.progress import Watcher
+from raysim.common.errors import RetriesSpentError
+from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ EXPERIMENT: dict[str, Any] = {
     "fleet": {"block": 1, "group": 3},
     "evaluate": {"every": 2},
 }
-RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "merge_every": 3}}
+RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "aggregate_every": 3}}
 FEDBN = {**EXPERIMENT, "algorithm": {"name": "fedbn", "cohort": 6}}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.tree import Node, join_all, run_node
+from algorithms.engine.tree import Node, join_all, run_node
 from raysim.fleet.crew import Member, Roster
 from raysim.fleet.groups import Groups, Part, Task, group_size, groups_of
 from raysim.fleet.traffic import Left

@@ -15,7 +15,7 @@ import ray  # noqa: F401  psutil comes with it
 from prometheus_client.parser import text_string_to_metric_families
 
 import raysim
-from raysim.progress import Watcher
+from raysim.watching.progress import Watcher
 
 import psutil  # isort: skip
 
@@ -26,7 +26,7 @@ EXPERIMENT = {
     "model": {"hidden": [6]},
     "evaluate": {"every": 1, "metrics": ["accuracy"]},
     # Its models are redistributed, so that it waits for an actor.
-    "algorithm": {"name": "radfed", "merge_every": 3},
+    "algorithm": {"name": "radfed", "aggregate_every": 3},
 }
 WAIT_SECONDS = 60.0
 

@@ -13,12 +13,12 @@ import ray
 import partitioning
 import raysim
 from partitioning import Population
-from raysim.data import load
-from raysim.errors import InputError, StoppedError
+from raysim.common.errors import InputError, StoppedError
+from raysim.data.sources import load
 from raysim.fleet.bench import Origin
 from raysim.fleet.copies import Sender, pieces, receive
-from raysim.progress import Watcher
-from raysim.stopping import Stop
+from raysim.simulation.stop import Stop
+from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def stopped(name: str) -> Path:
 
 
 def models(folder: Path) -> list[bytes]:
-    return [(folder / "fedbn" / f"{name}.safetensors").read_bytes() for name in ("model", "kept")]
+    return [(folder / "fedbn" / f"{name}.safetensors").read_bytes() for name in ("model", "personal")]
 
 
 def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(nodes: Nodes) -> None:
@@ -135,7 +135,7 @@ def test_each_node_fetches_what_a_uri_names_by_itself(nodes: Nodes, tmp_path: Pa
     # The driver's copy is in a cache that the nodes see in vain: theirs are others.
     one = raysim.run(config, "one", actors=2, address=nodes.address)
     assert models(one.folder) == models(raysim.run(config, "other", inline=True).folder)
-    assert (one.folder / "fedbn" / "kept.safetensors").is_file()
+    assert (one.folder / "fedbn" / "personal.safetensors").is_file()
 
 
 def test_a_node_whose_cache_cannot_be_written_is_told_in_a_line(

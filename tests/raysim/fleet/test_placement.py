@@ -15,11 +15,15 @@ from ray.experimental import get_object_locations
 
 import partitioning
 import raysim
-from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fedbn, radfed, step
+from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fedbn, radfed, run_round
 from partitioning import Population
-from raysim.data import load
-from raysim.errors import InputError
-from raysim.fleet import BenchPlan, ClientActors, Inline, ModelPlan, PinnedActors, settled
+from raysim.common.errors import InputError
+from raysim.data.sources import load
+from raysim.fleet.bench import BenchPlan, ModelPlan
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.inline import Inline
+from raysim.fleet.machine import settled
+from raysim.fleet.pinned_actors import PinnedActors
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
 from tests.nodes import nodes
 from tests.raysim.fleet.faults import trained
@@ -47,8 +51,8 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
     return partitioning.make(table, path, scheme="natural", column="hospital", site="city", test_clients=2, seed=3)
 
 
-def plan_of(population: Population, algorithm: Algorithm, kept: Path, model: ModelPlan = MODEL) -> BenchPlan:
-    return BenchPlan(population.path, model, algorithm, kept, block=1).resolved()
+def plan_of(population: Population, algorithm: Algorithm, personal: Path, model: ModelPlan = MODEL) -> BenchPlan:
+    return BenchPlan(population.path, model, algorithm, personal, block=1).resolved()
 
 
 EXPERIMENT: dict[str, Any] = {
@@ -59,7 +63,7 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def test_a_pinned_populations_clients_are_visited_on_their_sites(
+def test_a_pinned_populations_clients_are_updated_on_their_sites(
     cluster: Cluster, population: Population, tmp_path: Path
 ) -> None:
     experiment = {**EXPERIMENT, "data": {"population": str(population.path)}, "fleet": {"block": 3}}
@@ -69,14 +73,14 @@ def test_a_pinned_populations_clients_are_visited_on_their_sites(
     files = [run.folder / "fedavg" / "model.safetensors" for run in (inline, pinned)]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert inline.results[0].metrics == pinned.results[0].metrics
-    visits = pq.read_table(pinned.folder / "fedavg" / "visits.parquet").to_pydict()
+    updates = pq.read_table(pinned.folder / "fedavg" / "updates.parquet").to_pydict()
     assert population.sites is not None
     # Actor 0 is in the north, actor 1 in the south; each has opened its own site's shards alone.
     sites = population.sites.to_pylist()
-    assert [sites[client] for client in visits["client"]] == [("north", "south")[n] for n in visits["machine_actor"]]
-    assert len(set(visits["machine_actor"])) == 2
+    assert [sites[client] for client in updates["client"]] == [("north", "south")[n] for n in updates["machine_actor"]]
+    assert len(set(updates["machine_actor"])) == 2
     blocks: dict[int, set[str]] = {}
-    for block, client in zip(visits["block"], visits["client"], strict=True):
+    for block, client in zip(updates["block"], updates["client"], strict=True):
         blocks.setdefault(block, set()).add(sites[client])
     assert all(len(names) == 1 for names in blocks.values())
     traffic = json.loads((pinned.folder / "fedavg" / "summary.json").read_text())["machine_traffic"]
@@ -93,7 +97,7 @@ def test_the_data_of_several_sites_in_one_place_are_refused(
     with PinnedActors(1, address=cluster.address) as actors:
         actors.fit({"centralized": plan})
         with closing(actors.fleet(plan)) as fleet, pytest.raises(InputError, match=message):
-            step(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
+            run_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def actors(cluster: Cluster) -> Iterator[ClientActors]:
 
 ALGORITHMS = {
     "fedavg": fedavg(Sample(), LOCAL),
-    "radfed": radfed(Sample(cohort=5), LOCAL, merge_every=3),
+    "radfed": radfed(Sample(cohort=5), LOCAL, aggregate_every=3),
     "fedbn": fedbn(Sample(cohort=4), LOCAL),
 }
 
@@ -155,11 +159,11 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
         actors.group = group
         with closing(actors.fleet(plan)) as fleet:
             state = begin(plan.module(), fleet, 0)
-            model, one = array_bytes(state.model), 8 * fleet.placement.travelling.floats
+            model, one = array_bytes(state.model), 8 * fleet.layouts.shared.floats
             assert model > INLINE_LIMIT
-            state = step(state, plan.algorithm, fleet)
+            state = run_round(state, plan.algorithm, fleet)
             before = fleet.traffic.copy()
-            state = step(state, plan.algorithm, fleet)
+            state = run_round(state, plan.algorithm, fleet)
             during = fleet.traffic.since(before)
         nodes = len(during.into) - 1
         assert during.driver == model + sums * one
@@ -171,18 +175,18 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
 def test_redistributed_models_go_from_node_to_node(
     actors: ClientActors, population: Population, tmp_path: Path
 ) -> None:
-    plan = plan_of(population, radfed(Sample(), LOCAL, merge_every=4), tmp_path)
+    plan = plan_of(population, radfed(Sample(), LOCAL, aggregate_every=4), tmp_path)
     actors.group = 2
     with closing(actors.fleet(plan)) as fleet:
-        state, size = begin(plan.module(), fleet, 0), 4 * fleet.placement.travelling.floats
-        state = step(state, plan.algorithm, fleet)
+        state, size = begin(plan.module(), fleet, 0), 4 * fleet.layouts.shared.floats
+        state = run_round(state, plan.algorithm, fleet)
         crossed = 0
         for _ in range(2):
-            before, travellers, traffic = state, state.travellers, fleet.traffic.copy()
-            state = step(state, plan.algorithm, fleet)
+            before, travelling_models, traffic = state, state.travelling_models, fleet.traffic.copy()
+            state = run_round(state, plan.algorithm, fleet)
             during = fleet.traffic.since(traffic)
             # Ray itself says where they are: never with the driver, which is on the head.
-            places = get_object_locations([each.reference.object() for each in travellers])
+            places = get_object_locations([each.reference.object() for each in travelling_models])
             nodes = [set(place["node_ids"]) for place in places.values()]
             assert all(nodes) and actors.home not in set().union(*nodes)
             # Those that are on two nodes have crossed, and nothing else has.
@@ -190,5 +194,5 @@ def test_redistributed_models_go_from_node_to_node(
             assert during.crossed == twice * size
             assert during.into[actors.home] == during.out[actors.home] == during.inlined == 0
             crossed += twice
-            assert before.travellers is travellers
+            assert before.travelling_models is travelling_models
     assert crossed > 0

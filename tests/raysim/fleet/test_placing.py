@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import raysim
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.fleet.placing import Each, Host, check_labels, described, places
 from raysim.fleet.traffic import Held, Left, Traffic
 

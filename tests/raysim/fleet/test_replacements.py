@@ -11,10 +11,10 @@ import ray
 from algorithms import Block, Local, Sample, fedavg, radfed
 from partitioning import Population
 from partitioning.command import run_command
-from raysim.cli import cli
-from raysim.errors import RetriesSpentError
-from raysim.fleet import BenchPlan, ClientActors
-from raysim.fleet.client_actors import ClientActor
+from raysim.cli.commands import cli
+from raysim.common.errors import RetriesSpentError
+from raysim.fleet.bench import BenchPlan
+from raysim.fleet.client_actors import ClientActor, ClientActors
 from raysim.fleet.patience import Patience
 from raysim.fleet.placing import Each
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
@@ -73,7 +73,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 @pytest.fixture
 def plan(population: Population, tmp_path: Path) -> BenchPlan:
-    return plan_of(population, fedavg(Sample(cohort=4), LOCAL), tmp_path / "kept")
+    return plan_of(population, fedavg(Sample(cohort=4), LOCAL), tmp_path / "personal")
 
 
 def test_one_that_computes_otherwise_is_refused(
@@ -108,7 +108,7 @@ def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: Be
 def test_actors_that_never_start(
     running: None, plan: BenchPlan, population: Population, kind: type[ClientActor], patience: Patience, message: str
 ) -> None:
-    radfed_plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, merge_every=3), plan.kept)
+    radfed_plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, aggregate_every=3), plan.personal)
     with (
         Replaced(1, 0, kind, patience) as actors,
         closing(actors.fleet(radfed_plan)) as fleet,

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from partitioning import InputError
-from raysim.models import build
+from raysim.models.build import build
 from raysim.models.resnet20 import Block
 from raysim.models.windows import WindowMean
 

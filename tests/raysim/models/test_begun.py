@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from algorithms import Layout
-from raysim.errors import InputError
-from raysim.models import build
+from raysim.common.errors import InputError
+from raysim.models.build import build
 from raysim.models.init import initialise
 from raysim.models.part import train_from
 from raysim.models.weights import load_weights

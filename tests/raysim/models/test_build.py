@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from partitioning import InputError
-from raysim.models import MODELS, build
+from raysim.models.build import MODELS, build
 
 COUNTS = [
     ("logistic", (1, 28, 28), {}, 784 * 10 + 10),

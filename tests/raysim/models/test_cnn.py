@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from partitioning import InputError
-from raysim.models import build
+from raysim.models.build import build
 
 
 def test_norm_stands_before_the_activation() -> None:

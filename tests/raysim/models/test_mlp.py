@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from partitioning import InputError
-from raysim.models import build
+from raysim.models.build import build
 
 
 def _layers(name: str, **parameters: object) -> list[str]:

@@ -11,13 +11,13 @@ import torchvision
 from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
 
-from algorithms import Compute, Layout, Local, Place, Resident, Sample, Work, fedbn, trainer
-from algorithms.chunks import CHUNK
-from algorithms.merge import Sum
-from algorithms.norms import is_batch_norm, train_mode
-from algorithms.statistics import add_statistics, statistics_of
-from raysim.errors import InputError
-from raysim.models import build
+from algorithms import Compute, Layout, Local, Resident, Sample, Sharing, Work, fedbn, trainer
+from algorithms.engine.batch_norm import is_batch_norm, train_mode
+from algorithms.engine.chunks import CHUNK
+from algorithms.engine.statistics import add_statistics, statistics_of
+from algorithms.engine.sums import Sum
+from raysim.common.errors import InputError
+from raysim.models.build import build
 from raysim.models.fixup import ScaleAndShift, Shift, ShiftedConv2d
 from raysim.models.norm import KEYS, NORMS, Normaliser, converted
 from raysim.models.renorm import BatchRenorm, Opening
@@ -241,7 +241,7 @@ def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Modu
 
     def trained(execution: str, each: list[Work]) -> list[dict[str, torch.Tensor]]:
         module = converted(make(), Normaliser(norm, **two(norm), opening=opening), (2, 4, 4)).double()
-        resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(2, 4, 4), lanes=len(each))
+        resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(2, 4, 4), lanes=len(each))
         trainer(resident, Compute(execution, "fp64")).train(Local(lr=0.1, batch_size=4), each, 0.1)  # type: ignore[arg-type]
         return [{e.name: stack[lane].clone() for e, stack in resident.stacks.items()} for lane in range(len(each))]
 
@@ -256,9 +256,9 @@ def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Modu
 @pytest.mark.parametrize(("norm", "layers"), [("batch", 4), ("batch-renorm", 4)])
 def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> None:
     module = converted(tiny(), Normaliser(norm), (2, 4, 4))
-    placement = fedbn(Sample(), Local()).divide(Layout.of(module))
-    assert len(placement.kept.entries) == 5 * layers
-    assert {e.name.rpartition(".")[0] for e in placement.kept.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
+    layouts = fedbn(Sample(), Local()).divide(Layout.of(module))
+    assert len(layouts.kept.entries) == 5 * layers
+    assert {e.name.rpartition(".")[0] for e in layouts.kept.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
     assert sum(is_batch_norm(layer) for layer in module.modules()) == layers
 
 
@@ -384,8 +384,8 @@ def test_a_pass_over_statistics_corrects_no_batch_by_another() -> None:
             torch.manual_seed(0)
             layers = (nn.BatchNorm1d(4), nn.Linear(4, 3), nn.ReLU(), nn.BatchNorm1d(3), nn.Linear(3, 2))
         module = converted(nn.Sequential(*layers), normaliser, (4,)).double()
-        resident = Resident(module, Place().divide(Layout.of(module)), torch.zeros(4))
-        total = Sum.zero(statistics_of(resident.placement.whole))
+        resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(4))
+        total = Sum.zero(statistics_of(resident.layouts.whole))
         add_statistics(total, resident, x)
         mean = total.mean()
         assert mean is not None

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.norms import is_batch_norm
+from algorithms.engine.batch_norm import is_batch_norm
 from partitioning import InputError
-from raysim.models import build
+from raysim.models.build import build
 
 
 def conv(inputs: int, outputs: int, kernel: int, bias: bool = True) -> int:

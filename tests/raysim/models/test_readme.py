@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import raysim.models
-from raysim.models import MODELS
+from raysim.models.build import MODELS
 from tests.raysim.models.test_build import COUNTS as GENERAL
 from tests.raysim.models.test_papers import COUNTS as PAPERS
 

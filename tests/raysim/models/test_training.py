@@ -10,17 +10,17 @@ import pytest
 import torch
 
 import raysim
-from algorithms import Compute, InputError, Layout, Local, Packed, Place, Resident, choose, trainer
-from algorithms.compute import Execution
-from algorithms.training import Work
-from raysim import errors
+from algorithms import Compute, InputError, Layout, Local, Packed, Resident, Sharing, choose, trainer
+from algorithms.parts.compute import Execution
+from algorithms.training.steps import Work
+from raysim.common import errors
 from raysim.data.arrays import nested
-from raysim.fleet import settled
-from raysim.models import MODELS, build
+from raysim.fleet.machine import settled
+from raysim.models.build import MODELS, build
 from raysim.models.norm import NORMS
 
 LOCAL = Local(lr=1e-3, batch_size=4, momentum=0.9)
-VISITS = 2
+UPDATES = 2
 
 SHAPES: dict[str, tuple[int, ...]] = {
     "lenet": (2, 16, 16),
@@ -49,18 +49,18 @@ STACKED_SLOWLY = [
 
 def resident(name: str, shape: tuple[int, ...], lanes: int, **parameters: object) -> Resident:
     module = build(name, shape=shape, classes=3, seed=1, **parameters).double()
-    return Resident(module, Place().divide(Layout.of(module)), torch.zeros(shape), lanes=lanes)
+    return Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(shape), lanes=lanes)
 
 
 def works(name: str, shape: tuple[int, ...]) -> list[Work]:
     """Two visits of two steps each."""
     made = []
-    for visit in range(VISITS):
-        draw = torch.Generator().manual_seed(visit)
+    for update in range(UPDATES):
+        draw = torch.Generator().manual_seed(update)
         x = torch.rand(8, *shape, generator=draw, dtype=torch.float64)
         places = shape[1:] if name == "deeplab_v3plus" else ()
         y = torch.randint(0, 3, (8, *places), generator=draw)
-        made.append(Work(x, y, [np.arange(4), np.arange(4, 8)], torch.Generator().manual_seed(visit)))
+        made.append(Work(x, y, [np.arange(4), np.arange(4, 8)], torch.Generator().manual_seed(update)))
     return made
 
 
@@ -69,11 +69,11 @@ def trained(
 ) -> tuple[list[Packed], np.ndarray]:
     """What the visits leave, made all together, and their losses."""
     here = resident(name, shape, len(work), **parameters)
-    start, nothing = here.travelling().copy(), here.kept().copy()
+    start, nothing = here.shared().copy(), here.kept().copy()
     for lane in range(len(work)):
         here.load(start, nothing, lane)
     losses = trainer(here, Compute(execution, "fp64")).train(LOCAL, work, LOCAL.lr)
-    models = [here.travelling(lane).copy() for lane in range(len(work))]
+    models = [here.shared(lane).copy() for lane in range(len(work))]
     for model in models:
         assert np.isfinite(model.floats).all() and not np.array_equal(model.floats, start.floats)
     return models, losses

@@ -54,21 +54,21 @@ def metrics(rounds: int, every: int, targets: Sequence[str], index: int) -> pa.T
     """Curves that rise and fall; an algorithm at `index` > 0 merges every fourth round, and learns faster."""
     numbers = range(1, rounds + 1)
     evaluated = [every > 0 and (n % every == 0 or n == rounds) for n in numbers]
-    merged = [index == 0 or n % 4 == 0 or n == rounds for n in numbers]
+    aggregated = [index == 0 or n % 4 == 0 or n == rounds for n in numbers]
     progress = [1 - 0.97 ** (n * (1 + index)) for n in numbers]
     columns = {
         "round": pa.array(numbers, pa.int64()),
         "seconds": pa.array([0.3 + 0.1 * (n % 3) + 0.1 * index for n in numbers], pa.float64()),
         "seconds_evaluate": pa.array([0.05] * rounds, pa.float64()),
-        "visits": pa.array([40] * rounds, pa.int64()),
+        "updates": pa.array([40] * rounds, pa.int64()),
         "train_loss": pa.array([2.3 * (1 - p) + 0.1 for p in progress], pa.float64()),
-        "merged": pa.array(merged, pa.bool_()),
+        "aggregated": pa.array(aggregated, pa.bool_()),
         "bytes_up": pa.array([40 * 217_000] * rounds, pa.int64()),
         "bytes_down": pa.array([40 * 217_000] * rounds, pa.int64()),
         "exchanges": pa.array([1] * rounds, pa.int64()),
-        "machine_bytes_driver": pa.array([8 * 217_000 if m else 900 for m in merged], pa.int64()),
+        "machine_bytes_driver": pa.array([8 * 217_000 if m else 900 for m in aggregated], pa.int64()),
         "machine_bytes_inlined": pa.array([400] * rounds, pa.int64()),
-        "machine_bytes_moved": pa.array([0 if m else 40 * 217_000 for m in merged], pa.int64()),
+        "machine_bytes_moved": pa.array([0 if m else 40 * 217_000 for m in aggregated], pa.int64()),
     }
     for offset, target in enumerate(targets):
         for place, name in enumerate(METRICS):

@@ -8,13 +8,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raysim import report
-from raysim.folder import STAGES
 from raysim.report import tables
+from raysim.report.page import write_report
+from raysim.store.folder import STAGES
 
 from .folders import write_run
 
-SECONDS = {"sample": 0.001, "send": 0.02, "train": 0.5, "sum": 0.03, "merge": 0.0042, "evaluate": 0.2, "write": 0.00005}
+SECONDS = {
+    "sample": 0.001,
+    "send": 0.02,
+    "train": 0.5,
+    "sum": 0.03,
+    "aggregate": 0.0042,
+    "evaluate": 0.2,
+    "write": 0.00005,
+}
 
 
 def measure(folder: Path, seconds: dict[str, float]) -> None:
@@ -42,7 +50,7 @@ def test_the_report_knows_the_stages_of_the_run_folder():
 def test_medians_of_every_stage(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg"])
     measure(run / "fedavg", SECONDS)
-    page = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     assert cells_of(page) == [["0.4 s", "1 ms", "20 ms", "0.5 s", "30 ms", "4.2 ms", "0.2 s", "50 µs"]]
     for stage in tables.STAGES.values():
         assert f"<dt>{stage.title}</dt>" in page
@@ -52,14 +60,14 @@ def test_medians_of_every_stage(tmp_path):
 def test_without_stages_of_the_rounds_there_is_no_chart(tmp_path, seconds):
     run = write_run(tmp_path / "run", ["fedavg"])
     measure(run / "fedavg", seconds)
-    assert "time goes" not in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "time goes" not in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
     runs = [write_run(tmp_path / name) for name in ("old", "new")]
     measure(runs[1] / "fedavg", SECONDS)
     measure(runs[1] / "radfed", {"train": 0.25, "sum": 0.0})
-    first, second = (report.write(runs, tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    first, second = (write_report(runs, tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
     assert first == second
     page = first.decode()
     assert [row[3] for row in cells_of(page)] == ["0.5 s", "0.25 s"]
@@ -72,4 +80,4 @@ def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
 def test_rounds_that_took_no_time_are_drawn(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg"])
     measure(run / "fedavg", dict.fromkeys(STAGES, 0.0))
-    assert "time goes" in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "time goes" in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")

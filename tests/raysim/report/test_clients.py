@@ -6,7 +6,7 @@ import pytest
 import tomli_w
 
 import partitioning
-from raysim import report
+from raysim.report.page import write_report
 
 from .folders import write_run
 
@@ -25,7 +25,7 @@ def make(table, out, **options):
 def test_the_population_is_described_and_drawn(tmp_path, table):
     run = write_run(tmp_path / "run", ["fedavg"])
     make(table, run / "population")
-    page = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     facts = {"Data": "dots", "Clients": "6", "Training": "4", "Held out": "2", "Samples": "120"}
     assert all(f"<dt>{name}</dt><dd>{value}</dd>" in page for name, value in facts.items())
     for title in ("Samples of each label on each client", "Samples of a client", "Labels of a client"):
@@ -39,7 +39,7 @@ def test_the_splits_are_those_of_the_runs_fold(tmp_path, table, fold):
     made = make(table, run / "population", scheme="iid", clients=7, test_clients=0, folds=4)
     config = {"algorithm": [{"name": "fedavg"}], "partition": {"fold": fold}}
     (run / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
-    page = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     view = made.fold(fold)
     facts = {"Training": view.train_clients, "Validation": view.validation_clients, "Held out": view.test_clients}
     assert all(f"<dt>{name}</dt><dd>{len(clients)}</dd>" in page for name, clients in facts.items())
@@ -51,14 +51,14 @@ def test_a_population_may_lie_elsewhere(tmp_path, table):
     make(table, tmp_path / "shared")
     config = {"algorithm": [{"name": "fedavg"}], "data": {"population": str(tmp_path / "shared")}}
     (run / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
-    assert "<dd>120</dd>" in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<dd>120</dd>" in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_shared_population_is_shown_once(tmp_path, table):
     runs = [write_run(tmp_path / name, ["fedavg"]) for name in ("a", "b", "c")]
     for run, seed in zip(runs, (1, 1, 2), strict=True):
         make(table, run / "population", seed=seed)
-    page = report.write(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    page = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("Samples of each label on each client</text>") == 2
     assert "<h3>a, b</h3>" in page
 
@@ -67,7 +67,7 @@ def test_a_shared_population_is_shown_once(tmp_path, table):
 def test_the_smallest_and_the_thinnest_are_drawn(tmp_path, table, options):
     run = write_run(tmp_path / "run", ["fedavg"])
     make(table, run / "population", **options)
-    first, second = (report.write([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    first, second = (write_report([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
     assert first == second
 
 
@@ -76,4 +76,4 @@ def test_a_damaged_population_is_refused(tmp_path, table):
     make(table, run / "population")
     (run / "population" / "clients.parquet").write_bytes(b"")
     with pytest.raises(partitioning.InputError, match=r"clients\.parquet"):
-        report.write([run], tmp_path / "report.html")
+        write_report([run], tmp_path / "report.html")

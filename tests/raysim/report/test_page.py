@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim import report
-from raysim.report.page import models_of
+from raysim.report.page import models_of, write_report
 
 from .folders import write_run
 
@@ -49,7 +48,7 @@ class Outline(HTMLParser):
 
 
 def page_of(*runs: Path, out: Path) -> str:
-    return report.write(runs, out).read_text(encoding="utf-8")
+    return write_report(runs, out).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -188,18 +187,18 @@ def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_pat
 
 def test_the_same_run_gives_the_same_bytes(tmp_path):
     run = write_run(tmp_path / "run")
-    first, second = (report.write([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    first, second = (write_report([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
     assert first == second
 
 
 def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):
     run = write_run(tmp_path / "run")
     out = tmp_path / "pages" / "report.html"
-    report.write([run], out)
+    write_report([run], out)
     (run / "fedavg" / "summary.json").write_text("{", encoding="utf-8")
     before = out.read_bytes()
     with pytest.raises(InputError, match="is not JSON"):
-        report.write([run], out)
+        write_report([run], out)
     assert out.read_bytes() == before
     assert [each.name for each in out.parent.iterdir()] == ["report.html"]
 
@@ -217,11 +216,11 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path, out):
         ([misspelt], "is not TOML"),
     ]:
         with pytest.raises(InputError, match=words) as refusal:
-            report.write(runs, out)
+            write_report(runs, out)
         assert "\n" not in str(refusal.value)
         assert not out.exists()
     with pytest.raises(InputError, match="is a folder"):
-        report.write([write_run(tmp_path / "run")], tmp_path)
+        write_report([write_run(tmp_path / "run")], tmp_path)
 
 
 def test_a_fingerprint_is_listed(tmp_path, out):

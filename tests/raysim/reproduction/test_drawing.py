@@ -14,8 +14,8 @@ import pytest
 import tomli_w
 
 from partitioning.command import run_command
-from raysim.cli import cli
-from raysim.errors import InputError
+from raysim.cli.commands import cli
+from raysim.common.errors import InputError
 from raysim.report.charts import stroke
 from raysim.reproduction.charts import Look, Panel, draw
 from raysim.reproduction.drawing import drawn, words_of
@@ -36,7 +36,7 @@ STUDY: dict[str, Any] = {
     "partition": {"scheme": "iid", "clients": 4},
     "model": {"name": "mlp", "hidden": [4]},
     "local": {"batch_size": 100, "lr": 0.1},
-    "algorithm": [{"name": "fedavg"}, {"name": "radfed", "merge_every": 2}],
+    "algorithm": [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 2}],
     "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
     "study": {"seeds": [1, 2], "metric": "test_accuracy", "datasets": {"iid": {}, "more": {"seed": 2}, "full": {}}},
     "reproduction": {"paper": "A paper", "place": "figures 1 to 6"},

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.reproduction.figure import Figure, Place
 
 CURVES: dict[str, Any] = {"title": "Figure 1", "form": "curves", "column": "test_accuracy", "panels": {"A": "mnist"}}

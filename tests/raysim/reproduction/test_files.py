@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from raysim.errors import InputError, StoppedError
+from raysim.cli.tables import listing
+from raysim.common.errors import InputError, StoppedError
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import reproduce
 from raysim.studies.file import Study
 from raysim.studies.showing import Board
-from raysim.table import listing
 
 SOME = list(reproductions())
 

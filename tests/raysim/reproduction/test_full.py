@@ -40,7 +40,7 @@ CAPS = {
     "batches": 2,
     "per_domain": 32,
     "fix_after": 1,
-    "merge_every": 2,
+    "aggregate_every": 2,
     "burn_in": 1000,
     "search": 5000,
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import differences, read_reproduction, reproductions
 from raysim.reproduction.provenance import setting_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.reproduction.page import as_markdown
 from raysim.reproduction.section import section
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import partitioning
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import Reproduction, differences
 from raysim.reproduction.verdict import Judged, Measured

@@ -12,7 +12,7 @@ SMALL: dict[str, Any] = {
     "partition": {"scheme": "iid", "clients": 6},
     "model": {"name": "mlp", "hidden": [4]},
     "local": {"batch_size": 50, "lr": 0.1},
-    "algorithm": [{"name": "fedavg"}, {"name": "radfed", "merge_every": 2}],
+    "algorithm": [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 2}],
     "evaluate": {"metrics": ["accuracy", "loss"]},
     "study": {
         "seeds": [1, 2],

@@ -11,8 +11,8 @@ import pytest
 
 import raysim
 from partitioning.command import run_command
-from raysim.cli import cli
-from raysim.errors import InputError
+from raysim.cli.commands import cli
+from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude
 from tests.raysim.report.test_page import Outline
 
@@ -34,7 +34,7 @@ FILES = ("summary.parquet", "table.md", "table.tex", "report.html")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two folds, fedavg, radfed, and another point of radfed that the search saw on the first fold."""
     folder = tmp_path_factory.mktemp("studies") / "small"
-    chosen, other = {"merge_every": 2}, {"merge_every": 4}
+    chosen, other = {"aggregate_every": 2}, {"aggregate_every": 4}
     rows = []
     for fold in (0, 1):
         tables = [{"name": "fedavg"}, {"name": "radfed", **chosen}, {"name": "radfed", **other}]
@@ -43,7 +43,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fedavg, radfed, searched = ({**each.metrics, "trial": f"fold{fold}"} for each in results)
         rows += [trial("fedavg", 1, fold, **fedavg), trial("radfed", 1, fold, **radfed, point=point(**chosen))]
         rows += [] if fold else [trial("radfed", 1, 0, **searched, point=point(**other), stage="search", chosen=False)]
-    conclude(write_study(folder, rows, inherit={"radfed": {"merge_every": "radfed"}}))
+    conclude(write_study(folder, rows, inherit={"radfed": {"aggregate_every": "radfed"}}))
     return folder
 
 
@@ -59,7 +59,7 @@ def test_the_summary_has_the_means_of_the_runs(study: Path) -> None:
     ahead = [ours - base for ours, base in zip(values["radfed"], values["fedavg"], strict=True)]
     assert rows["radfed"]["relative_percent"] == pytest.approx(100 * mean(ahead) / mean(values["fedavg"]))
     assert (rows["radfed"]["n"], rows["radfed"]["pairs"], rows["radfed"]["p_least"]) == (2, 2, 0.5)
-    assert json.loads(rows["radfed"]["point"]) == {"merge_every": 2}
+    assert json.loads(rows["radfed"]["point"]) == {"aggregate_every": 2}
     assert rows["fedavg"]["p"] is None and rows["radfed"]["significant"] is False
 
 

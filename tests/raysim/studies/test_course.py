@@ -9,7 +9,7 @@ import pytest
 
 import partitioning
 from partitioning import Population
-from raysim.data import load
+from raysim.data.sources import load
 from raysim.studies.course import Course, mean_of
 from raysim.studies.file import Study
 from raysim.studies.trial import Record, Trial, Trials
@@ -38,13 +38,13 @@ def variants(small: dict[str, Any]) -> dict[str, Any]:
         "seeds": [1],
         "folds": 3,
         "grid": {
-            "radfed": {"merge_every": [2, 3]},
+            "radfed": {"aggregate_every": [2, 3]},
             "fedprox": {"proximal": [0.1, 0.2]},
             "radfedp": {"local": {"lr": [0.1, 0.2]}},
         },
         "inherit": {
-            "radfedp": {"merge_every": "radfed", "proximal": "fedprox"},
-            "radfedm": {"server.alpha": "fedasync", "merge_every": "radfedp"},
+            "radfedp": {"aggregate_every": "radfed", "proximal": "fedprox"},
+            "radfedm": {"server.alpha": "fedasync", "aggregate_every": "radfedp"},
         },
     }
     return small
@@ -67,17 +67,17 @@ def played(
 
 
 def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, population: Population) -> None:
-    best = {"merge_every": 3, "proximal": 0.1, "local.lr": 0.2}
+    best = {"aggregate_every": 3, "proximal": 0.1, "local.lr": 0.2}
     course, ran = played(
         variants, population, lambda point: sum(point.get(key) == value for key, value in best.items()) / 3
     )
     winners = {name: dict(point) for (_, name), point in course.winners().items()}
     assert winners == {
-        "radfed": {"merge_every": 3},
+        "radfed": {"aggregate_every": 3},
         "fedprox": {"proximal": 0.1},
         "fedasync": {},
         "radfedp": best,
-        "radfedm": {"merge_every": 3, "server.alpha": 0.6},
+        "radfedm": {"aggregate_every": 3, "server.alpha": 0.6},
     }
     order = [trial.algorithm for trial in ran]
     # Searches: 2 points x 3 folds; a winner's trials were run in it.
@@ -96,25 +96,25 @@ def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, 
     ]
     assert table.filter(table["chosen"]).num_rows == 15
     inherited = [trial.experiment.algorithm[0] for trial in ran if trial.algorithm == "radfedp"]
-    assert all((each.merge_every, each.proximal) == (3, 0.1) for each in inherited)
+    assert all((each.aggregate_every, each.proximal) == (3, 0.1) for each in inherited)
 
 
 def test_equal_means_go_to_the_first_point(variants: Any, population: Population) -> None:
     course, _ = played(variants, population, lambda point: 0.5)
-    assert course.winners()["digits", "radfed"] == {"merge_every": 2}
+    assert course.winners()["digits", "radfed"] == {"aggregate_every": 2}
 
 
 def test_of_losses_the_smaller_one_wins(variants: Any, population: Population) -> None:
     variants["study"]["select_by"] = "validation_loss"
-    course, _ = played(variants, population, lambda point: 1 / point.get("merge_every", 1), "validation_loss")
-    assert course.winners()["digits", "radfed"] == {"merge_every": 3}
+    course, _ = played(variants, population, lambda point: 1 / point.get("aggregate_every", 1), "validation_loss")
+    assert course.winners()["digits", "radfed"] == {"aggregate_every": 3}
 
 
 def test_what_diverges_once_does_not_win_and_who_has_no_winner_hands_nothing_on(
     variants: Any, population: Population
 ) -> None:
-    course, _ = played(variants, population, lambda point: None if point.get("merge_every") == 3 else 0.1)
-    assert course.winners()["digits", "radfed"] == {"merge_every": 2}
+    course, _ = played(variants, population, lambda point: None if point.get("aggregate_every") == 3 else 0.1)
+    assert course.winners()["digits", "radfed"] == {"aggregate_every": 2}
     course, ran = played(variants, population, lambda point: None if point["name"] == "fedprox" else 0.1)
     assert set(course.winners()) == {("digits", "radfed"), ("digits", "fedasync")}
     assert {text.partition(" ")[0] for text in course.lost()} == {"fedprox", "radfedp", "radfedm"}

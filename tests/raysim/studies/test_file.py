@@ -9,9 +9,10 @@ import tomli_w
 
 import raysim
 from partitioning.command import run_command
-from raysim.cli import cli
-from raysim.config import Experiment, read
-from raysim.errors import InputError
+from raysim.cli.commands import cli
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.config.read import read
 from raysim.studies.file import Study, completed, read_study
 
 
@@ -31,7 +32,11 @@ def test_what_stands_beside_the_study_changes_its_base(tmp_path: Path) -> None:
     assert (many.rounds, many.epochs, many.model.keys["hidden"]) == (None, 2.0, (5,))
     assert (many.partition.clients, few.partition.clients) == (9, 4)
     assert (many.partition.folds, many.partition.test_clients, many.partition.fold) == (3, 0, None)
-    assert (many.algorithm[1].merge_every, many.algorithm[1].local.lr, many.algorithm[1].local.epochs) == (7, 0.3, 1)
+    assert (many.algorithm[1].aggregate_every, many.algorithm[1].local.lr, many.algorithm[1].local.epochs) == (
+        7,
+        0.3,
+        1,
+    )
     # As it is written, it says the same.
     assert Study.of(completed(tomllib.loads(tomli_w.dumps(study.to_toml())))).to_toml() == study.to_toml()
 
@@ -56,16 +61,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"folds": 0, "tune": {"folds": [0]}}, "left out, for there are no folds"),
     ({"grid": {"radfd": {}}}, "did you mean 'radfed'"),
     ({"grid": {"radfed": {"merge_evry": [1]}}}, "did you mean 'merge_every'"),
-    ({"grid": {"radfed": {"merge_every": 3}}}, "must be a list of values"),
-    ({"grid": {"radfed": {"merge_every": []}}}, "must be a list of values"),
-    ({"grid": {"radfed": {"merge_every": [2, 2]}}}, "each value only once"),
+    ({"grid": {"radfed": {"aggregate_every": 3}}}, "must be a list of values"),
+    ({"grid": {"radfed": {"aggregate_every": []}}}, "must be a list of values"),
+    ({"grid": {"radfed": {"aggregate_every": [2, 2]}}}, "each value only once"),
     ({"grid": {"*": {"local.lr": [1, 0.5, 1.0]}}}, "each value only once"),
-    ({"grid": {"radfed": {"merge_every": [2, 0]}}}, "study.grid or study.inherit of radfed: "),
-    ({"grid": {"*": {"merge_every": [2]}}}, "of algorithm fedavg"),
+    ({"grid": {"radfed": {"aggregate_every": [2, 0]}}}, "study.grid or study.inherit of radfed: "),
+    ({"grid": {"*": {"aggregate_every": [2]}}}, "of algorithm fedavg"),
     ({"grid": {"radfed": 3}}, "radfed = 3: must be a table"),
-    ({"inherit": {"radfed": {"merge_every": 3}}}, 'write e.g. merge_every = "radfed"'),
+    ({"inherit": {"radfed": {"aggregate_every": 3}}}, 'write e.g. merge_every = "radfed"'),
     ({"inherit": {"radfed": {"local.lr": "fedprox"}}}, "study.inherit.radfed.local.lr"),
-    ({"inherit": {"radfed": {"merge_every": "fedavg"}}}, "unknown key 'merge_every' of fedavg"),
+    ({"inherit": {"radfed": {"aggregate_every": "fedavg"}}}, "unknown key 'merge_every' of fedavg"),
     ({"inherit": {"radfed": {"fraction": "fedavg:local.lr"}, "fedavg": {"fraction": "radfed"}}}, "circle"),
     ({"inherit": {"radfed": {"local.lr": "radfed"}}}, "circle"),
     ({"grid": {"radfed": {"local.lr": [1]}}, "inherit": {"radfed": {"local.lr": "fedavg"}}}, "leave one out"),
@@ -185,9 +190,9 @@ def test_the_example_of_the_readme_is_one() -> None:
 def test_the_recipe_inherits_as_the_paper_does() -> None:
     study = Study.of(read_study("radfed-study-small"))
     assert {name: sorted(space.inherit) for name, space in study.spaces.items() if space.inherit} == {
-        "radfedp": ["merge_every", "proximal"],
-        "radfedm": ["merge_every", "server.alpha"],
-        "radfeda": ["merge_every", "server.lr", "server.tau"],
+        "radfedp": ["aggregate_every", "proximal"],
+        "radfedm": ["aggregate_every", "server.alpha"],
+        "radfeda": ["aggregate_every", "server.lr", "server.tau"],
     }
     assert "study" in read("radfed-study-small")
 

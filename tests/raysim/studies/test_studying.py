@@ -16,7 +16,7 @@ import pytest
 import tomli_w
 
 import raysim
-from raysim.errors import StoppedError
+from raysim.common.errors import StoppedError
 from raysim.studies.showing import Board
 from raysim.studies.studying import Studied
 from tests.raysim.studies.conftest import SMALL

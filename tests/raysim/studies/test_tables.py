@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from raysim.errors import InputError
+from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude
 from raysim.studies.latex import escaped
 from raysim.studies.read import Findings, Standing, read_findings
@@ -157,10 +157,10 @@ def searching(**other: object) -> dict[str, object]:
 
 def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
     found = [
-        trial("radfed", 1, 0, 0.7, **searching(point=point(merge_every=2), held_out_accuracy=0.9)),
-        trial("radfed", 1, 1, 0.5, **searching(point=point(merge_every=2), held_out_accuracy=0.9)),
-        trial("radfed", 1, 0, 0.65, **searching(point=point(merge_every=3), held_out_accuracy=0.1)),
-        trial("radfed", 1, 0, None, **searching(point=point(merge_every=4), status="diverged")),
+        trial("radfed", 1, 0, 0.7, **searching(point=point(aggregate_every=2), held_out_accuracy=0.9)),
+        trial("radfed", 1, 1, 0.5, **searching(point=point(aggregate_every=2), held_out_accuracy=0.9)),
+        trial("radfed", 1, 0, 0.65, **searching(point=point(aggregate_every=3), held_out_accuracy=0.1)),
+        trial("radfed", 1, 0, None, **searching(point=point(aggregate_every=4), status="diverged")),
     ]
     planned = {("digits", "radfed"): 6, ("digits", "fedavg"): 2}
     columns = ("validation_accuracy", "held_out_accuracy")

@@ -1,0 +1,239 @@
+"""Batch-norm statistics that the clients of a cohort have in common, for one step: FedTAN's exchange, and the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from algorithms.engine.batch_norm import live_batch_norms, train_mode
+from algorithms.engine.client_update import ClientUpdates, Start, Task
+from algorithms.engine.errors import InputError
+from algorithms.engine.fleet import Bench, Block, Output
+from algorithms.engine.layout import Floats
+from algorithms.engine.resident import Resident
+from algorithms.parts.local import Local
+from algorithms.training.steps import Trainer, Work, steps
+
+Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
+
+
+DROPOUT = (
+    "algorithm.name = 'fedtan' on a model with dropout: must be one without, for the cohort's first batches pass it "
+    "together; use another model, or another algorithm"
+)
+"""Why a model with dropout is refused."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the clients have in common at one batch-norm layer, a value a channel each.
+
+    Args:
+        mean: mu_l, the mean over clients of their batches' means.
+        variance: var_l, the mean over clients of their batches' mean squared distances from mu_l.
+        by_mean: A_l, the derivative of the clients' mean loss by mu_l.
+        by_variance: B_l, that by var_l.
+        count: values a channel of all batches together.
+    """
+
+    mean: Floats
+    variance: Floats
+    by_mean: Floats
+    by_variance: Floats
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        """What a client sends of it, and receives."""
+        return self.mean.nbytes + self.variance.nbytes + self.by_mean.nbytes + self.by_variance.nbytes
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Find the common statistics of the first batches of a block's clients, and the derivatives by them.
+
+    Args:
+        visits: tell the batches.
+    """
+
+    updates: ClientUpdates
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Any, right: Any) -> Any:
+        raise RuntimeError("the exchange of a cohort is one block")
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        start: Start = values[0]
+        if bench.trainer.has_dropout:
+            raise InputError(DROPOUT)
+        works = [self.updates.work(bench, client, start.newcomer, Task(None, 0.0)) for client in block.clients]
+        if any(work.y.dim() > 1 for work in works):
+            raise InputError(
+                "algorithm.name = 'fedtan' with labels that are images: must be classes, for its clients share the "
+                "loss by samples; use another algorithm"
+            )
+        first = [_first(work) for work in works if work.batches]
+        if start.model is None or not first:
+            return Output(())
+        bench.resident.load(start.model, start.newcomer)
+        x, y = (torch.cat(tensors) for tensors in zip(*first, strict=True))
+        shares = torch.cat([x.new_full((len(own),), 1 / (len(first) * len(own))) for _, own in first])
+        return Output(_common(bench.resident, x, y, shares))
+
+
+def _common(resident: Resident, x: torch.Tensor, y: torch.Tensor, shares: torch.Tensor) -> tuple[Common, ...]:
+    """The common statistics of samples that have these shares in the clients' mean, layer by layer."""
+    found: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+
+    def normalise(layer: _BatchNorm, h: torch.Tensor) -> torch.Tensor:
+        mean = torch.einsum("n,nc->c", shares, _channels(h).mean(2))
+        away = _channels(h) - mean.view(-1, 1)
+        variance = torch.einsum("n,nc->c", shares, away.square().mean(2))
+        found.append((mean, variance, h.numel() // h.shape[1]))
+        return _normalised(layer, h, mean, variance)
+
+    train_mode(resident.module, "batch")
+    with _normalising(resident.module, normalise):
+        loss = (shares * cross_entropy(resident.module(x), y, reduction="none")).sum()
+    means, variances, counts = zip(*found, strict=True)
+    gradients = [_numbers(g) for g in torch.autograd.grad(loss, [*means, *variances], materialize_grads=True)]
+    by_mean, by_variance = gradients[: len(found)], gradients[len(found) :]
+    return tuple(
+        Common(_numbers(mean), _numbers(variance), a, b, count)
+        for mean, variance, a, b, count in zip(means, variances, by_mean, by_variance, counts, strict=True)
+    )
+
+
+class Together:
+    """A trainer whose visits begin with a step on common statistics.
+
+    Args:
+        resident: the models.
+        trainer: takes all further steps.
+        common: of each batch-norm layer, in the order of the forward pass.
+    """
+
+    def __init__(self, resident: Resident, trainer: Trainer, common: Sequence[Common]) -> None:
+        self._resident = resident
+        self._trainer = trainer
+        self._common = common
+        self.lanes = trainer.lanes
+        self.has_dropout = trainer.has_dropout
+
+    def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+        """Make one visit in each lane; see `Trainer`."""
+        resident, losses = self._resident, []
+        received = [(resident.shared(lane).copy(), resident.personal(lane).copy()) for lane in range(len(works))]
+        stepped = []
+        for (shared, personal), work in zip(received, works, strict=True):
+            # The module computes with lane 0, whosever entries are there.
+            resident.load(shared, personal)
+            losses.append(self._step(local, work, lr) if work.batches else np.nan)
+            stepped.append((resident.shared().copy(), resident.personal().copy()))
+        for lane, (shared, personal) in enumerate(stepped):
+            resident.load(shared, personal, lane)
+        rest = [_rest(work) for work in works]
+        others = self._trainer.train(local, rest, lr)
+        return np.array([_mean_loss(*each) for each in zip(works, losses, others, strict=True)])
+
+    def _step(self, local: Local, work: Work, lr: float) -> float:
+        """Take the first step of a visit, on the model in lane 0; the loss of its batch."""
+        resident, layers, x, y = self._resident, iter(self._common), *_first(work)
+        terms: list[torch.Tensor] = []
+        seen: list[tuple[_BatchNorm, Common]] = []
+
+        def normalise(layer: _BatchNorm, h: torch.Tensor) -> torch.Tensor:
+            common = next(layers)
+            each = (common.mean, common.variance, common.by_mean, common.by_variance)
+            mean, variance, by_mean, by_variance = (torch.tensor(values).to(h) for values in each)
+            away = _channels(h) - mean.view(-1, 1)
+            # What this client's part of the statistics does to the mean loss of all.
+            terms.append((by_mean * _channels(h).mean((0, 2))).sum())
+            terms.append((by_variance * away.square().mean((0, 2))).sum())
+            seen.append((layer, common))
+            return _normalised(layer, h, mean, variance)
+
+        train_mode(resident.module, "batch")
+        with _normalising(resident.module, normalise):
+            loss = cross_entropy(resident.module(x), y)
+        total = torch.stack([loss, *terms]).sum()
+        trained = resident.trained(local)
+        parameters = [resident.parameters[name] for name in trained]
+        gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
+        local.update(trained, resident.slots, lr)([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
+        for layer, common in seen:
+            _track(layer, common)
+        return float(loss.detach())
+
+
+def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:
+    """The samples of a visit's first step."""
+    step = next(steps([work]))
+    return step.x[0], step.y[0]
+
+
+def _rest(work: Work) -> Work:
+    """A visit without its first step."""
+    used = sum(len(rows) for rows in work.batches[:1])
+    return replace(work, batches=work.batches[1:], augment=work.augment and work.augment.after(used))
+
+
+def _mean_loss(work: Work, first: float, others: float) -> float:
+    """A visit's mean loss over its samples as they were passed, of its first batch's and the others'."""
+    if len(work.batches) < 2:
+        return first
+    sizes = len(work.batches[0]), sum(len(rows) for rows in work.batches[1:])
+    return float(np.average([first, others], weights=sizes))
+
+
+def _channels(h: torch.Tensor) -> torch.Tensor:
+    """Values as [n, channels, places]."""
+    return h.reshape(h.shape[0], h.shape[1], -1)
+
+
+def _normalised(layer: _BatchNorm, h: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    shape = (1, -1, *(1 for _ in h.shape[2:]))
+    out = (h - mean.view(shape)) / (variance + layer.eps).sqrt().view(shape)
+    return out * layer.weight.view(shape) + layer.bias.view(shape) if layer.affine else out
+
+
+@torch.no_grad()
+def _track(layer: _BatchNorm, common: Common) -> None:
+    """Track the common statistics as batch norm tracks its batch's."""
+    if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
+        return
+    layer.num_batches_tracked += 1
+    share = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+    unbiased = common.variance * (common.count / max(1, common.count - 1))
+    for running, value in ((layer.running_mean, common.mean), (layer.running_var, unbiased)):
+        running.mul_(1 - share).add_(torch.tensor(value).to(running), alpha=share)
+
+
+@contextmanager
+def _normalising(module: nn.Module, normalise: Normalise) -> Iterator[None]:
+    """Within, the module's batch-norm layers are this function."""
+    layers = live_batch_norms(module)
+    for layer in layers:
+        layer.forward = partial(normalise, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _numbers(values: torch.Tensor) -> Floats:
+    numbers: Floats = values.detach().cpu().numpy()
+    return numbers

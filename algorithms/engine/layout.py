@@ -1,0 +1,181 @@
+"""A model's state as flat vectors: where each entry stands, and what kind of layer owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from algorithms.engine.batch_norm import is_batch_norm, is_frozen
+from algorithms.engine.errors import InputError
+
+# Each entry starts at a multiple of this many elements: matrix products may add in another order when an
+# operand is not aligned to 64 bytes, and resident models must all compute the same bytes.
+ALIGNMENT = 16
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+"""The floating entries: float32, or float64 under `precision = "fp64"`."""
+
+
+FLOATING = {torch.float32: "float32", torch.float64: "float64"}
+
+
+class Kind(Enum):
+    """What an entry is, told by the type of the layer that owns it."""
+
+    WEIGHT = "weight"
+    AFFINE = "batch-norm affine"
+    STATISTIC = "batch-norm statistic"
+    BUFFER = "buffer"
+    SLOT = "kept beside the model"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a model's state: a parameter or a buffer.
+
+    Args:
+        name: as the module's state has it.
+        shape: of the tensor.
+        kind: what layer owns it.
+        integer: whether it is a counter.
+        frozen: whether it stays as it is: visits do not change it, and nobody sends it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    integer: bool = False
+    frozen: bool = False
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether visits train it: a parameter that is not frozen."""
+        return not self.frozen and self.kind in (Kind.WEIGHT, Kind.AFFINE)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The values of a layout's entries: what is loaded, sent, summed and saved.
+
+    Args:
+        floats: the floating entries, [layout.floats] of the layout's type, padded to the alignment.
+        integers: the integer entries (counters), int64 [layout.integers].
+    """
+
+    floats: Floats
+    integers: NDArray[np.int64]
+
+    @property
+    def nbytes(self) -> int:
+        return self.floats.nbytes + self.integers.nbytes
+
+    def copy(self) -> Packed:
+        """The same values in memory of their own."""
+        return Packed(self.floats.copy(), self.integers.copy())
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order and the places of some entries in a `Packed`.
+
+    Args:
+        entries: the entries.
+        floating: the type of the floating ones, "float32" or "float64".
+    """
+
+    entries: tuple[Entry, ...]
+    floating: str = "float32"
+    floats: int = field(init=False)
+    integers: int = field(init=False)
+    _starts: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ends = {False: 0, True: 0}
+        starts = []
+        for entry in self.entries:
+            starts.append(ends[entry.integer])
+            ends[entry.integer] += -(-entry.size // ALIGNMENT) * ALIGNMENT
+        object.__setattr__(self, "_starts", tuple(starts))
+        object.__setattr__(self, "floats", ends[False])
+        object.__setattr__(self, "integers", ends[True])
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of all entries of a module, shared ones once.
+
+        Raises:
+            InputError: an entry is neither int64 nor of the one floating type, float32 or float64.
+        """
+        found = list(_entries(module))
+        floating = next((t.dtype for _, t in found if t.is_floating_point()), torch.float32)
+        for entry, tensor in found:
+            if tensor.dtype != (torch.int64 if entry.integer else floating) or floating not in FLOATING:
+                raise InputError(
+                    f"model entry {entry.name} = {tensor.dtype}: must be int64, or float32 or float64 like all others; "
+                    "convert it in the model"
+                )
+        return cls(tuple(entry for entry, _ in found), FLOATING[floating])
+
+    def only(self, wanted: Callable[[Entry], bool]) -> Layout:
+        """The layout of the entries that are wanted, in the same order."""
+        return Layout(tuple(entry for entry in self.entries if wanted(entry)), self.floating)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """What the entries weigh on a wire, padding apart."""
+        return sum(entry.size * (8 if entry.integer else np.dtype(self.floating).itemsize) for entry in self.entries)
+
+    def places(self) -> Iterator[tuple[Entry, slice]]:
+        """Each entry with its slice of the vector of its type."""
+        for entry, start in zip(self.entries, self._starts, strict=True):
+            yield entry, slice(start, start + entry.size)
+
+    def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
+        """Copy named tensors (a module's state) into vectors; slots, which no module has, are 0."""
+        packed = Packed(np.zeros(self.floats, self.floating), np.zeros(self.integers, np.int64))
+        for entry, place in self.places():
+            if entry.kind is Kind.SLOT:
+                continue
+            vector = packed.integers if entry.integer else packed.floats
+            vector[place] = values[entry.name].detach().cpu().numpy().ravel()
+        return packed
+
+    def unpack(self, packed: Packed) -> dict[str, Floats | NDArray[np.int64]]:
+        """The named arrays of the entries, as views."""
+        return {
+            entry.name: (packed.integers if entry.integer else packed.floats)[place].reshape(entry.shape)
+            for entry, place in self.places()
+        }
+
+
+def _entries(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
+    seen: set[int] = set()
+    saved = module.state_dict(keep_vars=True)
+    for prefix, layer in module.named_modules():
+        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+            path = f"{prefix}.{name}" if prefix else name
+            if tensor is None or path not in saved or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            integer = not tensor.is_floating_point()
+            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, is_frozen(layer, name)), tensor
+
+
+def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:
+    parameter = isinstance(tensor, nn.Parameter)
+    if is_batch_norm(layer):
+        return Kind.AFFINE if parameter else Kind.STATISTIC
+    return Kind.WEIGHT if parameter else Kind.BUFFER

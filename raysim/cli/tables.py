@@ -1,0 +1,121 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from rich.filesize import decimal
+from rich.table import Table
+
+from algorithms import Sample
+from algorithms.named import ALGORITHMS
+from raysim.common.errors import InputError, unknown
+from raysim.config.own import FORM, MODEL_FORM, PARTS
+from raysim.config.read import recipes
+from raysim.data.catalogue import DATASETS, FORMS
+from raysim.models.build import GIVEN, MODELS
+from raysim.models.common import RENORM, Common
+from raysim.models.norm import OPENING
+from raysim.models.renorm import Opening
+from raysim.reproduction.file import read_reproduction, reproductions
+from raysim.store.result import Result
+
+HEADINGS = {
+    "test_accuracy": "test accuracy",
+    "held_out_accuracy": "test accuracy, held-out clients",
+    "validation_accuracy": "validation accuracy",
+    "local_accuracy": "test accuracy, clients' own",
+    "domains_accuracy": "test accuracy, mean of domains",
+}
+
+MOST = 4
+"""Columns of other metrics, where there is no accuracy."""
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """One row an algorithm: its accuracy, or what else was evaluated, rounds, seconds, protocol bytes."""
+    metrics = results[0].metrics if results else {}
+    names = [name for name in HEADINGS if name in metrics] or list(metrics)[:MOST]
+    table = Table()
+    table.add_column("algorithm")
+    for name in names:
+        table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
+    for name in ("rounds", "seconds", "bytes up", "bytes down"):
+        table.add_column(name, justify="right")
+    for result in results:
+        table.add_row(
+            result.name,
+            *(f"{result.metrics[name]:.4f}" for name in names),
+            str(result.rounds),
+            f"{result.seconds:.1f}",
+            decimal(result.bytes_up),
+            decimal(result.bytes_down),
+        )
+    return table
+
+
+def listing(kind: str) -> Iterator[tuple[str, str]]:
+    """Names and one line of each, of `algorithms`, `models`, `datasets`, `recipes` or `reproductions`."""
+    if kind == "algorithms":
+        yield from (
+            (name, (inspect.getdoc(function) or "").partition("\n")[0]) for name, function in ALGORITHMS.items()
+        )
+        yield "module:function", f"your own, from beside the file or from here: {FORM}"
+    elif kind == "models":
+        yield from ((name, model.description) for name, model in MODELS.items())
+        yield "module:Class", f"your own, from beside the file or from here: {MODEL_FORM}"
+    elif kind == "datasets":
+        yield from ((name, data.description) for name, data in DATASETS.items())
+        yield from FORMS.items()
+    else:
+        for name, path in (recipes() if kind == "recipes" else reproductions()).items():
+            alone = " [--full alone]" if kind == "reproductions" and read_reproduction(name).is_full_alone else ""
+            yield name, path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") + alone
+
+
+def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
+    """The keys of an algorithm's or a model's table with their defaults, and what the docstrings say of each.
+
+    Args:
+        kind: "algorithms" or "models".
+        name: of one of them.
+
+    Raises:
+        InputError: there is no such one, or the kind has no keys.
+    """
+    if kind == "algorithms":
+        if name not in ALGORITHMS:
+            raise unknown(f"algorithm {name!r}", name, list(ALGORITHMS))
+        yield from _keys(ALGORITHMS[name], PARTS)
+        yield from _keys(Sample, (), {"by": "sampling"})
+    elif kind == "models":
+        if name not in MODELS:
+            raise unknown(f"model {name!r}", name, list(MODELS))
+        yield from _keys(MODELS[name].build, GIVEN)
+        yield from _keys(Common, OPENING)
+        yield from _keys(Opening, (), {key.removeprefix(RENORM): key for key in OPENING})
+    else:
+        raise InputError(f"raysim list {kind} {name}: must be without a name, for only algorithms and models have keys")
+
+
+def _keys(
+    function: Callable[..., Any], skip: Sequence[str] = (), names: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """A line for each parameter: `key = default`, and its line of the docstring; `names` has those of other keys."""
+    said = _arguments(inspect.getdoc(function) or "")
+    for each in inspect.signature(function).parameters.values():
+        if each.name not in skip:
+            default = "" if each.default in (None, inspect.Parameter.empty) else f" = {json.dumps(each.default)}"
+            yield f"{names.get(each.name, each.name)}{default}", said[each.name]
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """What the part "Args:" of a docstring says of each parameter, in a line."""
+    part = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

@@ -1,0 +1,98 @@
+"""Where and how an experiment is run: what is asked for beside its file, and the place to work that follows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment, FleetTable
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.fitted_actors import FittedActors
+from raysim.fleet.inline import Inline
+from raysim.fleet.pinned_actors import PinnedActors
+from raysim.simulation.stop import Stop
+from raysim.watching.progress import Watcher
+
+Workplace = Callable[[], ClientActors | Inline]
+
+
+@dataclass(frozen=True)
+class How:
+    """How an experiment is run: none of it changes the result.
+
+    Args:
+        actors: client actors, instead of the file's.
+        inline: run in this process, without Ray.
+        address: of a running Ray cluster; None starts Ray here.
+        watcher: is told what happens.
+        stop: asks the run to stop between two rounds.
+    """
+
+    actors: int | None = None
+    inline: bool = False
+    address: str | None = None
+    watcher: Watcher = field(default_factory=Watcher)
+    stop: Stop = field(default_factory=Stop)
+
+
+def placed(experiment: Experiment, how: How) -> tuple[Experiment, Workplace]:
+    """The experiment with as many actors as are asked for, and what starts the place to work.
+
+    Raises:
+        InputError: what is asked for does not go together.
+    """
+    if how.inline and (how.actors is not None or how.address is not None):
+        raise InputError(
+            "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
+        )
+    experiment = with_actors(experiment, how.actors)
+    return experiment, _workplace(experiment.fleet, how.inline, how.address)
+
+
+def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
+    """The experiment with as many actors as are asked for; None leaves it."""
+    if actors is None:
+        return experiment
+    if actors < 1:
+        raise InputError(f"--actors = {actors}: must be a whole number >= 1; use --actors 1")
+    return experiment.model_copy(update={"fleet": experiment.fleet.model_copy(update={"actors": actors})})
+
+
+def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
+    """What starts the place to work: this process, or client actors on Ray."""
+    gpus = table.gpus_per_actor
+    if table.transport == "direct":
+        raise InputError(
+            'fleet.transport = "direct": must be "host", for Ray\'s direct transport between GPUs takes one object a '
+            'call, and the calls of a block leave a model for each visit; set fleet.transport = "host"'
+        )
+    if inline:
+        _check_inline(table)
+        return Inline
+    if gpus == "auto" and table.pinned:
+        raise InputError(
+            'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, for sites may have different '
+            "GPUs; set fleet.gpus_per_actor = 1"
+        )
+    actors, cpus, labels, group = table.actors, table.cpus_per_actor, table.labels, table.group
+    if gpus == "auto":
+        return partial(FittedActors, actors, cpus, address, labels=labels, group=group)
+    kind = PinnedActors if table.pinned else ClientActors
+    return partial(kind, actors, cpus, gpus, address, labels=labels, group=group)
+
+
+def _check_inline(table: FleetTable) -> None:
+    """Refuse what is asked of actors where there are none."""
+    if table.gpus_per_actor:
+        raise InputError(
+            f"fleet.gpus_per_actor = {json.dumps(table.gpus_per_actor)} with --inline: must be 0, for this process "
+            "computes on the CPU; set fleet.gpus_per_actor = 0, or leave --inline out"
+        )
+    if table.pinned:
+        raise InputError(
+            "fleet.pinned = true with --inline: must be false, for this process would need the data of all sites; set "
+            "fleet.pinned = false, or leave --inline out"
+        )

@@ -1,0 +1,96 @@
+"""Planning a run: what each of its algorithms needs where blocks run, and what "auto" comes to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from algorithms import InputError as AlgorithmInputError
+from algorithms import Purpose, torch_seed
+from partitioning.fetching import place_of
+from partitioning.remote import is_uri
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.config.model import Model
+from raysim.fleet.bench import BenchPlan, ModelPlan, Origin
+from raysim.measures.evaluate import Targets
+from raysim.measures.twins import check_measures
+from raysim.simulation.samples import Prepared
+from raysim.watching.log import log_model
+
+LOG = logging.getLogger("raysim")
+
+
+def planned(
+    experiment: Experiment, folder: Path, samples: Prepared, targets: Targets, device: str, names: Sequence[str]
+) -> tuple[Experiment, dict[str, BenchPlan]]:
+    """A plan for each of these algorithms, and the experiment with what "auto" has come to.
+
+    Args:
+        experiment: as it was asked for.
+        folder: of the run.
+        samples: what is trained on.
+        targets: what is evaluated on.
+        device: "cpu" or "cuda".
+        names: of the algorithms' folders.
+
+    Raises:
+        InputError: what would fail on the way: an algorithm does not fit the model, the population or a measure.
+    """
+    plans: dict[str, BenchPlan] = {}
+    common, evaluate = _model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
+    origin = _origin(experiment, samples)
+    tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
+    for name in names:
+        table = tables[name]
+        model = common if table.model is None else _model_plan(table.model, experiment.seed, samples)
+        personal = (folder / name / "personal").absolute()
+        plan = BenchPlan(
+            samples.path,
+            model,
+            table.compose(),
+            personal,
+            experiment.fleet.block,
+            device,
+            fold=experiment.fold,
+            validation=experiment.validation,
+            joins=table.joins,
+            standardise=samples.standardise,
+            augment=samples.augment,
+            origin=origin,
+            here=() if experiment.fleet.pinned else None,
+        )
+        try:
+            plan = plan.resolved()
+            check_measures(evaluate.measures, targets, evaluate.every, plan.algorithm, plan.layouts)
+        except (AlgorithmInputError, InputError) as error:
+            raise InputError(f"{name}: {error}") from None
+        plans[name] = plan
+        tables[name] = table.computed(plan.algorithm.local.compute.execution)
+    return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
+
+
+def _origin(experiment: Experiment, samples: Prepared) -> Origin:
+    """Where nodes find the population: by its URI, where what is trained on is what was fetched, or on the driver's."""
+    name, fetched = experiment.data.population or "", place_of(samples.digest)
+    uri = name if is_uri(name) and samples.path == fetched else None
+    fleet = experiment.fleet
+    return Origin(samples.digest, uri, fleet.copies and not fleet.pinned)
+
+
+def _model_plan(table: Model, seed: int, samples: Prepared) -> ModelPlan:
+    plan = ModelPlan(
+        table.name,
+        table.keys,
+        samples.shape,
+        samples.classes,
+        torch_seed(seed, Purpose.INITIALISE),
+        table.own,
+        whole=samples.whole,
+        per_pixel=samples.per_pixel,
+    )
+    log_model(plan)
+    if table.weights is not None:
+        plan.build(LOG.info)
+    return plan

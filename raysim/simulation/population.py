@@ -1,0 +1,145 @@
+"""The population of an experiment: made in the run's folder, or opened where it is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import partitioning
+from algorithms import Purpose, generator
+from partitioning import Population
+from partitioning.remote import is_uri
+from partitioning.schemes import parameters
+from raysim.common.errors import InputError
+from raysim.config.experiment import Data, Experiment, Partition
+from raysim.data.domains import by_domain, of_each
+from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
+from raysim.data.sources import Source, check_classes, load
+from raysim.watching.progress import Copying
+
+
+def population_of(
+    experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None
+) -> Population:
+    """Open the population that the experiment names, or make it; in the view of its fold, where it names one.
+
+    Args:
+        experiment: its `[data]` and `[partition]`.
+        folder: where a made one goes; where that is there already, it is opened.
+        stage: is told where it takes long to fetch one.
+
+    Raises:
+        InputError: the data, the partition or the population's files are not as they must be.
+    """
+    data, partition = experiment.data, experiment.partition
+    if partition is None:
+        return _opened(experiment, stage)
+    if folder.exists():
+        try:
+            return Population.open(folder, partition.fold, partition.validation)
+        except InputError:
+            shutil.rmtree(folder)
+    dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
+    dividing += [] if partition.site is None else [partition.site]
+    train, tests, source = _tables(data, partition, dividing, experiment.seed)
+    population = partitioning.make(
+        train,
+        folder,
+        scheme=partition.scheme,
+        clients=partition.clients,
+        seed=experiment.seed,
+        label=source.label,
+        test=tests,
+        test_clients=partition.test_clients,
+        validation_clients=partition.validation_clients,
+        folds=partition.folds,
+        stratify=partition.stratify,
+        local_test=partition.local_test,
+        site=partition.site,
+        features=partition.features,
+        buckets=partition.buckets,
+        dataset=source.name,
+        **partition.beyond(Partition),
+    )
+    return population if partition.fold is None else population.fold(partition.fold, partition.validation)
+
+
+def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Population:
+    """The population that was made before; of what a URI names it is the copy in the cache."""
+    data, pinned = experiment.data, experiment.fleet.pinned
+    name = str(data.population)
+    if is_uri(name) and pinned:
+        raise InputError(
+            f"data.population = {name!r} with fleet.pinned = true: must be a folder, where each node has its site's "
+            "samples alone; give its path"
+        )
+    path = partitioning.fetch(name, told=Copying(stage, f"fetching {name}")) if is_uri(name) else Path(name)
+    # Of a pinned one no samples need be here.
+    return Population.open(path.expanduser(), data.fold, data.validation, sites=() if pinned else None)
+
+
+def _tables(
+    data: Data, partition: Partition, dividing: Sequence[str], seed: int
+) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, Source]:
+    """The rows to be partitioned, the global test set or one a domain, and the data set that they are of."""
+    name, root, shifts = str(data.dataset), data.root, data.shifts
+    without = data.without or ()
+    source = load(name, root=root, label=data.label, dividing=dividing, without=without, shifts=shifts, seed=seed)
+    source = _chosen(source, data)
+    train, test = _with_test(source, data, dividing, seed)
+    train, tests = _by_domain(train, test, data, partition, seed)
+    if data.appends:
+        train = with_copies(train, source.label, dividing, data.changes, data.strengths, seed)
+    return train, tests, source
+
+
+def _chosen(source: Source, data: Data) -> Source:
+    source = of_split(source, data.split)
+    return source if data.classes is None else of_classes(source, data.classes)
+
+
+def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
+    """The training table and the global test set: the data set's own, a second table, or a share of the rows."""
+    if not data.test:
+        return source.train, source.test
+    if source.test is not None:
+        raise InputError(
+            f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
+        )
+    if isinstance(data.test, str):
+        without = data.without or ()
+        test = load(data.test, root=data.root, label=source.label, dividing=dividing, without=without)
+        if test.test is not None:
+            raise InputError(
+                f"data.test = {data.test!r}: must have no test set of its own, or it is not clear which rows to test "
+                "on; name a table of them"
+            )
+        chosen = test.train if data.classes is None else only(test.train, test.label, data.classes)
+        check_classes(source.train, chosen, source.label, data.test)
+        return source.train, chosen
+    rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
+    cut = max(1, int(data.test * len(rows)))
+    return taken(source.train, np.sort(rows[cut:])), taken(source.train, np.sort(rows[:cut]))
+
+
+def _by_domain(
+    train: pa.Table, test: pa.Table | None, data: Data, partition: Partition, seed: int
+) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None]:
+    """With clients of domains, each domain has a test set of its own, and as many rows as are asked for."""
+    column = getattr(partition, "domain", None)
+    if column is None:
+        if data.per_domain is not None:
+            raise InputError(
+                f"data.per_domain = {data.per_domain} with partition.scheme = {partition.scheme!r}: must stand with "
+                'clients of domains; set partition.scheme = "domains"'
+            )
+        return train, test
+    if any(column not in part.schema.names for part in (train, test) if part is not None):
+        return train, test  # of which the partitioner says what is missing
+    if data.per_domain is not None:
+        train = of_each(train, column, data.per_domain, seed)
+    return train, None if test is None else by_domain(test, column)

@@ -1,0 +1,98 @@
+"""MLflow: a run for each algorithm, in a database of the run's own or on a server."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raysim.watching.loggers.logger import Watched, titled
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+AT_ONCE = 100
+"""Parameters that MLflow takes in a call."""
+
+CLOCK = titled("seconds")
+"""A metric that every round has: by it MLflow is asked how far it was told."""
+
+
+class MLflow:
+    """Tells MLflow of every round once, also where the run goes on."""
+
+    _run: Watched
+    _client: MlflowClient
+    _experiment: str
+    _id = ""
+    _told = 0
+
+    def begin(self, run: Watched) -> None:
+        """Open the database RUN/watch/mlflow/mlflow.db, or a connection to `watch.mlflow_uri`."""
+        # Nothing is sent but to the user's server, and nothing drawn, as waiting times between tries would be.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
+        from mlflow import MlflowClient
+
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        self._run = run
+        self._folder.mkdir(parents=True, exist_ok=True)
+        local = f"sqlite:///{(self._folder / 'mlflow.db').absolute()}"
+        self._client = MlflowClient(run.table.mlflow_uri or local)
+        artifacts = None if run.table.mlflow_uri else (self._folder / "artifacts").absolute().as_uri()
+        there = self._client.get_experiment_by_name(run.project)
+        self._experiment = there.experiment_id if there else self._client.create_experiment(run.project, artifacts)
+
+    def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
+        """Begin a run of MLflow's, or go on with the one whose id is in RUN/watch/mlflow/ALGORITHM.id."""
+        known = self._folder / f"{name}.id"
+        if known.exists():
+            self._id = known.read_text(encoding="utf-8")
+            self._told = max((each.step for each in self._client.get_metric_history(self._id, CLOCK)), default=0)
+            self._client.update_run(self._id, status="RUNNING")
+        else:
+            self._id, self._told = self._begun(name, settings), 0
+            known.write_text(self._id, encoding="utf-8")
+
+    def round(self, number: int, row: Mapping[str, float]) -> None:
+        """Tell of a round, unless MLflow has it already."""
+        if number > self._told:
+            self._log({titled(column): value for column, value in row.items()}, number)
+
+    def end(self, summary: Mapping[str, float]) -> None:
+        """Tell of the final metrics; MLflow's run has ended."""
+        self._log({f"final/{name}": value for name, value in summary.items()}, int(summary["rounds"]))
+        self._client.set_terminated(self._id)
+        self._id = ""
+
+    def close(self) -> None:
+        """A run of MLflow's that has not ended was stopped."""
+        if self._id:
+            self._client.set_terminated(self._id, "KILLED")
+
+    @property
+    def _folder(self) -> Path:
+        return self._run.folder / "mlflow"
+
+    def _begun(self, name: str, settings: Mapping[str, Any]) -> str:
+        from mlflow.entities import Param
+
+        tags = {"run": self._run.name, "algorithm": name}
+        begun = self._client.create_run(self._experiment, tags=tags, run_name=f"{self._run.name}/{name}")
+        identity: str = begun.info.run_id
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+        parameters = [Param(key, text) for key, text in texts.items()]
+        for start in range(0, len(parameters), AT_ONCE):
+            self._client.log_batch(identity, params=parameters[start : start + AT_ONCE])
+        return identity
+
+    def _log(self, values: Mapping[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._client.log_batch(self._id, metrics=[Metric(name, value, now, step) for name, value in values.items()])

@@ -1,0 +1,94 @@
+"""Devices in virtual time: exact seconds, and what a synchronous round takes."""
+
+from collections.abc import Callable
+from math import exp
+
+import numpy as np
+import pytest
+
+from algorithms import (
+    Algorithm,
+    Devices,
+    InputError,
+    Local,
+    Purpose,
+    Sample,
+    begin,
+    fedavg,
+    fedbn,
+    generator,
+    radfed,
+    run_round,
+)
+from raysim.fleet.inline import InlineFleet
+from tests.algorithms.conftest import clients, perceptron
+
+Federation = Callable[..., InlineFleet]
+SIZES = (11, 4, 1, 23, 0, 8)
+LOCAL = Local(lr=0.1, epochs=2, batch_size=4)
+
+
+def test_seconds_by_hand() -> None:
+    assert Devices(compute=50).seconds(0, 3, samples=20, down=8, up=8) == 0.4
+    devices = Devices(compute=50, down=4, up=2, latency=0.25)
+    assert devices.seconds(0, 3, samples=20, down=8, up=8) == pytest.approx(0.4 + 2 + 4 + 0.25)
+    assert devices.seconds(0, 3, samples=20, down=8, up=8, exchanges=3) == pytest.approx(0.4 + 2 + 4 + 0.75)
+    assert Devices(down=0, up=None).seconds(0, 3, samples=0, down=8, up=8) == 0
+
+
+def test_the_spread_is_the_clients_own() -> None:
+    devices = Devices(compute=50, spread=0.5)
+    assert devices.rate(7, 3) == 50 * exp(0.5 * generator(7, Purpose.DEVICE, 0, 3).standard_normal())
+    assert devices.rate(7, 3) == devices.rate(7, 3) != devices.rate(7, 4)
+    logarithms = np.log([devices.rate(0, client) / 50 for client in range(2000)])
+    assert np.mean(logarithms) == pytest.approx(0, abs=0.04) and np.std(logarithms) == pytest.approx(0.5, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "newcomers"),
+    [
+        (fedavg(Sample(), LOCAL), 0),
+        (radfed(Sample(), LOCAL, aggregate_every=2), 0),
+        (fedbn(Sample(), LOCAL), 0),
+        (fedbn(Sample(), LOCAL, newcomer="average"), 1),
+    ],
+)
+def test_a_round_takes_as_long_as_its_slowest_update(
+    algorithm: Algorithm, newcomers: int, federation: Federation
+) -> None:
+    fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
+    devices = Devices(compute=100, spread=1.0, down=1e4, up=1e3, latency=0.5)
+    state = begin(perceptron(True), fleet, 5, devices=devices)
+    shared, personal = fleet.layouts.shared.nbytes, newcomers * fleet.layouts.personal.nbytes
+    for number in (1, 2):
+        state = run_round(state, algorithm, fleet)
+        seconds = []
+        for client, size in enumerate(SIZES):
+            # Under batch norm a batch of one is passed over: 23 = 5 x 4 + 3, 11 = 2 x 4 + 3, and the client of one.
+            used = 2 * size if size > 1 else 0
+            new = personal if number == 1 or used == 0 else 0  # who takes no step keeps nothing yet
+            wire = (shared + new) / 1e4 + (shared + personal) / 1e3
+            seconds.append(0.5 + wire + used / devices.rate(5, client))
+        assert state.report is not None
+        assert state.report.measures["simulated_seconds"] == pytest.approx(max(seconds), rel=1e-12)
+
+
+def test_without_devices_nothing_is_simulated(federation: Federation) -> None:
+    fleet = federation(clients(SIZES), perceptron(True))
+    state = run_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    assert state.report is not None and not state.report.measures
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"compute": 0.0}, "devices.compute = 0.0: must be a finite number > 0"),
+        ({"spread": -1.0}, "devices.spread = -1.0: must be in"),
+        ({"down": -1.0}, "devices.down"),
+        ({"up": float("inf")}, "devices.up"),
+        ({"latency": -0.1}, "devices.latency"),
+    ],
+)
+def test_devices_that_make_no_sense_are_refused(given: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Devices(**given)

@@ -1,0 +1,214 @@
+"""The command line: what a person sees, and how it ends."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from algorithms.named import ALGORITHMS
+from partitioning.command import run_command
+from raysim.cli.commands import cli
+from raysim.cli.tables import keys_of
+from raysim.config.read import recipes
+from raysim.data.catalogue import DATASETS
+from raysim.models.build import MODELS
+
+SMALL = [
+    *("--set", "rounds=2", "--set", "partition.clients=5", "--set", "algorithm.fraction=0.5"),
+    *("--set", "model.hidden=[8]", "--set", "evaluate.every=0"),
+]
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def raysim(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in this process."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as done:
+            run_command(cli, "raysim", [str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return int(done.value.code or 0), printed.out, printed.err
+
+    return command
+
+
+def test_run_shows_a_table_the_report_and_what_is_next(raysim: Cli, tmp_path: Path) -> None:
+    status, out, err = raysim("run", "quickstart", "--inline", "--out", tmp_path / "run", *SMALL)
+    assert status == 0
+    assert "fedavg" in out and "radfed" in out and "bytes up" in out
+    assert str(tmp_path / "run" / "report.html") in out and "next" in out
+    assert "radfed: rounds 1 to 2" in err
+    assert (tmp_path / "run" / "radfed" / "model.safetensors").exists()
+
+
+def test_reports_of_several_runs(raysim: Cli, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert raysim("run", "quickstart", "--inline", "--out", tmp_path / name, *SMALL)[0] == 0
+    status, out, _ = raysim("report", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both.html")
+    assert status == 0 and out.strip() == str(tmp_path / "both.html")
+    page = (tmp_path / "both.html").read_text()
+    assert "one/fedavg" in page and "two/radfed" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("algorithms", [*ALGORITHMS, "module:function"]),
+        ("models", [*MODELS, "module:Class"]),
+        ("datasets", [*DATASETS, "file:", "folder:", "synthetic:ALPHA,BETA,CLIENTS", "NAME,NAME", "shifted:NAME"]),
+        ("recipes", list(recipes())),
+    ],
+)
+def test_list(raysim: Cli, kind: str, names: list[str]) -> None:
+    status, out, _ = raysim("list", kind)
+    lines = out.splitlines()
+    assert status == 0 and [line.split()[0].split("PATH")[0] for line in lines] == names
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_export_feeds_the_partitioner(raysim: Cli, tmp_path: Path) -> None:
+    status, out, _ = raysim("export", "digits", tmp_path / "digits.parquet")
+    assert status == 0 and out.strip() == str(tmp_path / "digits.parquet")
+    from partitioning.cli import main
+
+    with pytest.raises(SystemExit) as done:
+        main(
+            [
+                "make",
+                str(tmp_path / "digits.parquet"),
+                "--out",
+                str(tmp_path / "p"),
+                "--scheme",
+                "iid",
+                "--clients",
+                "5",
+            ]
+        )
+    assert done.value.code == 0
+    raw = ["--set", f"data.population={tmp_path / 'p'}"]
+    (tmp_path / "x.toml").write_text("rounds = 1\n[model]\nhidden = [8]\n")
+    assert raysim("run", tmp_path / "x.toml", "--inline", "--out", tmp_path / "run", *raw)[0] == 0
+
+
+@pytest.mark.parametrize(("kind", "names"), [("algorithms", list(ALGORITHMS)), ("models", list(MODELS))])
+def test_list_keys(kind: str, names: list[str]) -> None:
+    for name in names:
+        # With docstrings that lack a parameter this fails.
+        keys = dict(keys_of(kind, name))
+        assert ('sampling = "uniform"' if kind == "algorithms" else "renorm_r_max = 3.0") in keys
+        assert all(said and "\n" not in said for said in keys.values())
+
+
+def test_list_keys_of_one(raysim: Cli) -> None:
+    status, out, _ = raysim("list", "algorithms", "fedprox")
+    assert status == 0 and out.splitlines()[0].startswith("proximal = 0.01")
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["run", "quikstart"], "did you mean 'quickstart'"),
+    (["run", "nosuch.toml"], "nosuch.toml"),
+    (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'epochs'"),
+    (["run", "quickstart", "--set", "algorithm.name=fedavgg"], "did you mean 'fedavg'"),
+    (["run", "quickstart", "--set", "model.name=mpl"], "did you mean 'mlp'"),
+    (["run", "quickstart", "--set", "data.dataset=digit"], "did you mean 'digits'"),
+    (["run", "quickstart", "--set", "partition.scheme=dirichlet-pq"], "did you mean 'dirichlet-qp'"),
+    (["run", "quickstart", "--set", "local.lr=-0.1"], "local.lr = -0.1"),
+    (["run", "quickstart", "--set", "local.lr=nan"], "local.lr = nan"),
+    (["run", "quickstart", "--set", "partition.label_alpha=inf"], "label_alpha"),
+    (["run", "quickstart", "--set", "partition.label_alpha=-1"], "label_alpha"),
+    (["run", "quickstart", "--set", "partition.size_alpha=0"], "size_alpha"),
+    (["run", "quickstart", "--set", "partition.clients=1798"], "1798"),
+    (["run", "quickstart", "--set", "partition.test_clients=1.5"], "test_clients"),
+    (["run", "quickstart", "--set", "algorithm.fraction=0"], "algorithm.fraction = 0"),
+    (["run", "quickstart", "--set", "algorithm.fraction=-1"], "algorithm.fraction = -1"),
+    (["run", "quickstart", "--set", "algorithm.fraction=1.01"], "algorithm.fraction = 1.01"),
+    (["run", "quickstart", "--set", "model.name=cnn", "--set", "model.hidden=[3]"], "model.hidden"),
+    (["run", "quickstart", "--set", "rounds"], "key.path=value"),
+    (["run", "quickstart", "--actors", "many"], "--actors"),
+    (["run", "quickstart", "--actors", "2"], "--inline with --actors"),
+    (["run", "quickstart", "--set", "fleet.gpus_per_actor=0.5"], "fleet.gpus_per_actor = 0.5 with --inline: must be 0"),
+    (["run", "quickstart", "--set", "fleet.gpus_per_actor=auto"], 'fleet.gpus_per_actor = "auto" with --inline'),
+    (["run", "quickstart", "--set", "partition.scheme=iid"], "of scheme iid"),
+    (["run", "quickstart", "--set", "algorithm.merge_every=3"], "of algorithm fedavg"),
+    (["run", "quickstart", "--set", "partition.test_clients=1.0"], "test_clients = 1.0"),
+    (["run", "quickstart", "--set", "model.hidden=[1000000000]"], "must fit the memory"),
+    (["run", "quickstart", "--set", f"model.hidden=[{2**63 - 1}]"], "must fit the memory"),
+    (["run", "quickstart", "--set", "data.image_size=100000"], "data.image_size = (100000, 100000)"),
+    (["run", "quickstart", "--set", "fleet.cpus_per_actor=1000000000"], "fleet.cpus_per_actor = 1000000000"),
+    (["run", "quickstart", "--set", "local.lr=1e308"], "local.lr = 1e+308: must be a float32 number"),
+    (["run", "quickstart", "--set", "model.train=2020-02-29"], "a date or time"),
+    (["run", "quickstart", "--set", "model.name={ a = 1 }"], "unknown model.name = {'a': 1}"),
+    (["submit", "quickstart", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1"], "and nothing listens there"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--set", "local.epoch=3"], "did you mean 'epochs'"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--actors", "0"], "--actors = 0"),
+    (["submit", "quickstart", "--address", "http://127.0.0.1:1", "--stage", "here"], "must be an absolute path"),
+    (["submit", "quickstart"], "--address"),
+    (["follow", "job", "--address", "10.0.0.1:6379"], "must be the URL of the dashboard of a Ray cluster"),
+    (["run"], "FILE_OR_RECIPE"),
+    (["rum"], "rum"),
+    (["list", "things"], "things"),
+    (["list", "algorithms", "fedpox"], "did you mean 'fedprox'"),
+    (["list", "recipes", "quickstart"], "only algorithms and models have keys"),
+    (["report", "nosuch"], "nosuch"),
+    (["export", "nosuch", "x.parquet"], "nosuch"),
+]
+
+
+@pytest.mark.parametrize("command", [("submit", "quickstart"), ("follow", "raysim-job")])
+def test_a_job_without_an_address(raysim: Cli, command: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    status, _, err = raysim(*command)
+    assert status == 2 and err.startswith("raysim: --address: must be given") and "http://127.0.0.1:8265" in err
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_wrong_input_is_one_line_and_leaves_nothing(
+    raysim: Cli, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [*arguments, "--inline", "--out", "run"] if arguments[:2] == ["run", "quickstart"] else arguments
+    status, out, err = raysim(*given)
+    last = err.splitlines()[-1]
+    assert status == 2 and "" not in err.splitlines()
+    assert last.startswith("raysim: ") and message in last
+    assert "Traceback" not in err and out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_and_the_package_need_neither_ray_nor_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['raysim', '--help']\n"
+        "from raysim.cli.commands import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'ray', 'torch', 'sklearn', 'matplotlib', 'cvxpy'} & set(sys.modules), 'heavy imports'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "run" in done.stdout and "report" in done.stdout
+
+
+def test_no_command_shows_the_help(raysim: Cli) -> None:
+    status, out, err = raysim()
+    assert status == 0 and "Commands:" in out and err == ""
+
+
+def test_a_run_that_diverges_ends_with_a_line_and_its_report(raysim: Cli, tmp_path: Path) -> None:
+    run = ("run", "quickstart", "--inline", *SMALL, "--set", "local.lr=1e30")
+    status, _, err = raysim(*run, "--out", tmp_path / "run")
+    assert status == 1 and "Traceback" not in err
+    assert err.splitlines()[-1].startswith("raysim: fedavg: client ") and "is not finite" in err
+    assert (tmp_path / "run" / "report.html").exists()
+    status, _, err = raysim(*run, "--out", tmp_path / "left", "--set", "local.nonfinite=leave-out")
+    assert status == 0
+    assert "notice: fedavg: client " in err and "notice: radfed: client " in err
+
+
+def test_a_module_run_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "raysim", "rum"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("raysim: ") and done.stderr.count("\n") == 1

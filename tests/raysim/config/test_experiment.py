@@ -1,0 +1,251 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from algorithms import Concurrent, Devices, Drawn, Equal, Hinge, Mix, Polynomial, Rounds, WeightedMix, fedavg
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.config.read import read
+from raysim.store.resume import settings
+
+BASE: dict[str, Any] = {
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "dirichlet-qp", "clients": 5, "label_alpha": 0.1},
+    "algorithm": {"name": "fedavg"},
+}
+
+
+def test_defaults_are_written_out_and_read_back() -> None:
+    experiment = Experiment.of(BASE)
+    resolved = experiment.to_toml()
+    partition = dict(resolved["partition"])
+    assert (partition.pop("solver"), partition.pop("randomise"), partition.pop("step")) == ("auto", "none", 0.002)
+    assert [partition.pop(key) for key in ("burn_in", "search", "burn_in_ratio")] == [100_000, 500_000, 1.1]
+    assert partition == {
+        "scheme": "dirichlet-qp",
+        "clients": 5,
+        "test_clients": 0.0,
+        "validation_clients": 0.0,
+        "folds": 0,
+        "stratify": False,
+        "local_test": 0.0,
+        "features": [],
+        "buckets": 4,
+        "size_alpha": 1.0,
+        "label_alpha": 0.1,
+        "min_size": 1,
+    }
+    common = {"norm": "none", "init": "default", "train": "all"}
+    assert resolved["model"] == {"name": "mlp", "hidden": [200, 200], **common}
+    assert resolved["algorithm"][0]["local"]["epochs"] == 1
+    assert Experiment.of(resolved) == experiment
+    assert Experiment.of(resolved).to_toml() == resolved
+    tomli_w.dumps(resolved)
+
+
+def test_tables_compose_an_algorithm() -> None:
+    experiment = Experiment.of(
+        {
+            **BASE,
+            "local": {"epochs": 3, "lr": 0.5},
+            "server": {"rule": "mix", "alpha": 0.5},
+            "algorithm": [
+                {"name": "radfed", "aggregate_every": 4, "cohort": 2},
+                {"name": "fedavg", "local": {"steps": 7}, "server": {"rule": "assign"}},
+                {"name": "fedprox", "proximal": 0.3},
+            ],
+        }
+    )
+    radfed, own, prox = (table.compose() for table in experiment.algorithm)
+    assert radfed.schedule == Rounds(radfed.schedule.sample, 4) and radfed.schedule.sample.cohort == 2
+    assert radfed.server == Mix(0.5) and radfed.weighting == Equal() and radfed.local.epochs == 3
+    assert own.local.steps == 7 and own.local.epochs is None and own.local.lr == 0.5
+    assert own == fedavg(own.schedule.sample, own.local)
+    assert prox.local.proximal == 0.3
+
+
+def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text('[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n')
+    raw = read(file, ["algorithm.cohort=3", "local.lr = 0.5", "data.dataset=digits", "model.hidden=[8, 8]"])
+    assert [table["cohort"] for table in raw["algorithm"]] == [3, 3]
+    one = read(file, ["algorithm.radfed.merge_every=4", "algorithm.radfed.local.lr=0.5"])
+    assert one["algorithm"] == [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 4, "local": {"lr": 0.5}}]
+    assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
+
+
+def test_the_fold_is_of_the_partition_or_of_the_made_population() -> None:
+    assert Experiment.of(BASE).fold is None
+    partition = {"clients": 5, "folds": 4, "fold": 2, "stratify": True}
+    made = Experiment.of({**BASE, "partition": partition})
+    assert made.fold == 2 and Experiment.of(made.to_toml()) == made
+    elsewhere = {"data": {"population": "p", "fold": 3}, "algorithm": BASE["algorithm"]}
+    assert Experiment.of(elsewhere).fold == 3
+
+
+def test_the_number_of_clients_is_the_file_s_or_the_data_s() -> None:
+    assert Experiment.of({**BASE, "partition": {"scheme": "shards"}}).partition.clients == 10
+    assert Experiment.of({**BASE, "partition": {"scheme": "natural", "column": "user"}}).partition.clients is None
+
+
+def test_an_algorithm_s_own_server_is_the_default() -> None:
+    def server(**change: Any) -> dict[str, Any]:
+        return Experiment.of({**BASE, **change}).to_toml()["algorithm"][0]["server"]
+
+    assert server() == {"rule": "assign"}
+    assert server(algorithm={"name": "radfedm"}) == {"rule": "mix", "alpha": 0.6}
+    assert server(algorithm={"name": "radfedm", "server": {"alpha": 0.3}}) == {"rule": "mix", "alpha": 0.3}
+    adam = {"rule": "adam", "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 0.001}
+    assert server(algorithm={"name": "fedadam"}) == adam
+    assert server(algorithm={"name": "fedadam"}, server={"lr": 0.5}) == {**adam, "lr": 0.5}
+    assert server(algorithm={"name": "radfed"}, server={"rule": "adam", "tau": 0.01}) == {**adam, "tau": 0.01}
+
+
+def test_an_algorithm_may_have_a_model_of_its_own() -> None:
+    """What it does not say is of the common one, where it is the same model."""
+    own = [{}, {"model": {"norm": "group", "groups": 4}}, {"model": {"name": "logistic"}}]
+    tables = [{"name": "fedavg", **each} for each in own]
+    experiment = Experiment.of({**BASE, "model": {"hidden": [8], "norm": "batch"}, "algorithm": tables})
+    plain, group, other = (experiment.flat(name) for name in experiment.names)
+    assert experiment.algorithm[0].model is None and plain["model.norm"] == "batch"
+    assert (group["model.hidden"], group["model.norm"], group["model.groups"]) == ([8], "group", 4)
+    assert (other["model.name"], "model.hidden" in other, other.get("model.norm")) == ("logistic", False, None)
+    assert Experiment.of(experiment.to_toml()) == experiment
+    assert [settings(experiment, name)["model.name"] for name in experiment.names] == ['"mlp"', '"mlp"', '"logistic"']
+    assert settings(experiment, "fedavg-2")["model.norm"] == '"group"'
+    with pytest.raises(InputError, match=r"model\.groop"):
+        Experiment.of({**BASE, "algorithm": {"model": {"groop": 4}}})
+
+
+def test_asynchronous_algorithms_and_devices() -> None:
+    experiment = Experiment.of(
+        {
+            **BASE,
+            "devices": {"compute": 50, "up": 1e4},
+            "algorithm": [
+                {"name": "fedasync"},
+                {"name": "fedasync", "staleness": "hinge", "a": 5, "max_staleness": 18, "server": {"alpha": 0.3}},
+                {"name": "fedasync", "staleness": "constant", "proximal": 0, "max_staleness": "matched"},
+                {"name": "fedasync", "concurrency": 4},
+            ],
+        }
+    )
+    usual, hinge, constant, four = (table.compose() for table in experiment.algorithm)
+    assert (usual.weighting, usual.server, usual.local.proximal) == (Polynomial(0.5), WeightedMix(0.6), 0.01)
+    assert (hinge.weighting, hinge.server) == (Hinge(5.0, 4.0), WeightedMix(0.3))
+    assert (constant.weighting, constant.local.proximal) == (Equal(), 0)
+    delays = [algorithm.schedule.delay for algorithm in (usual, hinge, constant, four)]
+    assert delays == [Concurrent(), Drawn(18), Drawn(), Concurrent(4)]
+    assert experiment.devices is not None and experiment.devices.profile() == Devices(compute=50, up=1e4)
+    assert Experiment.of(experiment.to_toml()) == experiment
+    assert Experiment.of(BASE).devices is None and "devices" not in Experiment.of(BASE).to_toml()
+    assert Experiment.of({**BASE, "devices": {}}).devices.profile() == Devices()
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"devices": {"compute": 0}}, r"devices.compute = 0.*: must be a finite number > 0"),
+    ({"devices": {"bandwidth": 5}}, r"unknown key 'devices.bandwidth'"),
+    ({"devices": 5}, r"devices = 5: must be a table"),
+    ({"algorithm": {"name": "fedasync", "max_staleness": 3, "concurrency": 2}}, r"\(2, 3\): must be one of them"),
+    ({"algorithm": {"name": "fedasync", "max_staleness": "all"}}, r"algorithm.max_staleness = 'all'.*'matched'"),
+    ({"algorithm": {"name": "fedasync", "b": 3}}, r'algorithm.b = 3.* with algorithm.staleness = "polynomial"'),
+    ({"algorithm": {"name": "fedasync", "sampling": "size"}}, r'algorithm.sampling = "size"'),
+    ({"server": {"rule": "weighted-mix", "alpha": 0.5}}, r"server.rule = 'weighted-mix' with schedule = Rounds"),
+    ({"algorithm": {"name": "fedadam"}, "server": {"rule": "yogi"}}, r"server.rule = Yogi.*must be 'adam' for fedadam"),
+    ({"server": {"lr": 0.1}}, r"unknown key 'server.lr' of rule assign"),
+    ({"partition": {"scheme": "natural", "column": "u", "clients": 3}}, r"partition.clients = 3: must be left out"),
+    ({"partition": {"scheme": "natural"}}, r"partition.column"),
+    ({"partition": {"folds": 3, "fold": 3}}, r"partition.fold = 3: must be below partition.folds = 3"),
+    ({"partition": {"fold": 0}}, r"partition.fold = 0: must be below partition.folds = 0"),
+    ({"partition": {"validation_clients": 1.5}}, r"partition.validation_clients = 1.5"),
+    ({"data": {"dataset": "digits", "fold": 1}}, r"data.fold = 1: must stand with data.population"),
+    ({"round": 3}, r"unknown key 'round'.* did you mean 'rounds'"),
+    ({"local": {"epoch": 3}}, r"unknown key 'local.epoch'.* did you mean 'epochs'"),
+    ({"partition": {"scheme": "dirichlet-qp", "lable_alpha": 1}}, r"did you mean 'label_alpha'"),
+    ({"partition": {"scheme": "iid", "label_alpha": 1}}, r"unknown key 'partition.label_alpha'"),
+    ({"partition": {"scheme": "dirichlet-pq"}}, r"unknown partition.scheme = 'dirichlet-pq'.* 'dirichlet-qp'"),
+    ({"model": {"name": "mpl"}}, r"unknown model.name = 'mpl'.* did you mean 'mlp'"),
+    ({"model": {"name": "logistic", "hiden": 3}}, r"unknown key 'model.hiden'"),
+    ({"algorithm": {"name": "fedavgg"}}, r"unknown algorithm.name = 'fedavgg'.* did you mean 'fedavg'"),
+    ({"algorithm": {"name": "fedavg", "aggregate_every": 3}}, r"unknown key 'algorithm.merge_every'"),
+    ({"algorithm": {"name": "fedavg", "fraction": 0}}, r"algorithm.fraction = 0.*in \(0, 1\]"),
+    ({"algorithm": {"name": "fedavg", "fraction": -0.5}}, r"algorithm.fraction = -0.5"),
+    ({"algorithm": {"name": "fedavg", "fraction": 1.1}}, r"algorithm.fraction = 1.1"),
+    ({"algorithm": {"name": "fedavg", "cohort": 0}}, r"algorithm.cohort = 0"),
+    ({"algorithm": {"name": "fedprox", "proximal": -1}}, r"proximal = -1"),
+    ({"algorithm": {"name": "radfed", "aggregate_every": 0}}, r"merge_every = 0"),
+    ({"algorithm": {"name": "radfed", "aggregate_every": 2.5}}, r"algorithm.merge_every = 2.5"),
+    ({"algorithm": {"name": "fedbn", "weighting": "size"}}, r"algorithm.weigh = 'size'.*'equal' or 'samples'"),
+    ({"algorithm": []}, r"algorithm = \[\]: must be a table"),
+    ({"algorithm": "fedavg"}, r"must be a table"),
+    ({"local": {"lr": float("nan")}}, r"local.lr = nan"),
+    ({"local": {"lr": float("inf")}}, r"local.lr = inf"),
+    ({"local": {"lr": -1}}, r"local.lr = -1"),
+    ({"local": {"lr": "fast"}}, r"local.lr = 'fast'"),
+    ({"local": {"lr": True}}, r"local.lr = True"),
+    ({"local": {"batch_size": 0}}, r"local.batch_size = 0"),
+    ({"local": {"batch_size": "half"}}, r"local.batch_size = 'half'"),
+    ({"local": {"epochs": 1, "steps": 1}}, r"local.epochs, local.steps"),
+    ({"local": 3}, r"local = 3: must be a table"),
+    ({"server": {"rule": "adamw"}}, r"unknown server.rule = 'adamw'"),
+    ({"server": {"rule": "mix"}}, r"server.alpha is missing"),
+    ({"server": {"rule": "mix", "alpha": 2}}, r"server.alpha = 2"),
+    ({"rounds": -1}, r"rounds = -1.*greater than or equal to 0"),
+    ({"seed": -1}, r"seed = -1"),
+    ({"seed": 1.5}, r"seed = 1.5"),
+    ({"fleet": {"actors": 0}}, r"fleet.actors = 0"),
+    ({"fleet": {"gpus_per_actor": -1}}, r"fleet.gpus_per_actor = -1"),
+    ({"fleet": {"gpus_per_actor": "all"}}, r"fleet.gpus_per_actor = 'all': .* number or should be 'auto'"),
+    ({"fleet": {"block": "big"}}, r"fleet.block = 'big'"),
+    ({"evaluate": {"metrics": ["acc"]}}, r"evaluate.metrics"),
+    ({"evaluate": {"metrics": []}}, r"evaluate.metrics"),
+    ({"evaluate": {"on": ["train"]}}, r"evaluate.on"),
+    ({"evaluate": {"on": []}}, r"evaluate.on"),
+    ({"evaluate": {"metrics": ["auc", "auc"]}}, r"evaluate.metrics.*only once"),
+    ({"data": {}}, r"must be exactly one of them"),
+    ({"data": {"dataset": "digits", "population": "x"}}, r"must be exactly one of them"),
+    ({"data": {"population": "x"}}, r"partition = .*must not be given with data.population"),
+    ({"data": {"dataset": "digits", "test": 1.0}}, r"data.test = 1.0"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_wrong_input_is_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        Experiment.of({**BASE, **change})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "message"),
+    [
+        ("nosuch.toml", [], "must be a file that exists"),
+        ("quikstart", [], "did you mean 'quickstart'"),
+        ("quickstart", ["rounds"], "must be key.path=value"),
+        ("quickstart", [".lr=3"], "must be key.path=value"),
+        ("quickstart", ["seed.x=3"], "seed must be a table"),
+    ],
+)
+def test_wrong_sources_and_changes(source: str, changes: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(source, changes)
+
+
+def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("rounds = = 3")
+    with pytest.raises(InputError, match="must be TOML"):
+        read(tmp_path / "x.toml")
+    (tmp_path / "y.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="must be TOML"):
+        read(tmp_path / "y.toml")
+    (tmp_path / "z.toml").mkdir()
+    with pytest.raises(InputError, match="must be a file"):
+        read(tmp_path / "z.toml")
+
+
+def test_a_folder_does_not_hide_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").mkdir()
+    assert read("quickstart")["rounds"] > 0

@@ -1,0 +1,96 @@
+"""`gpus_per_actor = "auto"` as far as it goes without a GPU: Ray counts two that are not there."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+import pytest
+import ray
+import torch
+
+import partitioning
+from algorithms import Local, Sample, begin, fedavg, run_round
+from raysim.common.errors import InputError
+from raysim.data.sources import load
+from raysim.fleet.bench import BenchPlan, ModelPlan
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.fitted_actors import FittedActors
+from raysim.fleet.inline import Inline
+
+GB = 10**9
+
+
+class Measured(FittedActors):
+    """Actors on CPUs, and GPUs of 8 GB of which a block is said to take 1.5 GB: three share one."""
+
+    def __init__(self, actors: int | None) -> None:
+        super().__init__(actors)
+        self.device = "cpu"
+
+    def _measured(self, plans: Mapping[str, BenchPlan]) -> tuple[int, int]:
+        return 3 * GB // 2 - 600 * 2**20, 8 * GB
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> BenchPlan:
+    path = tmp_path_factory.mktemp("fitted") / "population"
+    partitioning.make(load("digits").train, path, scheme="iid", clients=8)
+    model = ModelPlan("mlp", {"hidden": (16,)}, (1, 8, 8), 10, seed=1)
+    return BenchPlan(path, model, fedavg(Sample(), Local(lr=0.1)), path.parent / "personal", block=2).resolved()
+
+
+@pytest.fixture(scope="module")
+def two_gpus() -> Iterator[None]:
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init(address="local", num_cpus=4, num_gpus=2, **quiet)  # type: ignore[arg-type]
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("actors", "workers", "each"),
+    [(None, 4, 0.5), (1, 1, 1.0), (3, 3, 0.5)],
+)
+def test_actors_start_when_their_part_is_known(
+    two_gpus: None, plan: BenchPlan, actors: int | None, workers: int, each: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO), Measured(actors) as place:
+        place.fit({"fedavg": plan})
+        assert (place.workers, place._each.gpus, len(place.handles())) == (workers, each, workers)
+    assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
+
+
+def test_the_bytes_are_the_same(two_gpus: None, plan: BenchPlan) -> None:
+    models = []
+    for place in (Inline(), Measured(2)):
+        with place:
+            place.fit({"fedavg": plan})
+            with closing(place.fleet(plan)) as fleet:
+                state = begin(plan.module(), fleet, 0)
+                for _ in range(2):
+                    state = run_round(state, plan.algorithm, fleet)
+                models.append(state.model.floats.tobytes())
+    assert models[0] == models[1]
+
+
+def test_more_actors_than_fit_are_refused(two_gpus: None, plan: BenchPlan) -> None:
+    with pytest.raises(InputError, match=r"fleet.actors = 7: must be at most 6"), Measured(7) as place:
+        place.fit({"fedavg": plan})
+
+
+def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> None:
+    message = (
+        r"fleet.actors = 3 of 1 CPU and 0.6 GPU each: must fit Ray's nodes, which hold 2, being 1 x \(4 CPU, 2 GPU\); "
+        "set fleet.actors = 2"
+    )
+    with pytest.raises(InputError, match=message), ClientActors(3, 1, 0.6) as place:
+        place.handles()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_torch_does_not_see_is_refused_by_the_probe(two_gpus: None, plan: BenchPlan) -> None:
+    with (
+        pytest.raises(InputError, match=r"torch sees no GPU .*; set fleet.gpus_per_actor = 0"),
+        FittedActors() as place,
+    ):
+        place.fit({"fedavg": plan})

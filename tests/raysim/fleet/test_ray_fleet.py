@@ -1,0 +1,254 @@
+"""The fleet on Ray: who holds the weights, what is measured, and what is refused."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ray.experimental import get_object_locations
+
+import partitioning
+from algorithms import (
+    Bench,
+    Block,
+    DivergedError,
+    Local,
+    Output,
+    Sample,
+    State,
+    begin,
+    fedasync,
+    fedavg,
+    radfed,
+    run_round,
+)
+from algorithms.engine.layout import Packed
+from algorithms.engine.round import cohort_of
+from raysim.common.errors import InputError
+from raysim.data.sources import load
+from raysim.fleet.bench import BenchPlan, ModelPlan
+from raysim.fleet.client_actors import ENDING, ClientActors, agreed
+from raysim.fleet.fitted_actors import FittedActors
+from raysim.fleet.ray_fleet import RayFleet, take
+from raysim.fleet.ray_process import check_answers
+from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
+
+LOCAL = Local(lr=0.1, batch_size=32)
+HALF = Sample(cohort=4)
+
+
+@pytest.fixture(scope="module")
+def actors() -> Iterator[ClientActors]:
+    with ClientActors(2) as running:
+        take([handle.fingerprint.remote() for handle in running.handles()], 180)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = load("digits")
+    path = tmp_path_factory.mktemp("fleet") / "population"
+    partitioning.make(source.train, path, scheme="iid", clients=8)
+    return path
+
+
+def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
+    model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
+    return actors.fleet(
+        BenchPlan(population, model, fedavg(HALF, LOCAL), population.parent / "personal", block).resolved()
+    )
+
+
+def test_of_several_updates_that_diverge_the_first_client_is_named(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, 8)
+    algorithm = fedavg(HALF, Local(lr=1.0, weight_decay=1e3))
+    state = start(fleet, 8)
+    first = cohort_of(state, algorithm, fleet)[0]
+    with pytest.raises(DivergedError, match=f"^client {first} in round 1: entry .* is not finite"):
+        run_round(state, algorithm, fleet)
+
+
+def start(fleet: RayFleet, hidden: int) -> State:
+    return begin(ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1).build(), fleet, 0)
+
+
+def stored_sizes(references: list[Any]) -> list[int]:
+    """Sizes of the objects that Ray holds in a node's store; it learns where they are a moment after they are made."""
+    deadline = time.monotonic() + 10
+    while True:
+        stored = [place for place in get_object_locations(references).values() if place["node_ids"]]
+        if len(stored) == len(references) or time.monotonic() > deadline:
+            return [place["object_size"] for place in stored]
+        time.sleep(0.05)
+
+
+def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=1000)
+    algorithm = radfed(HALF, LOCAL, aggregate_every=3)
+    model_bytes = 4 * fleet.layouts.shared.floats
+    assert model_bytes > 2 * INLINE_LIMIT
+    state = run_round(start(fleet, 1000), algorithm, fleet)
+    before = fleet.traffic.copy()
+    state = run_round(state, algorithm, fleet)
+    during = fleet.traffic.since(before)
+    # Of four models that went from actor to actor the driver saw nothing, the actors took each of them once.
+    assert during.driver < 1000 and during.inlined == 0
+    assert 4 * model_bytes <= during.moved < 4 * model_bytes + 1000
+    # Ray itself says the same: each is an object of a node's store, not a value in the driver's memory.
+    references = [traveller.reference.object() for traveller in state.travelling_models]
+    sizes = stored_sizes(references)
+    assert len(sizes) == 4 and min(sizes) >= model_bytes
+    # The round that merges brings one partial sum a call, of which there are at most as many as blocks.
+    before = fleet.traffic.copy()
+    run_round(state, algorithm, fleet)
+    sums = fleet.traffic.since(before).driver // (2 * model_bytes)
+    assert 1 <= sums <= 4
+
+
+def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=16)
+    algorithm = radfed(HALF, LOCAL, aggregate_every=5)
+    run_round(start(fleet, 16), algorithm, fleet)
+    assert fleet.traffic.inlined == 4 * 4 * fleet.layouts.shared.floats
+
+
+def test_a_aggregating_round_brings_one_sum_a_block(actors: ClientActors, population: Path) -> None:
+    driver = {}
+    for block in (1, 2, 4):
+        fleet = fleet_of(actors, population, hidden=500, block=block)
+        state = start(fleet, 500)
+        run_round(state, fedavg(HALF, LOCAL), fleet)
+        driver[block] = fleet.traffic.driver - array_bytes(state.model)
+    one = 8 * fleet.layouts.shared.floats
+    assert [driver[block] // one for block in (1, 2, 4)] == [4, 2, 1]
+
+
+def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientActors, population: Path) -> None:
+    fleet, algorithm = fleet_of(actors, population, hidden=100), fedasync(HALF, LOCAL, concurrency=3)
+    state, before = start(fleet, 100), fleet.traffic.copy()
+    for _ in range(3):
+        state = run_round(state, algorithm, fleet)
+    computed = 3 * 4 + len(state.own.trained)
+    # Three visits begin with the first version, and one with each version that follows.
+    versions = computed - 2
+    assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)
+
+
+def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, 8)
+    state = start(fleet, 8)
+    after = run_round(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
+    assert after.round == 1 and after.report is not None and after.report.updates == ()
+    assert after.model is state.model
+
+
+def test_both_actors_work(actors: ClientActors, population: Path) -> None:
+    """Not in each round: on a busy machine one, or the driver, may have done all blocks before the other looks up."""
+    fleet = fleet_of(actors, population, hidden=16)
+    state, seen, end = start(fleet, 16), set(), time.monotonic() + 60
+    while not {0.0, 1.0} <= seen and time.monotonic() < end:
+        state = run_round(state, fedavg(Sample(), LOCAL), fleet)
+        assert state.report is not None
+        seen |= {machine["actor"] for _, _, machine in state.report.updates}
+    assert {0.0, 1.0} <= seen <= {-1.0, 0.0, 1.0}
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Tells with how many threads a block runs, and whether kernels are deterministic."""
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left | right
+
+    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+        return Output({(torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())})
+
+
+def test_actors_compute_on_the_threads_that_the_configuration_says(actors: ClientActors, population: Path) -> None:
+    fleet = fleet_of(actors, population, hidden=16)
+    outcomes = list(fleet.map(Threads(), [Block(number, (), 1) for number in range(4)]))
+    assert all(outcome.value == {(1, True)} for outcome in outcomes)
+
+
+def test_actors_that_differ_are_refused() -> None:
+    assert agreed([{"torch": "2"}, {"torch": "2"}]) == {"torch": "2"}
+    with pytest.raises(RuntimeError, match="client actors differ"):
+        agreed([{"torch": "2"}, {"torch": "3"}])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "message"), [(1.5, "a whole number"), (1, "1 CPU and 1 GPU: must fit a"), (0.5, "0.5 GPU: must")]
+)
+def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus: float, message: str) -> None:
+    with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus) as wanting:
+        wanting.handles()
+
+
+def test_auto_without_a_gpu_is_refused_in_one_line(actors: ClientActors) -> None:
+    message = r'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
+    with pytest.raises(InputError, match=message), FittedActors() as wanting:
+        wanting.fit({})
+
+
+def test_actors_share_a_fingerprint(actors: ClientActors) -> None:
+    assert actors.fingerprint["gpu"] == "none"
+
+
+def test_raysim_switches_the_uv_hook_off_by_itself() -> None:
+    code = "import os; import raysim; assert os.environ['RAY_ENABLE_UV_RUN_RUNTIME_ENV'] == '0'"
+    bare = {name: value for name, value in os.environ.items() if name != "RAY_ENABLE_UV_RUN_RUNTIME_ENV"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=bare)
+
+
+def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
+    plan = BenchPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), fedavg(HALF, LOCAL), population.parent)
+    assert [plan.block_size(m) for m in (1, 10, 11, 40, 100, 1000, 100_000)] == [1, 1, 2, 2, 4, 10, 100]
+    fused = plan.resolved()
+    assert [fused.block_size(m) for m in (1, 2, 3, 9, 10, 100, 1000, 100_000)] == [1, 1, 2, 5, 5, 5, 10, 100]
+    assert replace(fused, block=7).block_size(3) == 7
+
+
+def test_array_bytes_looks_inside() -> None:
+    packed = Packed(np.zeros(3, np.float32), np.zeros(2, np.int64))
+    assert array_bytes({"a": [packed, (1, "x")], "b": None}) == 28
+    assert Traffic(5, 4, 3).since(Traffic(1, 1, 1)) == Traffic(4, 3, 2)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:9"])
+def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
+    with pytest.raises(InputError, match=r"--address = .*: must be HOST:PORT of a running Ray cluster"):
+        check_answers(address)
+
+
+def test_a_ray_starts_when_the_one_before_has_ended() -> None:
+    ended = threading.Event()
+    before = threading.Thread(target=ended.wait)
+    before.start()
+    ENDING.append(before)
+    with ClientActors(1, gpus_per_actor=99, address="127.0.0.1:9") as actors:
+        time.sleep(0.2)
+        assert actors.handles(wait=False) == []
+        ended.set()
+        with pytest.raises(InputError):
+            actors.handles()
+    assert before not in ENDING
+
+
+@pytest.mark.slow
+def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started(population: Path) -> None:
+    for _ in range(2):
+        with ClientActors(1):
+            pass
+    with ClientActors(1) as last:
+        assert take([handle.fingerprint.remote() for handle in last.handles()], 180) == [last.fingerprint]

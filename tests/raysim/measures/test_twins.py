@@ -1,0 +1,230 @@
+"""Twins against plain torch: the divergence from a model trained centrally, and the concordance of the losses."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+
+import raysim
+from algorithms import (
+    Algorithm,
+    Local,
+    Purpose,
+    Sample,
+    begin,
+    centralized,
+    fedavg,
+    fedmmb,
+    fedsmb,
+    generator,
+    radfed,
+    run_round,
+    static_bn,
+)
+from partitioning import Population
+from raysim.common.errors import InputError
+from raysim.data.shards import Shards
+from raysim.fleet.inline import InlineFleet
+from raysim.measures.twins import Divergence, Draw, TwinState
+from raysim.models.build import build
+from tests.algorithms.conftest import Samples, clients, federation, perceptron, settle  # noqa: F401  fixtures
+from tests.algorithms.engine.test_round import train
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.1, batch_size=4)
+
+
+def divergence(algorithm: Algorithm, fleet: InlineFleet, rounds: int, norm: bool = False) -> list[float]:
+    state = begin(perceptron(norm), fleet, 0, rounds)
+    twin, found = Divergence(TwinState(state.model, state.initial)), []
+    for _ in range(rounds):
+        state = run_round(state, algorithm, fleet)
+        twin.begin(state, algorithm, fleet)
+        found.append(twin.end({})["dc"])
+    assert twin.state.rounds == rounds
+    return found
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        fedavg(Sample(), LOCAL),
+        static_bn(Sample(), LOCAL),
+        radfed(Sample(), LOCAL, aggregate_every=3),
+        fedsmb(Sample(), LOCAL),
+        fedmmb(Sample(), LOCAL, batches=2),
+        radfed(Sample(), Local(lr=0.1, batch_size=4, batches=2), aggregate_every=3),
+    ],
+)
+def test_one_client_does_not_diverge(algorithm: Algorithm, federation: Federation) -> None:  # noqa: F811
+    fleet = federation(clients([23]), perceptron(True), algorithm.sharing)
+    assert divergence(algorithm, fleet, 4, norm=True) == [0.0] * 4
+
+
+def test_a_cohort_of_one_does_not_diverge(federation: Federation) -> None:  # noqa: F811
+    algorithm = fedavg(Sample(cohort=1), LOCAL)
+    fleet = federation(clients((9, 14, 5, 8)), perceptron(), algorithm.sharing)
+    assert divergence(algorithm, fleet, 3) == [0.0] * 3
+
+
+def test_centralised_training_is_its_own_twin(federation: Federation) -> None:  # noqa: F811
+    algorithm = centralized(Sample(), LOCAL)
+    assert divergence(algorithm, federation(clients((9, 14, 5)), perceptron(), algorithm.sharing), 3) == [0.0] * 3
+
+
+def vector(module: torch.nn.Module) -> np.ndarray:
+    return np.concatenate([p.detach().double().numpy().ravel() for p in module.parameters()])
+
+
+@pytest.mark.parametrize("aggregate_every", [1, 2])
+def test_the_divergence_is_that_of_plain_models(aggregate_every: int, federation: Federation) -> None:  # noqa: F811
+    data, half = clients((11, 4, 9, 23, 6)), Sample(cohort=3)
+    algorithm = radfed(half, LOCAL, aggregate_every=aggregate_every)
+    found = divergence(algorithm, federation(data, perceptron(), algorithm.sharing), 4)
+    module, twin, models, expected = perceptron(), perceptron(), [], []
+    for number in range(1, 5):
+        cohort = [int(client) for client in half.draw(np.arange(5), 0, number)]
+        order = algorithm.rounds.deal(3, 0, number) if models else range(3)
+        models = [models[i] for i in order] if models else [deepcopy(module) for _ in cohort]
+        for model, client in zip(models, cohort, strict=True):
+            train(model, data[client], LOCAL, number, client)
+        mean = {name: sum(m.state_dict()[name] for m in models) / 3 for name in module.state_dict()}
+        module.load_state_dict(mean)
+        models = [] if number % aggregate_every == 0 else models
+        union = tuple(torch.cat([data[client][i] for client in cohort]) for i in (0, 1))
+        train(twin, union, LOCAL, number, cohort[0])  # type: ignore[arg-type]
+        expected.append(np.linalg.norm(vector(module) - vector(twin)) / np.linalg.norm(vector(twin)))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert found[0] > 1e-3
+
+
+def test_a_twin_draws_pass_after_pass() -> None:
+    def draw(drawn: int, **local: Any) -> tuple[list[np.ndarray], int]:
+        return Draw(Local(**local), lr=0.1, seed=3, number=1, drawn=drawn, updates=2).batches(10)
+
+    batches, drawn = draw(0, steps=4, batch_size=3)  # 6 and 4 of the first pass, 6 and 4 of the second
+    assert ([len(rows) for rows in batches], drawn) == ([6, 4, 6, 4], 20)
+    for half, number in ((batches[:2], 0), (batches[2:], 1)):
+        np.testing.assert_array_equal(np.concatenate(half), generator(3, Purpose.TWIN, number).permutation(10))
+    # In two rounds as in one.
+    first, drawn = draw(0, steps=1, batch_size=3)
+    then, drawn = draw(drawn, steps=3, batch_size=3)
+    assert drawn == 20 and all(np.array_equal(a, b) for a, b in zip(first + then, batches, strict=True))
+    assert [len(rows) for rows in draw(0, epochs=2, batch_size=3)[0]] == [6, 4, 6, 4]
+    assert [len(rows) for rows in draw(0, steps=2, batch_size="full")[0]] == [10, 10]
+    assert [len(rows) for rows in draw(0, steps=2, batch_size=50)[0]] == [10, 10]
+    # Nobody was visited: the twin does not move either.
+    assert Draw(Local(steps=2), lr=0.1, seed=3, number=1, drawn=4, updates=0).batches(10) == ([], 4)
+
+
+EXPERIMENT: dict[str, Any] = {
+    "rounds": 6,
+    "data": {"dataset": "digits", "test": 0.2},
+    "partition": {"scheme": "iid", "clients": 4},
+    "model": {"name": "mlp", "hidden": [8]},
+    "algorithm": {"name": "fedavg"},
+    "local": {"steps": 1, "batch_size": "full", "precision": "fp64"},
+    "evaluate": {"every": 1, "measures": ["concordance", "dc"]},
+}
+
+
+def table(folder: Path, name: str = "fedavg") -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = pq.read_table(folder / name / "metrics.parquet").to_pydict()
+    return columns
+
+
+def test_one_full_step_of_clients_of_one_size_is_one_of_the_union(tmp_path: Path) -> None:
+    # Models are weighted by samples, so it holds for sizes that differ by one, too.
+    raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+    found = table(tmp_path / "run")
+    np.testing.assert_allclose(found["twin_test_loss"], found["test_loss"], rtol=1e-9)
+    assert max(found["concordance"]) < 1e-16 and max(found["dc"]) < 1e-12
+    assert found["test_loss"][-1] < found["test_loss"][0]
+    summary = json.loads((tmp_path / "run" / "fedavg" / "summary.json").read_text())["concordance"]
+    assert summary == {"delta": found["concordance"][-1], "epsilon": 0.01, "concordant": True}
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "concordant with centralised training" in page and "Weight divergence by round" in page
+
+
+def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
+    local = {"steps": 2, "batch_size": 5, "lr": 0.5, "precision": "fp64"}
+    alone = {"scheme": "dirichlet", "clients": 4, "label_alpha": 0.2}
+    raysim.run({**EXPERIMENT, "local": local, "partition": alone}, tmp_path / "run", inline=True)
+    found = table(tmp_path / "run")
+
+    raysim.run({**EXPERIMENT, "partition": alone, "rounds": 0}, tmp_path / "initial", inline=True)
+    module = build("mlp", shape=(1, 8, 8), classes=10, seed=0, hidden=(8,)).double()
+    module.load_state_dict(load_file(tmp_path / "initial" / "fedavg" / "model.safetensors"))
+    population = Population.open(tmp_path / "run" / "population")
+    shards = Shards(population.path)
+    every: list[Samples] = [shards.samples(int(client), "train") for client in population.train_clients]
+    x, y = torch.cat([x for x, _ in every]).double(), torch.cat([y for _, y in every])
+    test_x, test_y = shards.test_slice(0)
+    order = generator(0, Purpose.TWIN, 0).permutation(len(y))  # its first pass lasts longer than the run
+    squares = 0.0
+    for number in range(6):
+        for at in (40 * number, 40 * number + 20):  # B' = 4 x 5
+            rows = order[at : at + 20]
+            gradients = torch.autograd.grad(cross_entropy(module(x[rows]), y[rows]), list(module.parameters()))
+            with torch.no_grad():
+                for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+                    parameter.sub_(0.5 * gradient)
+        with torch.no_grad():
+            loss = float(cross_entropy(module(test_x.double()), test_y))
+        squares += (found["test_loss"][number] - loss) ** 2
+        assert found["twin_test_loss"][number] == pytest.approx(loss, rel=1e-9)
+        assert found["concordance"][number] == pytest.approx(squares / (number + 1), rel=1e-7)
+    assert squares > 1e-4
+
+
+@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_twins_are_the_same_on_every_fleet(actors: int, tmp_path: Path) -> None:
+    names = [{"name": "radfed", "aggregate_every": 3, "fraction": 0.5}, {"name": "static-bn"}, {"name": "centralized"}]
+    raw = {**EXPERIMENT, "algorithm": names, "local": {"batch_size": 32}}
+    raw["model"] = {"name": "mlp", "hidden": [8], "norm": "batch"}
+    raysim.run(raw, tmp_path / "inline", inline=True)
+    raysim.run(raw, tmp_path / "ray", actors=actors)
+    for name in ("radfed", "static-bn", "centralized"):
+        a, b = table(tmp_path / "inline", name), table(tmp_path / "ray", name)
+        for column in ("dc", "twin_test_loss", "concordance", "test_loss"):
+            assert a[column] == b[column] and None not in a[column]
+    assert table(tmp_path / "ray", "centralized")["dc"] == [0.0] * 6
+
+
+def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
+    asked = {"evaluate": {"measures": ["bn", "dl"]}, "model": {"hidden": [8], "norm": "batch"}, "rounds": 1}
+    raysim.run({**EXPERIMENT, **asked}, tmp_path / "run", inline=True)
+    names = set(table(tmp_path / "run"))
+    assert names >= {"dl", "dl_updates", "bn_change", "bn_deviation", "bn_variance"}
+    assert not names & {"dc", "concordance", "twin_test_loss"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"evaluate": {"measures": ["concordance"]}}, "evaluate.every = 0 with .* must be 1"),
+        (
+            {"evaluate": {"every": 1, "measures": ["concordance"], "metrics": ["accuracy"]}},
+            "without a loss on a global",
+        ),
+        ({"data": {"dataset": "digits"}}, "without a loss on a global test set"),
+        (
+            {"algorithm": {"name": "fedbn"}, "model": {"name": "mlp", "norm": "batch"}},
+            "fedbn: evaluate.measures = 'dc' where clients keep entries",
+        ),
+        ({"evaluate": {"measures": ["dcc"]}}, "evaluate.measures"),
+        ({"evaluate": {"measures": ["dc", "dc"]}}, "should name each only once"),
+    ],
+)
+def test_what_has_no_twin_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        raysim.run({**EXPERIMENT, **change}, tmp_path / "run", inline=True)
+    assert "\n" not in str(error.value) and not (tmp_path / "run").exists()

@@ -1,0 +1,107 @@
+"""Training that gives NaN or infinity: what stops, what goes on, and what a person is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import raysim
+from raysim.common.errors import DivergedError, InputError
+from raysim.watching.progress import Watcher
+
+EXPERIMENT: dict[str, Any] = {
+    "seed": 3,
+    "rounds": 8,
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "iid", "clients": 6, "test_clients": 1},
+    "model": {"name": "mlp", "hidden": [8], "norm": "batch"},
+    "local": {"lr": 0.1, "batch_size": 100},
+    "evaluate": {"every": 1, "metrics": ["accuracy", "loss"]},
+}
+
+
+class Notices(Watcher):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.texts.append(text)
+
+
+# Each step multiplies the weights by -999, so that they are numbers for some rounds, and then are none.
+EXPLODES = {"name": "fedavg", "local": {"lr": 1.0, "weight_decay": 1000.0}}
+GOOD = {"name": "fedprox"}
+
+
+def run(folder: Path, *algorithms: dict[str, Any], watcher: Watcher | None = None, **changes: Any) -> raysim.Run:
+    tables = [{**table, "local": {**table.get("local", {}), **changes}} for table in algorithms]
+    return raysim.run({**EXPERIMENT, "algorithm": tables}, folder, inline=True, watcher=watcher)
+
+
+def test_a_run_stops_and_its_report_is_of_what_was_there(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(DivergedError, match=r"^fedavg: client \d in round \d: .* is not finite") as caught:
+        run(folder, GOOD, EXPLODES, {"name": "fedbn"})
+    assert str(folder / "report.html") in str(caught.value)
+    done = pq.read_table(folder / "fedavg" / "metrics.parquet")
+    assert f"in round {len(done) + 1}:" in str(caught.value)
+    assert done["held_out_accuracy"].null_count == 0 and set(done["nonfinite"].to_pylist()) <= {0}
+    assert len(pq.read_table(folder / "fedavg" / "updates.parquet")) == 5 * len(done)
+    summary = json.loads((folder / "fedavg" / "stopped.json").read_text(encoding="utf-8"))
+    assert summary["stopped"] in str(caught.value)
+    assert (folder / "fedprox" / "model.safetensors").is_file() and not (folder / "fedbn").exists()
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert f"fedavg was stopped after round {len(done)}: client" in page
+    assert "Without results: fedbn." in page
+    assert str(caught.value).partition(";")[0] in (folder / "run.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("policy", ["leave-out", "last"])
+def test_a_run_goes_on_and_tells_of_every_update(policy: str, tmp_path: Path) -> None:
+    watcher = Notices()
+    done = run(tmp_path / "run", EXPLODES, watcher=watcher, nonfinite=policy)
+    updates = pq.read_table(done.folder / "fedavg" / "updates.parquet").to_pylist()
+    wrong = [row for row in updates if row["nonfinite"] is not None]
+    counts = pq.read_table(done.folder / "fedavg" / "metrics.parquet")["nonfinite"].to_pylist()
+    assert wrong and done.results[0].nonfinite == sum(counts) == len(wrong)
+    first = f"client {wrong[0]['client']} in round {wrong[0]['round']}: {wrong[0]['nonfinite']} is not finite"
+    told = [text for text in watcher.texts if "not finite" in text]
+    assert told == [
+        f'fedavg: {first}; local.nonfinite = "{policy}"',
+        f"fedavg: in all {len(wrong)} visits were not finite; visits.parquet names them",
+    ]
+    assert (done.folder / "run.log").read_text(encoding="utf-8").count("is not finite") == len(wrong)
+    page = done.report.read_text(encoding="utf-8")
+    assert f"fedavg: {len(wrong)} visits were not finite, and were left out or replaced." in page
+    assert "Visits not finite" in page
+
+
+def test_a_policy_of_another_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"local\.nonfinite = 'ignore'"):
+        run(tmp_path / "run", GOOD, nonfinite="ignore")
+
+
+def with_twin(measure: str, folder: Path, policy: str) -> raysim.Run:
+    """A run beside a twin that takes five times as many steps, and so explodes first."""
+    cohort = {"cohort": 1} if measure == "concordance" else {}
+    tables = {
+        "rounds": 2,
+        "data": {"dataset": "digits", "test": 0.2},
+        "local": {**EXPERIMENT["local"], **EXPLODES["local"], "nonfinite": policy},
+        "algorithm": [{"name": "fedavg", **cohort}],
+        "evaluate": {**EXPERIMENT["evaluate"], "measures": [measure]},
+    }
+    return raysim.run({**EXPERIMENT, **tables}, folder, inline=True)
+
+
+@pytest.mark.parametrize("measure", ["dc", "concordance"])
+def test_a_twin_that_diverges_stops_the_run_or_is_no_number(measure: str, tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match=f"^fedavg: the twin of evaluate.measures = '{measure}'.*in round 1: "):
+        with_twin(measure, tmp_path / "stop", "stop")
+    done = with_twin(measure, tmp_path / "on", "leave-out")
+    values = pq.read_table(done.folder / "fedavg" / "metrics.parquet")[measure].to_pylist()
+    assert np.isnan(values).all()
+    assert done.results[0].nonfinite == 0

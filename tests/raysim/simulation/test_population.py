@@ -1,0 +1,147 @@
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import partitioning
+from partitioning import Population
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.data.shards import Shards
+from raysim.data.sources import load
+from raysim.data.tensors import decoder_of
+from raysim.simulation.population import population_of
+from raysim.simulation.samples import prepared
+
+BASE = {"partition": {"clients": 4}}
+
+
+def rows(batches: list[pa.RecordBatch]) -> list[str]:
+    return [str(row) for batch in batches for row in batch.to_pylist()]
+
+
+def test_a_share_of_the_rows_becomes_the_global_test_set(tmp_path) -> None:
+    experiment = Experiment.of({**BASE, "data": {"dataset": "digits", "test": 0.2}})
+    population = population_of(experiment, tmp_path / "population")
+    test = rows([population.test_batch(i) for i in range(len(population.test_slices))])
+    train = rows([population.batch(client) for client in range(4)])
+    assert len(test) == 359
+    assert sorted(test + train) == sorted(rows(load("digits").train.to_batches()))
+
+
+def test_a_second_table_may_be_the_global_test_set(tmp_path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(load("digits").train.slice(0, 50), tmp_path / "t.parquet")
+    experiment = Experiment.of({**BASE, "data": {"dataset": "digits", "test": f"file:{tmp_path / 't.parquet'}"}})
+    population = population_of(experiment, tmp_path / "population")
+    assert sum(population.test_slices) == 50 and population.sizes.sum() == 1797
+
+
+def test_a_fold_is_a_view_of_the_population_whether_made_or_opened(tmp_path) -> None:
+    partition = {"clients": 7, "folds": 3, "fold": 2, "stratify": True}
+    made = population_of(Experiment.of({"partition": partition, "data": {"dataset": "digits"}}), tmp_path / "made")
+    whole = Population.open(made.path)
+    assert made.test_clients.tolist() == [int(c) for c in range(7) if whole.folds[c] == 2]
+    assert made.validation_clients.tolist() == [int(c) for c in range(7) if whole.folds[c] == 0]
+    elsewhere = Experiment.of({"data": {"population": str(made.path), "fold": 2}})
+    assert population_of(elsewhere, tmp_path / "unused").fingerprint == made.fingerprint != whole.fingerprint
+
+
+def test_validation_clients_are_held_out_too(tmp_path) -> None:
+    partition = {"clients": 6, "test_clients": 1, "validation_clients": 2}
+    made = population_of(Experiment.of({"partition": partition, "data": {"dataset": "digits"}}), tmp_path / "made")
+    assert [len(made.train_clients), len(made.validation_clients), len(made.test_clients)] == [3, 2, 1]
+
+
+def test_a_made_population_is_opened_where_it_is(tmp_path) -> None:
+    made = population_of(Experiment.of({**BASE, "data": {"dataset": "digits"}}), tmp_path / "made")
+    again = population_of(Experiment.of({"data": {"population": str(made.path)}}), tmp_path / "unused")
+    assert isinstance(again, Population) and again.path == made.path
+    with pytest.raises(InputError):
+        population_of(Experiment.of({"data": {"population": str(tmp_path / "nosuch")}}), tmp_path / "unused")
+
+
+def test_a_population_may_be_where_a_uri_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("raysim.watching.progress.PATIENCE", (0, 0))
+    made = population_of(Experiment.of({**BASE, "data": {"dataset": "digits"}}), tmp_path / "made")
+    elsewhere = Experiment.of({"data": {"population": made.path.as_uri()}})
+    told: list[str] = []
+    opened = population_of(elsewhere, tmp_path / "unused", told.append)
+    assert opened.fingerprint == made.fingerprint and opened.path == tmp_path / "cache" / "populations" / made.digest
+    assert told[0].startswith(f"fetching {made.path.as_uri()}: 0 of")
+    # The resolved file says where it came from, and what is there is not fetched again.
+    assert Experiment.of(elsewhere.to_toml()) == elsewhere
+    told.clear()
+    assert population_of(elsewhere, tmp_path / "unused", told.append).path == opened.path and not told
+
+
+@pytest.mark.parametrize("hospital", [[1, 2, 3], ["a", "b", "c"]])
+def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: list[int] | list[str]) -> None:
+    table = pa.table({"age": [1.0, 2.0, 3.0] * 8, "hospital": hospital * 8, "label": [0, 1, 1] * 8})
+    pq.write_table(table, tmp_path / "t.parquet")
+    experiment = Experiment.of(
+        {
+            "data": {"dataset": f"file:{tmp_path / 't.parquet'}"},
+            "partition": {"scheme": "natural", "column": "hospital"},
+            "algorithm": {"name": "fedavg"},
+        }
+    )
+    population = population_of(experiment, tmp_path / "population")
+    assert len(population) == 3
+    assert decoder_of(population).shape == (1,)
+    assert Shards(population.path).samples(1, "all")[0].tolist() == [[2.0]] * 8
+
+
+def test_the_column_that_names_the_site_is_no_input(tmp_path: Path) -> None:
+    table = pa.table({"age": [1.0, 2.0] * 8, "ward": [0, 1, 2, 3] * 4, "town": [1, 2] * 8, "label": [0, 1] * 8})
+    pq.write_table(table, tmp_path / "t.parquet")
+    experiment = Experiment.of(
+        {
+            "data": {"dataset": f"file:{tmp_path / 't.parquet'}"},
+            "partition": {"scheme": "natural", "column": "ward", "site": "town"},
+        }
+    )
+    population = population_of(experiment, tmp_path / "population")
+    assert population.sites is not None and population.sites.to_pylist() == ["1", "1", "2", "2"]
+    assert decoder_of(population).shape == (1,)
+    (population.path / population.manifest.shards[0].name).unlink()
+    assert Shards(population.path, sites=("2",)).samples(2, "all")[0].tolist() == [[2.0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("made", "data", "told"),
+    [
+        pytest.param({"standardise": True}, {"standardise": "global"}, None, id="moments are there"),
+        pytest.param({}, {}, None, id="nothing is asked for"),
+        pytest.param({}, {"standardise": "global"}, "read at that site; with fleet.pinned = true", id="moments"),
+        pytest.param({}, {"image_size": 4}, "read at that site; with fleet.pinned = true", id="pictures"),
+    ],
+)
+def test_a_driver_prepares_a_pinned_population_without_its_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: dict[str, Any], data: dict[str, Any], told: str | None
+) -> None:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    digits = load("digits").train
+    towns = pa.array(["bath" if row % 2 else "york" for row in range(len(digits))])
+    table = digits.append_column("town", towns)
+    partitioning.make(table, tmp_path / "p", scheme="domains", domain="town", clients_per_domain=2, site="town", **made)
+    for shard in (tmp_path / "p").glob("shard-*"):
+        shard.unlink()
+    raw = {"data": {"population": str(tmp_path / "p"), **data}, "fleet": {"pinned": True}}
+    experiment = Experiment.of(raw)
+    population = population_of(experiment, tmp_path / "unused")
+    if told is None:
+        assert prepared(population, experiment.data).shape == (1, 8, 8)
+    else:
+        with pytest.raises(InputError, match=told):
+            prepared(population, experiment.data)
+
+
+def test_a_pinned_population_is_not_fetched(tmp_path: Path) -> None:
+    raw = {"data": {"population": "s3://bucket/p"}, "fleet": {"pinned": True}}
+    with pytest.raises(InputError, match="must be a folder, where each node has its site's samples alone; give"):
+        population_of(Experiment.of(raw), tmp_path / "unused")

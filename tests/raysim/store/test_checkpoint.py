@@ -1,0 +1,236 @@
+"""What a checkpoint holds, comes back from the disk as it was; and what nobody needs any more goes."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import Assign, Layout, Local, Location, Packed, PersonalLedger, PersonalStore, Sample, State, fedavg
+from algorithms.engine.asynchronous import Trained, UnderWay
+from algorithms.engine.client_update import UpdateRow
+from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
+from raysim.common.errors import InputError
+from raysim.measures.selection import Best, Standing
+from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper
+from raysim.store.codec import Codec
+from raysim.store.result import Known, Result, Snapshot
+
+PACKED = Packed(np.arange(16, dtype=np.float32), np.arange(16))
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a step of one's own may leave in the state."""
+
+    value: Any
+    more: Mapping[str, float] = field(default_factory=dict)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same to the last bit, and of the same classes."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray | np.generic):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if hasattr(one, "__dataclass_fields__"):
+        return all(same(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
+    return repr(one) == repr(other)
+
+
+VALUES: list[Any] = [
+    *(None, True, False, 0, -3, 2**80, "", "käse\n\0", 0.1, -0.0, 5e-324, math.inf, -math.inf, math.nan),
+    *((), (1,), [], [1, (2, [3])], {}, {1: "a", "1": "b", (2, None): [0.5], None: {}}),
+    {"float": "nan", "tuple": [1]},
+    *(np.array(values, dtype) for values in ([], [1, 0, 1]) for dtype in ("?", "i1", "u8", "i8", "f2", "f4", "f8")),
+    *(np.zeros((0, 3)), np.array(2.5), np.float32(0.1), np.int64(-1), np.bool_(True)),
+    *(np.array([np.nan, np.inf, -0.0, 1e-45], "f4"), np.arange(6).reshape(2, 3).T, np.arange(9)[::2]),
+    *(Sample(), Location("a", 1), PACKED, Standing(2, {"loss": Best(0.5, 3)}, {"loss": 1}, {})),
+    UnderWay(
+        Arrivals(Sample(cohort=2), Concurrent(3)),
+        *(0, 4),
+        Timeline(7, 1.25, (Flight(8, 3, 6, 2.5),)),
+        {6: PACKED},
+        {8: Trained(2, UpdateRow(3, {"steps": 1.0, "loss": math.nan}, 0.0, None), {"actor": 0.0}, PACKED)},
+        3,
+    ),
+    Own((Own(None), [np.ones(2)]), {"a": math.nan}),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:30])
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    codec = Codec([*CLASSES, Location], [__name__.partition(".")[0]])
+    held, arrays = codec.encode(value, {})
+    there = json.loads(json.dumps(held, allow_nan=False))
+    assert same(codec.decode(there, arrays, {}), value)
+
+
+def test_what_is_shared_is_held_once_and_shared_again() -> None:
+    codec = Codec(CLASSES)
+    held, arrays = codec.encode({"a": PACKED, "b": [PACKED, PACKED.floats], "c": VALUES}, {"the others": VALUES})
+    assert len(arrays) == 2
+    back = codec.decode(held, arrays, {"the others": VALUES})
+    assert back["a"] is back["b"][0] and back["b"][1] is back["a"].floats and back["c"] is VALUES
+
+
+@dataclass(frozen=True)
+class Hidden:
+    state: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (Hidden(1), r"value = .*Hidden"),
+        ({"own": [1, {2}]}, r"\['own'\]\[1\] = builtins.set"),
+        (Timeline(0, torch.zeros(1)), "now = torch.Tensor"),  # type: ignore[arg-type]
+        (np.array(["text"]), "numpy.ndarray"),
+        (lambda: 1, "builtins.function"),
+        (Local, "builtins.type"),
+    ],
+)
+def test_what_is_no_plain_value_is_refused(value: Any, what: str) -> None:
+    with pytest.raises(InputError, match=f"{what}.*: must be a plain value") as error:
+        Codec(CLASSES).encode(value, {})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["Hidden", "os:stat_result", f"{__name__}:Own", "os:system"])
+def test_no_class_is_made_that_is_not_known(name: str) -> None:
+    held = {"objects": [{"class": name, "fields": {}}], "value": {"object": 0}}
+    with pytest.raises(ValueError, match="is no class that is known"):
+        Codec(CLASSES).decode(held, {}, {})
+
+
+def test_the_ledger_forgets_what_nobody_sees() -> None:
+    ledger = PersonalLedger()
+    for number in range(1, 8):
+        for client in range(number % 3, 6):
+            ledger.add(number, client, Location(f"file-{number}", client))
+    seen = {n: [ledger.latest(client, n) for client in range(6)] for n in (3, 5, 6, 7)}
+    files, table = ledger.table({3, 5})
+    again = PersonalLedger.of(files, table)
+    ledger.forget({3, 5})
+    for n in (3, 5, 6, 7):
+        assert [ledger.latest(client, n) for client in range(6)] == seen[n]
+    assert [again.latest(client, 3) for client in range(6)] == seen[3]
+    assert [again.latest(client, 5) for client in range(6)] == seen[5] == [again.latest(c, 9) for c in range(6)]
+    assert ledger.latest(2, 2) is None and "file-1" not in ledger.files()
+
+
+def test_a_ledger_does_not_grow() -> None:
+    ledger, sizes = PersonalLedger(), []
+    for number in range(1, 200):
+        for client in range(10):
+            ledger.add(number, client, Location("file", number))
+        ledger.forget({number, max(1, number - 5)})
+        sizes.append(sum(map(len, ledger._rows.values())))
+    assert max(sizes) == 20
+
+
+def snapshot(number: int, personal: PersonalLedger) -> Snapshot:
+    """After a round, with the model and all else that the round made."""
+    model = Packed(np.full(16, number, np.float32), np.arange(16))
+    state = State(3, number, model, PACKED, model, memory={"m": np.arange(3.0)}, personal=personal)
+    result = Result("fedavg", ALGORITHM, {"test_loss": math.nan}, number, number)
+    return Snapshot(state, Known(result, 9, state, {"test_loss": math.nan}))
+
+
+ALGORITHM = fedavg(Sample(), Local(epochs=1), Assign())
+LAYOUT = Layout.of(torch.nn.BatchNorm1d(2000))
+
+
+def rows(folder: Path, count: int) -> None:
+    """Journals of so many rounds, as another run may have left them."""
+    import pyarrow as pa
+
+    from raysim.store.journal import Journal
+
+    schema = pa.schema([("round", pa.int64())])
+    for name in ("metrics", "updates"):
+        journal = Journal(folder / f"{name}.journal", schema)
+        for number in range(1, count + 1):
+            journal.append(pa.RecordBatch.from_pydict({"round": [number]}, schema))
+        journal.close()
+
+
+def test_the_newest_two_are_kept_and_a_damaged_one_is_left_out(tmp_path: Path) -> None:
+    rows(tmp_path, 4)
+    checkpoints, notices = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}), list[str]()
+    assert checkpoints.newest(notices.append) is None
+    for number in (1, 2, 4):
+        checkpoints.write(snapshot(number, PersonalLedger()))
+    older, newest = sorted((tmp_path / "checkpoint").iterdir())
+    assert older.name.startswith("round-000000002-")
+    found = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append)
+    assert found is not None and found.known.chosen is found.state and found.known.result.algorithm is ALGORITHM
+    wanted = snapshot(4, PersonalLedger())
+    assert same(found.state.model, wanted.state.model) and same(found.known.result.metrics, wanted.known.result.metrics)
+    assert notices == []
+
+    content = newest.read_bytes()
+    newest.write_bytes(content[: len(content) // 2])
+    found = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append)
+    assert found is not None and found.state.round == 2 and not newest.exists()
+    assert len(notices) == 1 and newest.name in notices[0] and "sha256" in notices[0]
+    rows(tmp_path, 1)
+    assert Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append) is None
+    assert "metrics.journal has 1 rounds of 2" in notices[1]
+
+
+def test_another_machine_is_named(tmp_path: Path) -> None:
+    Checkpoints(tmp_path, ALGORITHM, {"cpu": "x", "torch": "2"}).write(snapshot(1, PersonalLedger()))
+    with pytest.raises(InputError, match="begun with cpu = x, and here it is y"):
+        Checkpoints(tmp_path, ALGORITHM, {"cpu": "y", "torch": "2"}).newest(print)
+
+
+def test_files_of_kept_entries_go_when_nobody_needs_them(tmp_path: Path) -> None:
+    """Two writers, one of which begins another file after each two records; a visit is always under way."""
+    store, other = (
+        PersonalStore(tmp_path / "personal", LAYOUT, full=2 * LAYOUT.nbytes),
+        PersonalStore(tmp_path / "personal", LAYOUT),
+    )
+    record = LAYOUT.pack(torch.nn.BatchNorm1d(2000).state_dict())
+    ledger, sweeper = PersonalLedger(), Sweeper(tmp_path / "personal", full=2 * LAYOUT.nbytes)
+    ledger.add(1, 9, other.append(record))
+    counts, flying = [], store.append(record)
+    for number in range(1, 30):
+        ledger.add(number, 1, flying)
+        flying = store.append(record)  # of the next round, which no ledger names yet
+        files, _ = ledger.table({number})
+        sweeper.sync(files)
+        ledger.forget({number})
+        sweeper.sweep(number, set(files), ledger)
+        there = {path.name for path in (tmp_path / "personal").iterdir()}
+        assert {*files, flying.file} <= there
+        counts.append(len(there))
+    assert max(counts[5:]) <= 5
+    store.close()
+    other.close()
+
+
+def test_a_record_that_was_cut_is_no_entry(tmp_path: Path) -> None:
+    store = PersonalStore(tmp_path, LAYOUT)
+    at = store.append(LAYOUT.pack(torch.nn.BatchNorm1d(2000).state_dict()))
+    store.close()
+    path = tmp_path / at.file
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(OSError, match="kept entries are lost"):
+        store.read(at)
+
+
+def test_rounds_are_the_ones_that_a_snapshot_needs() -> None:
+    now = snapshot(4, PersonalLedger())
+    assert now.rounds == {4}
+    chosen = snapshot(2, PersonalLedger()).state
+    assert Snapshot(now.state, Known(now.known.result, 9, chosen)).rounds == {2, 4}

@@ -1,0 +1,155 @@
+"""The run folder: who has it, what a round leaves in it, and what is left of it."""
+
+import json
+import math
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+
+from algorithms import Layout, Sharing, State
+from algorithms.engine.client_update import UpdateRow
+from algorithms.engine.state import RoundReport
+from raysim.common.errors import InputError, StoppedError
+from raysim.simulation.failures import continuable
+from raysim.store.folder import UPDATES, AlgorithmFolder, algorithm_names, metrics_schema, run_folder
+from raysim.watching.progress import Watcher
+
+
+def fail_in(out: Path, made: Path) -> None:
+    """A run whose input turns out to be wrong after it has made something."""
+    with run_folder(out):
+        made.mkdir()
+        raise InputError("wrong")
+
+
+def test_only_one_of_two_runs_gets_a_folder(tmp_path: Path) -> None:
+    with run_folder(tmp_path / "run"):
+        with pytest.raises(InputError, match="already holds a run"), run_folder(tmp_path / "run"):
+            pass
+        assert (tmp_path / "run" / "run.log").exists()
+
+
+def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for out in (tmp_path / "real", tmp_path / "link"):
+        with pytest.raises(InputError, match="wrong"):
+            fail_in(out, out / "population")
+        assert list((tmp_path / "real").iterdir()) == []
+
+
+def end_in(out: Path, begun: bool) -> None:
+    """A run that is interrupted, or for which there is no room, before its configuration is written or after it."""
+    with continuable(out, Watcher()), run_folder(out):
+        if begun:
+            (out / "config.toml").touch()
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_ends_before_it_can_go_on_leaves_nothing_and_says_nothing_of_going_on(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError, match=r"^interrupted$"):
+        end_in(tmp_path / "one", begun=False)
+    with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim resume .*two$"):
+        end_in(tmp_path / "two", begun=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_parents_that_another_run_uses_stay(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="wrong"):
+        fail_in(tmp_path / "runs" / "one", tmp_path / "runs" / "two")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["two"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--out"), run_folder(tmp_path / "file"):
+        pass
+
+
+def test_the_summary_is_plain_json(tmp_path: Path) -> None:
+    module = torch.nn.Linear(2, 2)
+    layouts = Sharing().divide(Layout.of(module))
+    model, personal = (layout.pack(module.state_dict()) for layout in (layouts.shared, layouts.personal))
+    with closing(AlgorithmFolder(tmp_path / "fedavg", [])) as files:
+        metrics = {"test_loss": math.nan, "test_accuracy": 0.5, "local_loss": math.inf, "test_auc": None}
+        files.finish(State(0, 0, model, personal, personal), layouts, {"rounds": 0, "metrics": metrics}, {})
+    text = (files.path / "summary.json").read_text(encoding="utf-8")
+    metrics = {"test_loss": "nan", "test_accuracy": 0.5, "local_loss": "inf", "test_auc": None}
+    assert json.loads(text) == {"rounds": 0, "metrics": metrics}
+
+
+def test_a_repeated_algorithm_is_numbered() -> None:
+    assert algorithm_names([]) == []
+    assert algorithm_names(["fedavg", "radfed", "fedavg", "fedavg"]) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+
+
+def a_round(losses: dict[int, float]) -> RoundReport:
+    """Visits of clients with these losses, two a block; a client without a loss took no step."""
+    rows = [
+        UpdateRow(client, {"samples": 20.0, "steps": 0.0 if math.isnan(loss) else 2.0, "loss": loss}, 20.0, None)
+        for client, loss in losses.items()
+    ]
+    machine = {"seconds": 0.5, "actor": 1.0}
+    return RoundReport(tuple((i // 2, row, machine) for i, row in enumerate(rows)), True, 0, 0)
+
+
+def journal(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        return stream.read_all()
+
+
+def test_a_round_is_a_row_and_a_row_a_update(tmp_path: Path) -> None:
+    with closing(AlgorithmFolder(tmp_path / "fedavg", ["test_auc"])) as files:
+        row: dict[str, Any] = {"round": 1, "seconds": 0.25}
+        files.append(row, a_round({3: 1.5, 5: math.nan, 8: math.inf}))
+        row["round"] = 2  # what was appended is no longer the caller's
+        files.append(row, a_round({}))
+    updates, metrics = journal(files.path / "updates.journal"), journal(files.path / "metrics.journal")
+    assert updates.schema == UPDATES and metrics.schema == metrics_schema(["test_auc"])
+    assert updates.to_pydict() == {
+        "round": [1, 1, 1],
+        "client": [3, 5, 8],
+        "block": [0, 0, 1],
+        "samples": [20, 20, 20],
+        "steps": [2, 0, 2],
+        "loss": [1.5, None, math.inf],
+        "staleness": [None, None, None],
+        "weight": [20.0, 20.0, 20.0],
+        "nonfinite": [None, None, None],
+        "machine_block_seconds": [0.5, 0.5, 0.5],
+        "machine_actor": [1, 1, 1],
+    }
+    assert metrics["round"].to_pylist() == [1, 2]
+    assert metrics["seconds"].to_pylist() == [0.25, 0.25]
+    assert metrics["seconds_train"].null_count == metrics["test_auc"].null_count == 2
+    assert all(seconds > 0 for seconds in metrics["seconds_write"].to_pylist())
+
+
+def stop_after(files: AlgorithmFolder, rounds: int) -> None:
+    with closing(files):
+        for number in range(1, rounds + 1):
+            files.append({"round": number}, a_round({number: 1.0}))
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_breaks_keeps_every_round(tmp_path: Path) -> None:
+    files = AlgorithmFolder(tmp_path / "fedavg", [])
+    with pytest.raises(KeyboardInterrupt):
+        stop_after(files, 40)
+    assert journal(files.path / "metrics.journal")["round"].to_pylist() == list(range(1, 41))
+    assert journal(files.path / "updates.journal")["client"].to_pylist() == list(range(1, 41))
+
+
+def test_a_row_that_cannot_be_written_is_not_lost_in_silence(tmp_path: Path) -> None:
+    files = AlgorithmFolder(tmp_path / "fedavg", [])
+    files.append({"round": 1}, a_round({}))
+    files.append({"round": 2, "aggregated": "perhaps"}, a_round({}))
+    with pytest.raises(pa.ArrowException):
+        files.close()
+    with pytest.raises(pa.ArrowException):
+        files.append({"round": 3}, a_round({}))
+    assert journal(files.path / "metrics.journal")["round"].to_pylist() == [1]

@@ -1,0 +1,210 @@
+"""Runs whose folder is at a URI: worked on here, kept there, gone on with from there."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysim
+from partitioning.remote import RemoteFolder
+from raysim.cli.commands import main
+from raysim.common.errors import InputError, StoppedError
+from raysim.report.page import write_report
+from raysim.simulation.stop import Stop
+from raysim.store.mirror import Mirror
+from raysim.watching.progress import Watcher
+
+EXPERIMENT: dict[str, Any] = {
+    "rounds": 6,
+    "data": {"dataset": "digits"},
+    "partition": {"scheme": "iid", "clients": 6, "test_clients": 2},
+    "model": {"name": "mlp", "hidden": [6], "norm": "batch"},
+    "algorithm": {"name": "fedbn", "cohort": 3},
+    "local": {"lr": 0.1, "batch_size": 32},
+    "evaluate": {"every": 2},
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Path:
+    return tmp_path / "far away" / "run"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return raysim.run(EXPERIMENT, tmp_path_factory.mktemp("whole") / "run", inline=True).folder
+
+
+class Ends(Watcher):
+    """Asks for a stop after a round, or raises an error; keeps what the store held after each round."""
+
+    def __init__(self, far: Path, after: int, error: type[Exception] | None = None) -> None:
+        self.stop, self._far, self._after, self._error = Stop(), far, after, error
+        self.notices: list[str] = []
+        self.copies: list[Path] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        copy = self._far.with_name(f"after-{number}")
+        with suppress(FileNotFoundError, shutil.Error):  # a file may go meanwhile
+            shutil.copytree(self._far, copy)
+        self.copies.append(copy)
+        if number == self._after:
+            if self._error is not None:
+                raise self._error
+            self.stop.asked = True
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_same(folder: Path, whole: Path) -> None:
+    assert names(folder) == names(whole)
+    for name in ("model", "kept"):
+        file = f"fedbn/{name}.safetensors"
+        assert (folder / file).read_bytes() == (whole / file).read_bytes()
+
+
+def test_a_run_leaves_at_its_uri_what_it_leaves_in_a_folder(far: Path, whole: Path) -> None:
+    done = raysim.run(EXPERIMENT, far.as_uri(), inline=True)
+    assert_same(far, whole)
+    assert done.uri == far.as_uri()
+    assert done.report.read_bytes() == (far / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [pytest.param(None, id="stopped"), pytest.param(ZeroDivisionError, id="failed", marks=pytest.mark.slow)],
+)
+def test_a_run_goes_on_from_its_uri(far: Path, whole: Path, cache: Path, error: type[Exception] | None) -> None:
+    watcher = Ends(far, 3, error)
+    with pytest.raises(error or StoppedError) as ended:
+        raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher, stop=watcher.stop)
+    told = str(ended.value) if error is None else watcher.notices[-1]
+    assert told.endswith(f"continue with: raysim resume {far.as_uri()}")
+    shutil.rmtree(cache)  # as on another machine
+    done = raysim.resume(f"{far.as_uri()}/fedbn", inline=True)
+    assert_same(far, whole)
+    assert done.results[0].rounds == 6
+
+
+def test_what_is_there_at_any_moment_can_be_gone_on_with(far: Path, whole: Path, cache: Path) -> None:
+    watcher = Ends(far, 99)
+    raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher)
+    begun = [copy for copy in watcher.copies if list(copy.glob("fedbn/checkpoint/*"))]
+    assert begun
+    shutil.rmtree(cache)
+    raysim.resume(begun[-1].as_uri(), inline=True)
+    assert_same(begun[-1], whole)
+
+
+def test_a_uri_that_exists_is_refused_and_stays(far: Path) -> None:
+    far.mkdir(parents=True)
+    (far / "thesis.txt").write_text("all of it")
+    with pytest.raises(InputError, match="exists and is not empty: must be a new folder; choose another"):
+        raysim.run(EXPERIMENT, far.as_uri(), inline=True)
+    assert names(far) == {"thesis.txt"}
+
+
+def test_wrong_input_leaves_nothing_there(far: Path) -> None:
+    wrong = {**EXPERIMENT, "evaluate": {"on": ["test"]}}
+    with pytest.raises(InputError) as caught:
+        raysim.run(wrong, far.as_uri(), inline=True)
+    assert "cache" not in str(caught.value)
+    assert not far.exists() or not names(far)
+
+
+@pytest.mark.slow
+def test_a_store_that_does_not_answer_for_a_while(far: Path) -> None:
+    class Breaks(Ends):
+        def round(self, number: int, metrics: dict[str, float]) -> None:
+            if number == 1:  # nothing can be written where a file stands in the way
+                shutil.rmtree(far)
+                far.touch()
+            elif number == 5:
+                far.unlink()
+
+    watcher = Breaks(far, 99)
+    raysim.run({**EXPERIMENT, "rounds": 60}, far.as_uri(), inline=True, watcher=watcher)
+    assert any("tries again after the next checkpoint" in text for text in watcher.notices)
+
+
+def test_a_run_that_cannot_be_stored_at_the_end_says_where_it_is(far: Path, cache: Path) -> None:
+    class Breaks(Ends):
+        def round(self, number: int, metrics: dict[str, float]) -> None:
+            if number == 6:
+                shutil.rmtree(far)
+                far.touch()
+
+    with pytest.raises(RuntimeError, match=r"the run has ended, and its files are in .*/cache/runs/\w+") as caught:
+        raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=Breaks(far, 99))
+    folder = Path(str(caught.value).rpartition(" ")[2])
+    assert folder.is_relative_to(cache) and (folder / "fedbn" / "model.safetensors").is_file()
+
+
+def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
+    class Listed(RemoteFolder):
+        def store(self, path: Path, name: str) -> None:
+            stored.append(name)
+            super().store(path, name)
+
+    stored: list[str] = []
+    folder, remote = tmp_path / "here", RemoteFolder.of((tmp_path / "there").as_uri())
+    files = ["a/checkpoint/round-1.safetensors", "a/kept/1.bin", "a/metrics.journal", "a/summary.json", "config.toml"]
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    mirror = Mirror(folder, Listed(remote.uri, remote.system, remote.path))
+    mirror.update()
+    assert sorted(stored) == files == sorted(remote.files())
+    assert stored[-2:] == ["a/checkpoint/round-1.safetensors", "a/summary.json"]
+    stored.clear()
+    (folder / "a/kept/1.bin").unlink()
+    (folder / "a/metrics.journal").write_text("more")
+    mirror.update()
+    assert stored == ["a/metrics.journal"]
+    assert sorted(remote.files()) == [name for name in files if name != "a/kept/1.bin"]
+
+
+def test_reports_are_of_runs_wherever_they_are(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main_with(monkeypatch, "report", whole.as_uri())
+    assert capsys.readouterr().out == "report.html\n"
+    assert Path("report.html").read_bytes() == write_report([whole], tmp_path / "other.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "quickstart", "--inline", "--out", "nosuch://bucket/x"], "Unrecognized filesystem"),
+        (["resume", "file:///nosuch/run"], "must be the folder of a run"),
+        (["report", "file:///nosuch/run"], "must be the folder of a run"),
+    ],
+)
+def test_what_cannot_be_reached_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main_with(monkeypatch, *arguments)
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("raysim: ") and told in error
+
+
+def main_with(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr("sys.argv", ["raysim", *arguments])
+    main()

@@ -1,0 +1,46 @@
+"""What a run's bytes depend on does not change with the place of the files that it was begun with."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from raysim.simulation.api import resolved
+from raysim.store.resume import settings
+
+MODULE = "from algorithms.fedavg import fedavg as flat\n"
+
+
+def placed(folder: Path, module: str = MODULE, weight: float = 0.0) -> dict[str, str]:
+    """The settings of an experiment whose files are there."""
+    folder.mkdir()
+    (folder / "moved.py").write_text(module)
+    save_file({"x": np.full(3, weight)}, folder / "w.safetensors")
+    file = folder / "exp.toml"
+    file.write_text('[data]\ndataset = "digits"\n[model]\nhidden = [8]\n[algorithm]\nname = "moved:flat"\n')
+    try:
+        return settings(resolved(file, [f"model.weights={folder / 'w.safetensors'}"]), "flat")
+    finally:
+        sys.modules.pop("moved")
+
+
+def test_files_may_move_and_not_change(tmp_path: Path) -> None:
+    first = placed(tmp_path / "one")
+    assert "moved.py" in first and placed(tmp_path / "two") == first
+    assert placed(tmp_path / "three", MODULE + "# changed\n") != first
+    assert placed(tmp_path / "four", weight=1.0) != first
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_files_are_named_by_their_places_beside_each_other(tmp_path: Path, package: bool) -> None:
+    home = tmp_path / "moved" if package else tmp_path
+    home.mkdir(exist_ok=True)
+    (home / ("__init__.py" if package else "moved.py")).write_text(MODULE)
+    file = tmp_path / "exp.toml"
+    file.write_text('[data]\ndataset = "digits"\n[model]\nhidden = [8]\n[algorithm]\nname = "moved:flat"\n')
+    try:
+        assert ("moved/__init__.py" if package else "moved.py") in settings(resolved(file), "flat")
+    finally:
+        sys.modules.pop("moved")

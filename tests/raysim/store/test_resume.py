@@ -1,0 +1,468 @@
+"""A run that was stopped, in whatever way, ends as one that was not."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import tomli_w
+
+import raysim
+from algorithms import Function, Outcome
+from algorithms.engine.fleet import Block
+from algorithms.named import ALGORITHMS
+from partitioning.command import run_command
+from raysim.cli.commands import cli
+from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
+from raysim.fleet.inline import Inline, InlineFleet
+from raysim.simulation.api import Run
+from raysim.simulation.stop import Stop
+from raysim.store.folder import old_folder
+from raysim.watching.progress import Watcher
+
+OWN: dict[str, dict[str, Any]] = {
+    "fedprox": {"proximal": 0.1},
+    "fedbs": {"epsilon": 5.0, "patience": 2},
+    **{name: {"aggregate_every": 3} for name in ("radfed", "radfedm", "radfeda", "radfedi")},
+    "radfedp": {"aggregate_every": 3, "proximal": 0.5},
+}
+
+BASE: dict[str, Any] = {
+    "seed": 3,
+    "rounds": 5,
+    "data": {"dataset": "digits", "test": 0.8},
+    "partition": {"scheme": "iid", "clients": 6, "local_test": 0.2, "validation_clients": 1},
+    "model": {"hidden": [6], "norm": "batch"},
+    "local": {"batch_size": 20},
+    "fleet": {"block": 2},
+    "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
+    "evaluate": {"every": 2, "metrics": ["accuracy"]},
+}
+
+ALL = [{"name": name, **({} if name == "centralized" else {"cohort": 3}), **OWN.get(name, {})} for name in ALGORITHMS]
+
+MEASURED: dict[str, Any] = {
+    **BASE,
+    "algorithm": [
+        {"name": "radfed", "cohort": 3, "aggregate_every": 2},
+        {"name": "fixbn", "cohort": 3, "fix_after": "window", "width": 2, "tau": 1.0},
+    ],
+    "evaluate": {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance", "dl", "bn"]},
+}
+"""With twins and other measures that remember something."""
+
+CHOSEN: dict[str, Any] = {
+    **BASE,
+    "rounds": 12,
+    "local": {"batch_size": 20, "lr": 1.0},
+    "algorithm": [
+        {"name": "fedbn", "cohort": 2},
+        {"name": "fedasync", "cohort": 2, "max_staleness": 3},
+    ],
+    "evaluate": {
+        "every": 1,
+        "metrics": ["accuracy"],
+        "select": "best",
+        "patience": 2,
+        "target": {"test_accuracy": 0.2},
+    },
+}
+"""The best round's model, early stopping, and targets."""
+
+
+class Breaks(Watcher):
+    """Ends the first try of each algorithm after a round: by an error, or by asking for it."""
+
+    def __init__(self, after: int, asks: Callable[[str], bool] = lambda name: False) -> None:
+        self.stop, self.notices, self.seen = Stop(), list[str](), set[str]()
+        self._after, self._asks, self._name = after, asks, ""
+
+    def begin(self, name: str, rounds: int, cohort: int) -> None:
+        self._name = name
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        if number == self._after and self._name not in self.seen:
+            self.seen.add(self._name)
+            if not self._asks(self._name):
+                raise ZeroDivisionError
+            self.stop.asked = True
+
+
+def broken(config: dict[str, Any], folder: Path, watcher: Breaks) -> Run:
+    """The run, resumed as often as it is stopped."""
+    with suppress(ZeroDivisionError, StoppedError):
+        return raysim.run(config, folder, inline=True, watcher=watcher, stop=watcher.stop)
+    for _ in range(len(ALGORITHMS) + 1):
+        watcher.stop = Stop()
+        with suppress(ZeroDivisionError, StoppedError):
+            return raysim.resume(folder, inline=True, watcher=watcher, stop=watcher.stop)
+    raise AssertionError("the run does not end")
+
+
+def table(path: Path) -> dict[str, list[Any]]:
+    found = pq.read_table(path)
+    own = [name for name in found.column_names if not name.startswith(("seconds", "machine_"))]
+    return found.select(own).to_pydict()
+
+
+def assert_same(one: Path, other: Path, name: str) -> None:
+    """That an algorithm left the same in two runs."""
+    files = {path.name for path in (one / name).iterdir()}
+    assert files == {path.name for path in (other / name).iterdir()}
+    for file in files & {"model.safetensors", "personal.safetensors"}:
+        assert (one / name / file).read_bytes() == (other / name / file).read_bytes(), file
+    for file in ("metrics.parquet", "updates.parquet"):
+        # As texts, for what is not a number does not equal itself.
+        assert str(table(one / name / file)) == str(table(other / name / file))
+    ends = [json.loads((folder / name / "summary.json").read_text()) for folder in (one, other)]
+    assert all(end.pop("seconds") > 0 for end in ends)
+    assert ends[0] == ends[1]
+
+
+def results(run: Run) -> list[Any]:
+    """What a run returns, but for times."""
+    return [{**vars(result), "seconds": 0, "metrics": str(result.metrics)} for result in run.results]
+
+
+class Pair:
+    """A run that was not stopped, and one that was."""
+
+    def __init__(self, folder: Path, config: dict[str, Any], watcher: Breaks) -> None:
+        self.one, self.other, self.watcher = folder / "one", folder / "other", watcher
+        self.runs = raysim.run(config, self.one, inline=True), broken(config, self.other, watcher)
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """Every algorithm, half of them broken by an error and half of them asked to stop, after an uneven round."""
+    numbers = {name: number for number, name in enumerate(ALGORITHMS)}
+    watcher = Breaks(3, lambda name: numbers[name] % 2 == 0)
+    return Pair(tmp_path_factory.mktemp("every"), {**BASE, "algorithm": ALL}, watcher)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_ends_as_if_it_had_not_been_stopped(every: Pair, name: str) -> None:
+    assert_same(every.one, every.other, name)
+    assert name in every.watcher.seen
+    (goes_on,) = [text for text in every.watcher.notices if text.startswith(f"{name}: goes on after round")]
+    assert int(goes_on.rpartition(" ")[2]) in range(1, 5)
+
+
+def test_the_results_are_those_of_one_run(every: Pair) -> None:
+    assert results(every.runs[0]) == results(every.runs[1])
+    assert (every.other / "report.html").exists()
+    one, other = (tomllib.loads((folder / "config.toml").read_text()) for folder in (every.one, every.other))
+    assert one == other
+
+
+@pytest.mark.parametrize(("config", "after"), [(MEASURED, 3), (CHOSEN, 4)])
+def test_what_measures_and_choices_remember(tmp_path: Path, config: dict[str, Any], after: int) -> None:
+    pair = Pair(tmp_path, config, Breaks(after, lambda name: name in ("radfed", "fedbn")))
+    assert len(pair.watcher.seen) == len(config["algorithm"])
+    for each in config["algorithm"]:
+        assert_same(pair.one, pair.other, each["name"])
+    if config is CHOSEN:
+        assert any(result.stopped_early for result in pair.runs[0].results)
+    assert results(pair.runs[0]) == results(pair.runs[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [MEASURED, CHOSEN, {**BASE, "algorithm": ALL}])
+def test_a_stop_after_each_round_changes_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
+    for after in range(1, 6):
+        pair = Pair(tmp_path / str(after), config, Breaks(after, lambda name: True))
+        for each in config["algorithm"]:
+            assert_same(pair.one, pair.other, each["name"])
+
+
+PERSONAL: dict[str, Any] = {**BASE, "algorithm": {"name": "fedbn", "cohort": 3}}
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds `whole`, a run, and `run`, the same one stopped after round 4, with two checkpoints."""
+    folder, watcher = tmp_path_factory.mktemp("stopped"), Breaks(3, lambda name: True)
+    raysim.run(PERSONAL, folder / "whole", inline=True)
+    with pytest.raises(StoppedError) as error:
+        raysim.run(PERSONAL, folder / "run", inline=True, watcher=watcher, stop=watcher.stop)
+    assert str(error.value) == f"stopped after round 4; continue with: raysim resume {folder / 'run'}"
+    assert len(list((folder / "run" / "fedbn" / "checkpoint").iterdir())) == 2
+    return folder
+
+
+@pytest.mark.parametrize(("torn", "goes_on"), [(0, "after round 4"), (1, "after round"), (2, "begins anew")])
+def test_damaged_checkpoints(stopped: Path, tmp_path: Path, torn: int, goes_on: str) -> None:
+    """Also with what a kill leaves in a journal, and beside it."""
+    shutil.copytree(stopped / "run", tmp_path / "run")
+    folder, watcher = tmp_path / "run" / "fedbn", Breaks(0)
+    for path in sorted((folder / "checkpoint").iterdir(), reverse=True)[:torn]:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    for name in ("metrics", "updates"):
+        with (folder / f"{name}.journal").open("r+b") as journal:
+            journal.seek(-8, os.SEEK_END)  # the mark of an end that no killed run wrote
+            journal.truncate()
+            journal.write((folder / "updates.journal").read_bytes()[:99])
+    (folder / ".metrics.partial.journal").write_bytes(b"half")
+    (tmp_path / "run" / ".population.1a2b3c4d.draft").mkdir()
+    raysim.resume(tmp_path / "run" / "fedbn", inline=True, watcher=watcher)
+    assert sum("sha256" in text for text in watcher.notices) == torn
+    assert any(goes_on in text for text in watcher.notices)
+    assert_same(stopped / "whole", tmp_path / "run", "fedbn")
+    assert not [path for path in (tmp_path / "run").iterdir() if path.name.endswith(".draft")]
+
+
+def test_a_stop_while_the_end_is_written(stopped: Path, tmp_path: Path) -> None:
+    shutil.copytree(stopped / "run", tmp_path / "run")
+    for name in ("personal.safetensors", "metrics.parquet"):
+        shutil.copy(stopped / "whole" / "fedbn" / name, tmp_path / "run" / "fedbn")
+    (tmp_path / "run" / "fedbn" / ".visits.partial.parquet").write_bytes(b"half")
+    raysim.resume(tmp_path / "run", inline=True)
+    assert_same(stopped / "whole", tmp_path / "run", "fedbn")
+
+
+def test_a_run_that_has_ended_says_so(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(stopped / "whole", tmp_path / "run")
+    (tmp_path / "run" / "report.html").unlink()
+    (tmp_path / "run" / "fedbn" / "metrics.journal").write_bytes(b"left behind")
+    status, out, err = command(capsys, "resume", tmp_path / "run", "--inline")
+    assert status == 0 and "has ended: nothing is left to do" in err and "fedbn" in out
+    assert (tmp_path / "run" / "report.html").exists()
+    assert_same(stopped / "whole", tmp_path / "run", "fedbn")
+
+
+def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(folder: Path) -> str:
+        status, _, err = command(capsys, "resume", folder, "--inline")
+        assert status == 2 and "Traceback" not in err
+        return err.splitlines()[-1]
+
+    assert "must be the folder of a run" in refused(tmp_path)
+    assert "must be the folder of a run" in refused(stopped / "run" / "population")
+    shutil.copytree(stopped / "run", tmp_path / "run")
+    with old_folder(tmp_path / "run"):
+        assert "a process is running it" in refused(tmp_path / "run")
+    config = (tmp_path / "run" / "config.toml").read_text()
+    (tmp_path / "run" / "config.toml").write_text(config.replace("rounds = 5", "rounds = 6"))
+    assert "was begun with rounds = 5.0, and here it is 6.0" in refused(tmp_path / "run")
+    (tmp_path / "run" / "config.toml").write_text(config.replace('"fedbn"', '"__main__:mine"'))
+    assert "call raysim.resume in that script" in refused(tmp_path / "run")
+    assert (tmp_path / "run" / "fedbn" / "checkpoint").exists()
+
+
+class Second(Watcher):
+    """Ends a run when its second algorithm begins."""
+
+    def begin(self, name: str, rounds: int, cohort: int) -> None:
+        if name == "fedavg":
+            raise ZeroDivisionError
+
+
+def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
+    config = {**BASE, "rounds": 1, "algorithm": [{"name": "fedsmb"}, {"name": "fedavg"}]}
+    with pytest.raises(ZeroDivisionError):
+        raysim.run(config, tmp_path / "run", inline=True, watcher=Second())
+    raysim.run({**config, "seed": 4, "rounds": 0}, tmp_path / "other", inline=True)
+    shutil.rmtree(tmp_path / "run" / "population")
+    shutil.copytree(tmp_path / "other" / "population", tmp_path / "run" / "population")
+    with pytest.raises(InputError, match=r"run/fedsmb was begun with population = .*: must be the same"):
+        raysim.resume(tmp_path / "run", inline=True)
+
+
+STEP = """
+from dataclasses import dataclass, replace
+
+from algorithms import Algorithm, Assign, Local, Sample, Server, fedavg
+from algorithms.engine.round import do_round
+
+
+@dataclass(frozen=True)
+class Memory:
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Remembers:
+    held: bool
+
+    def __call__(self, state, algorithm, fleet, *, last, meanwhile):
+        before = state.own.rounds if isinstance(state.own, Memory) else ()
+        assert not self.held or before == tuple(range(state.round)), before
+        state = do_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
+        return replace(state, own=Memory((*before, len(before))) if self.held else {"rounds": {1}})
+
+
+def mine(sample: Sample, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
+    return replace(fedavg(sample, local, server), own_step=Remembers(held))
+"""
+
+
+def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "own_step.py").write_text(STEP)
+    config, watcher = {**BASE, "algorithm": {"name": "own_step:mine", "cohort": 3}}, Breaks(2, lambda name: True)
+    (tmp_path / "code" / "x.toml").write_text(tomli_w.dumps(config))
+    with pytest.raises(StoppedError):
+        raysim.run(tmp_path / "code" / "x.toml", tmp_path / "run", inline=True, watcher=watcher, stop=watcher.stop)
+    sys.modules.pop("own_step")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code" / "own_step.py").write_text(STEP + "# mended\n")
+    with pytest.raises(InputError, match=r"was begun with .*own_step.py = .*: must be the same"):
+        raysim.resume("run", inline=True)
+    (tmp_path / "code" / "own_step.py").write_text(STEP)
+    sys.modules.pop("own_step")
+    assert raysim.resume("run", inline=True).results[0].rounds == 5
+    changes = ["algorithm.mine.held=false"]
+    with pytest.raises(InputError, match=r"state.own\['rounds'\] = builtins.set: must be a plain value"):
+        raysim.run(tmp_path / "code" / "x.toml", "refused", inline=True, changes=changes)
+    sys.modules.pop("own_step")
+
+
+class Wrong(Watcher):
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        if number == 2:
+            raise InputError("a shard is damaged: restore it")
+
+
+def test_input_that_turns_out_wrong_after_a_round_leaves_the_rounds(stopped: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^a shard is damaged: restore it; .*raysim resume .*run goes on"):
+        raysim.run(PERSONAL, tmp_path / "run", inline=True, watcher=Wrong())
+    raysim.resume(tmp_path / "run", inline=True)
+    assert_same(stopped / "whole", tmp_path / "run", "fedbn")
+
+
+class LosingFleet(InlineFleet):
+    """Loses what travels at some of its maps, as a node does that dies."""
+
+    maps = 0
+    lost: frozenset[int] = frozenset()
+
+    def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
+        type(self).maps += 1
+        if self.maps in self.lost:
+            raise ModelsLostError("node 1 died with 3 models")
+        return super().map(function, blocks, references)
+
+
+class Losing(Inline):
+    def fleet(self, plan: Any, done: Callable[[Block], None] = lambda block: None, *_: Any) -> InlineFleet:
+        return LosingFleet(plan.build(), plan.census, plan.block_size, done)
+
+
+def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {**BASE, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "aggregate_every": 3}}
+    config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
+    monkeypatch.setattr(raysim.simulation.options, "Inline", Losing)
+    LosingFleet.maps, LosingFleet.lost = 0, frozenset()
+    raysim.run(config, tmp_path / "whole", inline=True)
+    last = LosingFleet.maps  # what measures the last round
+    for lost in ({5, 12, 20}, {13, 20, 28}, {last}):
+        LosingFleet.maps, LosingFleet.lost, folder = 0, frozenset(lost), tmp_path / str(min(lost))
+        raysim.run(config, folder, inline=True)
+        assert LosingFleet.maps > max(lost)
+        assert_same(tmp_path / "whole", folder, "radfed")
+        assert "are done again" in (folder / "run.log").read_text()
+    LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
+    with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times one after"):
+        raysim.run(config, tmp_path / "never", inline=True)
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """A command in this process."""
+    with pytest.raises(SystemExit) as done:
+        run_command(cli, "raysim", [str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return int(done.value.code or 0), printed.out, printed.err
+
+
+def when(log: Path, text: str, act: Callable[[], None]) -> threading.Thread:
+    """Act as soon as the log says it."""
+
+    def wait() -> None:
+        for _ in range(6000):
+            if log.is_file() and text in log.read_text():
+                return act()
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+LONG: dict[str, Any] = {**PERSONAL, "rounds": 40, "evaluate": {"every": 0, "metrics": ["accuracy"]}}
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of many rounds, and its experiment as a file."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "long.toml").write_text(tomli_w.dumps(LONG))
+    raysim.run(LONG, folder / "whole", inline=True)
+    return folder
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_run_after_the_round(
+    long: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, status: int
+) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    thread = when(tmp_path / "run.log", "round 3 ", lambda: os.kill(os.getpid(), number))
+    ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path)
+    thread.join()
+    last = err.splitlines()[-1]
+    assert ended == status and last.startswith("stopped after round ")
+    assert last.endswith(f"; continue with: raysim resume {tmp_path}")
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    rounds = int(last.split()[3].rstrip(";"))
+    assert f"{rounds:09}" in max((tmp_path / "fedbn" / "checkpoint").iterdir()).name
+    ended, _, err = command(capsys, "resume", tmp_path, "--inline")
+    assert ended == 0 and f"goes on after round {rounds}" in err
+    assert_same(long / "whole", tmp_path, "fedbn")
+
+
+def test_two_signals_stop_a_run_at_once(long: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stop = Stop()
+    with stop.between_rounds():
+        stop.ask(signal.SIGTERM, None)
+        assert stop.asked
+        with pytest.raises(KeyboardInterrupt):
+            stop.ask(signal.SIGINT, None)
+    capsys.readouterr()
+    thread = when(tmp_path / "run" / "config.toml", "", lambda: os.kill(os.getpid(), signal.SIGINT))
+    ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path / "run")
+    thread.join()
+    assert ended == 130 and err.splitlines()[-1].endswith(f"continue with: raysim resume {tmp_path / 'run'}")
+    assert (tmp_path / "run" / "config.toml").exists()
+
+
+def test_a_killed_process_is_resumed(long: Path, tmp_path: Path) -> None:
+    seconds = float(os.urandom(1)[0]) / 255
+    arguments = [sys.executable, "-m", "raysim", "run", str(long / "long.toml"), "--inline", "--out", str(tmp_path)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill() -> None:
+        time.sleep(seconds)
+        process.kill()
+
+    when(tmp_path / "run.log", "round 1 ", kill).join()
+    assert process.wait(60) == -signal.SIGKILL, f"killed {seconds} s after its first round"
+    with (tmp_path / "run.log").open() as log:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its death freed the folder
+    raysim.resume(tmp_path, inline=True)
+    assert_same(long / "whole", tmp_path, "fedbn")

@@ -1,0 +1,125 @@
+"""A logger of one's own; and that whatever a logger does, the run goes on to the same bytes."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysim
+from raysim.common.errors import InputError
+from raysim.config.experiment import WatchTable
+from raysim.watching.loggers.named import LOGGERS, made
+from tests.raysim.watching.loggers.runs import EXPERIMENT, Heard, same_bytes, watched
+
+MODULE = """
+import time
+from pathlib import Path
+
+
+class Writes:
+    def begin(self, run):
+        run.folder.mkdir(exist_ok=True)
+        self.file = (run.folder / f"{type(self).__name__}.txt").open("w")
+        self.tell("begin", run.name, run.project)
+
+    def tell(self, *words):
+        print(*words, file=self.file, flush=True)
+
+    def algorithm(self, name, settings, done):
+        self.tell("algorithm", name, settings["local.lr"], done)
+
+    def round(self, number, row):
+        self.tell("round", number, "test_accuracy" in row, "test_auc" in row)
+
+    def end(self, summary):
+        self.tell("end", summary["rounds"], summary["test_accuracy"])
+
+    def close(self):
+        self.tell("close")
+        self.file.close()
+
+
+class Raises(Writes):
+    def round(self, number, row):
+        if number == 2:
+            raise ConnectionError("the server\\nis down")
+        super().round(number, row)
+
+
+class Hangs(Writes):
+    def round(self, number, row):
+        if number == 2:
+            time.sleep(3600)
+        super().round(number, row)
+
+
+class Needs(Writes):
+    def __init__(self, key):
+        pass
+
+
+class Halves:
+    def begin(self, run):
+        pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "own_loggers.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("own_loggers", None)
+
+
+def test_loggers_that_write_raise_and_hang_change_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raysim.watching.loggers.telling.CLOSE_SECONDS", 1)
+    plain, heard = watched(tmp_path / "plain").folder, Heard()
+    watch = {"loggers": [f"own_loggers:{logger}" for logger in ("Writes", "Raises", "Hangs")]}
+    run = raysim.run({**EXPERIMENT, "watch": watch}, tmp_path / "run", inline=True, watcher=heard)
+    assert same_bytes(plain, run.folder)
+    raises = "logger own_loggers:Raises failed (ConnectionError: the server is down); it is told no more, and the run"
+    hangs = "logger own_loggers:Hangs has not taken all rounds in 1 s: the run ends without"
+    notices = [text for text in heard.notices if "is no part of raysim" not in text]
+    assert notices == [f"{raises} goes on", hangs]
+    assert all(text in (run.folder / "run.log").read_text() for text in notices)
+
+    told = {path.stem: path.read_text().splitlines() for path in (run.folder / "watch").glob("*.txt")}
+    whole = told["Writes"]
+    assert whole[:3] == ["begin run run", "algorithm fedavg 0.05 0", "round 1 False False"]
+    assert whole[3] == "round 2 True True" and len(whole) == 2 * 8 + 2
+    assert whole[8].startswith("end 6 0.") and whole[9] == "algorithm radfed 0.05 0" and whole[-1] == "close"
+    assert told["Raises"] == [*whole[:3], "close"] and told["Hangs"] == whole[:3]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"loggers": ["tensorbord"]}, "unknown watch.loggers = 'tensorbord': .*did you mean 'tensorboard'"),
+    ({"loggers": ["own_loggers:Halves"]}, "must be a class with begin, algorithm, .*, and has no algorithm"),
+    ({"loggers": ["own_loggers:Needs"]}, "must be made without arguments"),
+    ({"loggers": ["own_loggers:Nothing"]}, "Nothing"),
+    ({"loggers": ["tensorboard", "tensorboard"]}, "should name each only once"),
+    ({"loggers": "tensorboard"}, "watch.loggers"),
+    ({"mlflow_uri": "http://localhost:5000"}, "watch.mlflow_uri = .*: must stand with the logger 'mlflow'"),
+    ({"loggers": ["tensorboard"], "wandb_mode": "online"}, "watch.wandb_mode = 'online': must stand with"),
+]
+
+
+@pytest.mark.parametrize(("watch", "message"), WRONG)
+def test_wrong_input_is_refused_before_training(watch: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        raysim.run({**EXPERIMENT, "watch": watch}, tmp_path / "run", inline=True)
+    assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_an_extra_that_is_not_installed_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where Python finds no package that was not imported before.
+    for package in LOGGERS[name].needs:
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    with pytest.raises(InputError, match=rf'is not; pip install "raysim\[{name}\]"') as error:
+        made(WatchTable(loggers=(name,)))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,43 @@
+"""The log of a run: what a person finds in it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from algorithms import Algorithm, Assign, Local, Rounds, Sample, Samples, Sharing
+from raysim.watching.log import Seldom, brief, log_algorithm, run_log
+
+
+def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
+    with run_log(tmp_path / "run.log") as log:
+        log_algorithm("mine", Algorithm(Rounds(Sample(cohort=3)), Local(), Sharing(), Samples(), Assign()))
+    with pytest.raises(KeyboardInterrupt), run_log(tmp_path / "run.log"):
+        raise KeyboardInterrupt("stopped after round 7")
+    with pytest.raises(ZeroDivisionError), run_log(tmp_path / "run.log"):
+        log.info("%d", 1 // 0)
+    text = (tmp_path / "run.log").read_text()
+    lines = [line.split(" ", 3)[2:] for line in text.splitlines() if line[:2] == "20"]
+    told = [line for _, line in lines]
+    assert told[0].startswith("raysim ") and ", torch " in told[0] and told[1].startswith("command: ")
+    assert told[2:7] == [
+        "mine: schedule: Rounds(sample=Sample(cohort=3))",
+        "mine: local: Local(lr=0.1, epochs=1, batch_size=10)",
+        "mine: place: Place()",
+        "mine: weigh: Samples()",
+        "mine: server: Assign()",
+    ]
+    assert told[7].startswith("ended after ") and told[7].endswith(f"see {tmp_path / 'report.html'}")
+    assert lines[10][0] == "WARNING" and told[10].startswith("stopped after round 7, ")
+    assert lines[13][0] == "ERROR" and "Traceback" in text and len(lines) == 14
+    assert logging.getLogger("raysim").handlers == []
+
+
+def test_a_part_is_told_by_what_is_not_as_ever() -> None:
+    assert brief(Local(lr=0.5, epochs=2, clip=1.0)) == "Local(lr=0.5, epochs=2, batch_size=10, clip=1.0)"
+    assert brief((1, "a")) == "(1, 'a')"
+
+
+def test_what_happens_often_is_told_seldom() -> None:
+    hourly, always = Seldom(3600), Seldom(0)
+    assert [hourly() for _ in range(3)] == [True, False, False] and all(always() for _ in range(3))
