@@ -2,10 +2,10 @@
 
 from algorithms.centralized import centralized
 from algorithms.engine.batch_norm import freeze
-from algorithms.engine.client_update import ClientUpdates, Start, Task
+from algorithms.engine.client_update import ClientUpdates, RoundInput, Task
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import DivergedError, InputError
-from algorithms.engine.fleet import Bench, Block, Census, ClientData, Fleet, Function, Outcome, Output
+from algorithms.engine.fleet import Block, Census, ClientData, Fleet, Function, Outcome, Output, Worker
 from algorithms.engine.keys import Purpose, generator, torch_seed
 from algorithms.engine.layout import Entry, Kind, Layout, Packed
 from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
@@ -51,7 +51,7 @@ __all__ = [
     "Assign",
     "Augment",
     "Augmented",
-    "Bench",
+    "Worker",
     "Block",
     "Calm",
     "Census",
@@ -92,7 +92,7 @@ __all__ = [
     "Samples",
     "Schedule",
     "Server",
-    "Start",
+    "RoundInput",
     "State",
     "Step",
     "Sum",

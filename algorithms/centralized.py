@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from algorithms.engine.client_update import Start
+from algorithms.engine.client_update import RoundInput
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.fleet import Fleet, block_over
 from algorithms.engine.round import client_updates, observed
@@ -48,7 +48,7 @@ class UnionRound:
         block = block_over(census.clients, fleet)
         watch.lap("sample")
         update = UnionUpdate(client_updates(state, algorithm, fleet, aggregate=True))
-        outcomes = fleet.map(update, [block], [fleet.put(Start(state.model, state.average))])
+        outcomes = fleet.map(update, [block], [fleet.put(RoundInput(state.model, state.average))])
         watch.lap("send")
         meanwhile()
         watch.lap("meanwhile")

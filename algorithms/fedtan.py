@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms.engine.client_update import Start
+from algorithms.engine.client_update import RoundInput
 from algorithms.engine.errors import require
 from algorithms.engine.exchange import DROPOUT, Common, Exchange, Together
-from algorithms.engine.fleet import Bench, Block, Census, Fleet, Function, Outcome, Output, Reference, block_over
+from algorithms.engine.fleet import Block, Census, Fleet, Function, Outcome, Output, Reference, Worker, block_over
 from algorithms.engine.round import client_updates, cohort_of, synchronous_round
 from algorithms.engine.state import State
 from algorithms.fedavg import fedavg
@@ -33,7 +33,7 @@ class CommonFirstStep:
         started, cohort = time.perf_counter(), cohort_of(state, algorithm, fleet)
         block = block_over(cohort, fleet)
         exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
-        (outcome,) = fleet.map(exchange, [block], [fleet.put(Start(state.model, state.average))])
+        (outcome,) = fleet.map(exchange, [block], [fleet.put(RoundInput(state.model, state.average))])
         common: tuple[Common, ...] = outcome.value
         taken = time.perf_counter() - started
 
@@ -99,9 +99,9 @@ class _AfterCommonStep:
     def join(self, left: Any, right: Any) -> Any:
         return self.updates.join(left, right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        trainer = Together(bench.resident, bench.trainer, self.common)
-        return self.updates(replace(bench, trainer=trainer), block, *values)
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        trainer = Together(worker.resident, worker.trainer, self.common)
+        return self.updates(replace(worker, trainer=trainer), block, *values)
 
 
 def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:

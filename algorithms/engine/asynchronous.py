@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.engine.client_update import ClientUpdates, Start, Task, UpdateRow
+from algorithms.engine.client_update import ClientUpdates, RoundInput, Task, UpdateRow
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError
-from algorithms.engine.fleet import Bench, Block, Fleet, Outcome, Output, block_over, cut
+from algorithms.engine.fleet import Block, Fleet, Outcome, Output, Worker, block_over, cut
 from algorithms.engine.layout import Packed
 from algorithms.engine.round import client_updates
 from algorithms.engine.state import RoundReport, State, UpdateRecord
@@ -74,8 +74,8 @@ class Sent:
     def join(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*left, *right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        output = self.updates(bench, block, *values)
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        output = self.updates(worker, block, *values)
         return Output(tuple(zip(output.value.rows, output.objects, strict=True)))
 
 
@@ -169,7 +169,7 @@ class _Round:
     def _train(self) -> None:
         """Compute, side by side, all visits that were sent and not computed: none waits for a version any more."""
         waiting = [flight for flight in self._timeline.under_way if flight.number not in self._trained]
-        start = self._fleet.put(Start(None, self._state.initial))
+        start = self._fleet.put(RoundInput(None, self._state.initial))
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
         maps = []
         # A visit has the learning rate of the round in which it was sent, and only visits of one rate can be stacked.

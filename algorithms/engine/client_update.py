@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from algorithms.engine.errors import DivergedError, InputError
-from algorithms.engine.fleet import Bench, Block, Output
+from algorithms.engine.fleet import Block, Output, Worker
 from algorithms.engine.keys import Purpose, generator, torch_seed
 from algorithms.engine.layout import Packed
 from algorithms.engine.personal import Location
@@ -25,7 +25,7 @@ from algorithms.training.steps import Work
 
 
 @dataclass(frozen=True)
-class Start:
+class RoundInput:
     """What the visits of a round begin with.
 
     Args:
@@ -122,89 +122,89 @@ class ClientUpdates:
         directions = left.directions.plus(right.directions) if left.directions and right.directions else None
         return BlockResult((*left.rows, *right.rows), models, left.personal.plus(right.personal), directions)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         start, *shared = values
-        layouts = bench.resident.layouts
+        layouts = worker.resident.layouts
         empty = self.nothing(layouts)
         models, personal, directions = empty.models, empty.personal, empty.directions
         rows, objects = [], []
-        for first in range(0, len(block.clients), bench.trainer.lanes):
-            part = slice(first, first + bench.trainer.lanes)
+        for first in range(0, len(block.clients), worker.trainer.lanes):
+            part = slice(first, first + worker.trainer.lanes)
             clients, tasks = block.clients[part], block.rows[part]
             received = shared[part] if start.model is None else [start.model] * len(clients)
-            updated = self._update(bench, clients, tasks, received, start.newcomer)
+            updated = self._update(worker, clients, tasks, received, start.newcomer)
             for (lane, row), model in zip(updated, received, strict=True):
                 rows.append(row)
                 if layouts.personal.entries:
-                    personal.add(bench.resident.personal(lane), float(row.report["steps"] > 0))
+                    personal.add(worker.resident.personal(lane), float(row.report["steps"] > 0))
                 if directions is not None and row.report["steps"]:
-                    directions.add(bench.resident.shared(lane), model)
+                    directions.add(worker.resident.shared(lane), model)
                 if models is not None:
-                    models.add(bench.resident.shared(lane), row.weight)
+                    models.add(worker.resident.shared(lane), row.weight)
                 else:
-                    objects.append(bench.resident.shared(lane).copy())
+                    objects.append(worker.resident.shared(lane).copy())
         return Output(BlockResult(tuple(rows), models, personal, directions), tuple(objects))
 
     def _update(
         self,
-        bench: Bench,
+        worker: Worker,
         clients: Sequence[int],
         tasks: Sequence[Task],
         received: Sequence[Packed],
         newcomer: Packed,
     ) -> list[tuple[int, UpdateRow]]:
         """Visit as many clients as there are lanes, or fewer: the lane and the row of each."""
-        personal = [bench.personal.read(task.personal) if task.personal else newcomer for task in tasks]
-        works = [self.work(bench, *each) for each in zip(clients, personal, tasks, strict=True)]
+        personal = [worker.personal.read(task.personal) if task.personal else newcomer for task in tasks]
+        works = [self.work(worker, *each) for each in zip(clients, personal, tasks, strict=True)]
         # The trainer wants the longest first; models are summed in the clients' order all the same.
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         for lane, i in enumerate(order):
-            bench.resident.load(received[i], personal[i], lane)
+            worker.resident.load(received[i], personal[i], lane)
         rate = self.local.rate(self.number, self.rounds)
-        losses = bench.trainer.train(self.local, [works[i] for i in order], rate)
-        sums = bench.resident.sums(len(works))
+        losses = worker.trainer.train(self.local, [works[i] for i in order], rate)
+        sums = worker.resident.sums(len(works))
         lanes = {i: lane for lane, i in enumerate(order)}
         updated = []
         for i, client in enumerate(clients):
             lane, loss = lanes[i], float(losses[lanes[i]])
             # A sum that is not finite may have overflowed.
-            wrong = None if isfinite(sums[lane]) else bench.resident.first_nonfinite(lane)
-            report = self._report(bench, works[i], loss, lane, received[i], personal[i], wrong is None)
+            wrong = None if isfinite(sums[lane]) else worker.resident.first_nonfinite(lane)
+            report = self._report(worker, works[i], loss, lane, received[i], personal[i], wrong is None)
             weight = self._weight(client, report) if report["steps"] else tasks[i].weight
             if works[i].batches and not (isfinite(loss) and isfinite(weight)):
                 wrong = wrong or ("the weight" if isfinite(loss) else "the training loss")
             if wrong is None:
-                row = self._row(bench, client, tasks[i], report, weight, lane)
+                row = self._row(worker, client, tasks[i], report, weight, lane)
             else:
                 row = self._refused(client, tasks[i], report, weight, wrong)
-                bench.resident.load(received[i], personal[i], lane)
+                worker.resident.load(received[i], personal[i], lane)
             updated.append((lane, row))
         return updated
 
-    def work(self, bench: Bench, client: int, personal: Packed, task: Task) -> Work:
+    def work(self, worker: Worker, client: int, personal: Packed, task: Task) -> Work:
         """A client's samples and its batches; one of a single sample is left out where batch norm refuses it."""
-        x, y = bench.data.samples(client, "train")
+        x, y = worker.data.samples(client, "train")
         number = self.number if task.counter is None else task.counter
         updates = 0
         if self.local.batches:
-            updates = int(bench.resident.layouts.personal.unpack(personal)["batches/updates"])
+            updates = int(worker.resident.layouts.personal.unpack(personal)["batches/updates"])
         batches = self.local.plan(
             len(y), number, updates, lambda counter: generator(self.seed, Purpose.BATCHES, counter, client)
         )
-        if bench.resident.refuses_single and self.local.statistics != "frozen":
+        if worker.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
         masks = None
-        if bench.trainer.has_dropout:
+        if worker.trainer.has_dropout:
             masks = torch.Generator(x.device)
             masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, number, client))
         augment = None
-        if bench.augment is not None:
+        if worker.augment is not None:
             key = torch_seed(self.seed, Purpose.AUGMENT, number, client)
-            augment = Augmented.of(bench.augment, batches, key, x.device)
-        return Work(x.to(bench.resident.floating), y, batches, masks, augment)
+            augment = Augmented.of(worker.augment, batches, key, x.device)
+        return Work(x.to(worker.resident.floating), y, batches, masks, augment)
 
     def _report(
-        self, bench: Bench, work: Work, loss: float, lane: int, received: Packed, personal: Packed, finite: bool
+        self, worker: Worker, work: Work, loss: float, lane: int, received: Packed, personal: Packed, finite: bool
     ) -> dict[str, float]:
         used = sum(len(rows) for rows in work.batches)
         report = {
@@ -217,19 +217,19 @@ class ClientUpdates:
         if work.batches and not finite:
             report |= dict.fromkeys(self.needs, nan)
         elif work.batches:
-            after = After(bench, self.local, work, lane, received, personal)
+            after = After(worker, self.local, work, lane, received, personal)
             report |= {name: REPORTS[name](after) for name in self.needs}
         return report
 
-    def _row(self, bench: Bench, client: int, task: Task, report: Report, weight: float, lane: int) -> UpdateRow:
+    def _row(self, worker: Worker, client: int, task: Task, report: Report, weight: float, lane: int) -> UpdateRow:
         if self.local.batches and report["samples"]:
             # Also where batch norm refused its only sample: the client's next batches are others.
-            bench.resident.counters["batches"][lane] += 1
+            worker.resident.counters["batches"][lane] += 1
         elif not report["steps"]:
             # Nothing was trained: the model goes on with the weight it came with, 0 after a merge.
             return UpdateRow(client, report, weight, task.personal)
-        keeps = bool(bench.resident.layouts.personal.entries)
-        location = bench.personal.append(bench.resident.personal(lane)) if keeps else None
+        keeps = bool(worker.resident.layouts.personal.entries)
+        location = worker.personal.append(worker.resident.personal(lane)) if keeps else None
         return UpdateRow(client, report, weight, location)
 
     def _refused(self, client: int, task: Task, report: Report, weight: float, wrong: str) -> UpdateRow:
@@ -263,8 +263,8 @@ class SumModels:
     def join(self, left: Sum, right: Sum) -> Sum:
         return left.plus(right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        models = Sum.zero(bench.resident.layouts.shared)
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        models = Sum.zero(worker.resident.layouts.shared)
         for task, model in zip(block.rows, values, strict=True):
             models.add(model, task.weight)
         return Output(models)

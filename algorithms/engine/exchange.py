@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from algorithms.engine.batch_norm import live_batch_norms, train_mode
-from algorithms.engine.client_update import ClientUpdates, Start, Task
+from algorithms.engine.client_update import ClientUpdates, RoundInput, Task
 from algorithms.engine.errors import InputError
-from algorithms.engine.fleet import Bench, Block, Output
+from algorithms.engine.fleet import Block, Output, Worker
 from algorithms.engine.layout import Floats
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
@@ -74,11 +74,11 @@ class Exchange:
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("the exchange of a cohort is one block")
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        start: Start = values[0]
-        if bench.trainer.has_dropout:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        start: RoundInput = values[0]
+        if worker.trainer.has_dropout:
             raise InputError(DROPOUT)
-        works = [self.updates.work(bench, client, start.newcomer, Task(None, 0.0)) for client in block.clients]
+        works = [self.updates.work(worker, client, start.newcomer, Task(None, 0.0)) for client in block.clients]
         if any(work.y.dim() > 1 for work in works):
             raise InputError(
                 "algorithm.name = 'fedtan' with labels that are images: must be classes, for its clients share the "
@@ -87,10 +87,10 @@ class Exchange:
         first = [_first(work) for work in works if work.batches]
         if start.model is None or not first:
             return Output(())
-        bench.resident.load(start.model, start.newcomer)
+        worker.resident.load(start.model, start.newcomer)
         x, y = (torch.cat(tensors) for tensors in zip(*first, strict=True))
         shares = torch.cat([x.new_full((len(own),), 1 / (len(first) * len(own))) for _, own in first])
-        return Output(_common(bench.resident, x, y, shares))
+        return Output(_common(worker.resident, x, y, shares))
 
 
 def _common(resident: Resident, x: torch.Tensor, y: torch.Tensor, shares: torch.Tensor) -> tuple[Common, ...]:

@@ -54,18 +54,18 @@ class Census:
         return None if self.sites is None else self.sites[np.searchsorted(self.clients, clients)]
 
 
-Part = Literal["train", "test", "all"]
+SamplePart = Literal["train", "test", "all"]
 """Of a client's samples: those it trains on, its own test part, or both."""
 
 
 class ClientData(Protocol):
     """The samples, where a block runs: inputs [n, *shape] and labels, in memory of their own; see `Work`."""
 
-    def samples(self, client: int, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, client: int, part: SamplePart) -> tuple[torch.Tensor, torch.Tensor]:
         """A part of a client's samples."""
         ...
 
-    def union(self, clients: Sequence[int], part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+    def union(self, clients: Sequence[int], part: SamplePart) -> tuple[torch.Tensor, torch.Tensor]:
         """A part of the samples of several clients, end to end."""
         ...
 
@@ -75,7 +75,7 @@ class ClientData(Protocol):
 
 
 @dataclass(frozen=True)
-class Bench:
+class Worker:
     """What a block finds where it runs.
 
     Args:
@@ -151,7 +151,7 @@ class Function(Protocol):
         """The value of two neighbours together; may change the left one."""
         ...
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         """Run a block.
 
         Args:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.client_update import BlockResult, ClientUpdates, Start, SumModels, Task, UpdateRow
+from algorithms.engine.client_update import BlockResult, ClientUpdates, RoundInput, SumModels, Task, UpdateRow
 from algorithms.engine.fleet import Block, Fleet, Outcome, Reference, cut
 from algorithms.engine.layout import Packed
 from algorithms.engine.measures import batch_statistics, divergence
@@ -51,7 +51,7 @@ def synchronous_round(
     aggregate = last or algorithm.rounds.aggregates(number)
     updates = client_updates(state, algorithm, fleet, aggregate)
     newcomer = fleet.layouts.begun(state.average) if algorithm.sharing.newcomer == "average" else state.initial
-    start = fleet.put(Start(None if state.travelling_models else state.model, newcomer))
+    start = fleet.put(RoundInput(None if state.travelling_models else state.model, newcomer))
     state, scored = _with_chances(state, algorithm, fleet, updates, start)
     cohort = cohort_of(state, algorithm, fleet)
     dealt, waiting = _deal(state, algorithm, len(cohort))

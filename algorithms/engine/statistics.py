@@ -12,7 +12,7 @@ import torch
 from algorithms.engine.batch_norm import live_batch_norms
 from algorithms.engine.chunks import chunks
 from algorithms.engine.finite import require_finite
-from algorithms.engine.fleet import Bench, Block, Fleet, Output, blocks_over
+from algorithms.engine.fleet import Block, Fleet, Output, Worker, blocks_over
 from algorithms.engine.layout import Kind, Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.engine.sums import Sum
@@ -88,12 +88,12 @@ class Query:
     def join(self, left: Sum, right: Sum) -> Sum:
         return left.plus(right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, personal = values[0]
-        total = Sum.zero(statistics_of(bench.resident.layouts.whole))
+        total = Sum.zero(statistics_of(worker.resident.layouts.whole))
         for client in block.clients:
-            bench.resident.load(model, personal)
-            add_statistics(total, bench.resident, bench.data.samples(client, "train")[0])
+            worker.resident.load(model, personal)
+            add_statistics(total, worker.resident, worker.data.samples(client, "train")[0])
         return Output(total)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from algorithms.engine.client_update import BlockResult, ClientUpdates, Task
 from algorithms.engine.errors import DivergedError
-from algorithms.engine.fleet import Bench, Block, ClientData, Output, Part
+from algorithms.engine.fleet import Block, ClientData, Output, SamplePart, Worker
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Union:
     data: ClientData
     clients: Sequence[int]
 
-    def samples(self, client: int, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, client: int, part: SamplePart) -> tuple[torch.Tensor, torch.Tensor]:
         """A part of all of them, whichever client is asked for."""
         return self.data.union(self.clients, part)
 
-    def union(self, clients: Sequence[int], part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+    def union(self, clients: Sequence[int], part: SamplePart) -> tuple[torch.Tensor, torch.Tensor]:
         """The same: of the union there is one client."""
         return self.data.union(self.clients, part)
 
@@ -51,8 +51,8 @@ class UnionUpdate:
     def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
         return self.updates.join(left, right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        union = replace(bench, data=Union(bench.data, block.clients))
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        union = replace(worker, data=Union(worker.data, block.clients))
         try:
             return self.updates(union, replace(block, clients=block.clients[:1], rows=(Task(None, 0.0),)), *values)
         except DivergedError as error:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.engine.client_update import ClientUpdates, Task, UpdateRow
 from algorithms.engine.errors import require
-from algorithms.engine.fleet import Bench, Block, Census, Fleet, Output, Reference, blocks_over
+from algorithms.engine.fleet import Block, Census, Fleet, Output, Reference, Worker, blocks_over
 from algorithms.engine.tree import Node, join_all
 from algorithms.training.after import REPORTS, After
 
@@ -97,12 +97,12 @@ class Scores:
     def join(self, left: list[float], right: list[float]) -> list[float]:
         return left + right
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, personal = values[0].model, values[0].newcomer
-        bench.resident.load(model, personal)
+        worker.resident.load(model, personal)
         scores = []
         for client in block.clients:
-            work = self.updates.work(bench, client, personal, Task(None, 0.0))
-            after = After(bench, self.updates.local, work, 0, model, personal)
+            work = self.updates.work(worker, client, personal, Task(None, 0.0))
+            after = After(worker, self.updates.local, work, 0, model, personal)
             scores.append(REPORTS[self.key](after) if work.batches else 0.0)
         return Output(scores)

@@ -19,7 +19,7 @@ from algorithms.training.update import Stacks, Update
 if TYPE_CHECKING:
     from algorithms.engine.fleet import Census
 
-LARGEST = float(np.finfo(np.float32).max)
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 """Numbers above are infinite to a model's entries, which are of single precision; not a number is none of these."""
 
 
@@ -125,7 +125,7 @@ class Local:
         require(_above(0, self.eps), "local.eps", self.eps, "a float32 number > 0", "set local.eps = 1e-8")
         for name in ("weight_decay", "proximal"):
             value = getattr(self, name)
-            holds = 0 <= value <= LARGEST
+            holds = 0 <= value <= FLOAT32_MAX
             require(holds, f"local.{name}", value, "a float32 number >= 0", f"set local.{name} = 0")
         for name in ("momentum", "beta1", "beta2"):
             value = getattr(self, name)
@@ -219,4 +219,4 @@ class Local:
 
 
 def _above(least: float, value: float) -> bool:
-    return least < value <= LARGEST
+    return least < value <= FLOAT32_MAX

@@ -20,7 +20,7 @@ from algorithms.training.losses import cross_entropies, labelled, mean_loss
 from algorithms.training.steps import Work
 
 if TYPE_CHECKING:
-    from algorithms.engine.fleet import Bench
+    from algorithms.engine.fleet import Worker
 
 MAPPED = 16
 """Batches whose gradients are taken at once where visits are stacked."""
@@ -39,7 +39,7 @@ class After:
         kept: the kept ones.
     """
 
-    bench: Bench
+    worker: Worker
     local: Local
     work: Work
     lane: int
@@ -69,7 +69,7 @@ def score_per_sample(after: After) -> float:
 @torch.no_grad()
 def loss_after(after: After) -> float:
     """The local objective at w*: the mean loss of the client's labels, in evaluation."""
-    module, entries = after.bench.resident.module.eval(), _entries(after.bench.resident, after.lane)
+    module, entries = after.worker.resident.module.eval(), _entries(after.worker.resident, after.lane)
     x, y = after.work.x, after.work.y
     total = 0.0
     for part in chunks(x):
@@ -82,7 +82,7 @@ def bn_shift(after: After) -> float:
 
     Paper: FixBN, Figure 3 (a), whose norm is the sum.
     """
-    resident = after.bench.resident
+    resident = after.worker.resident
     found = zip(
         (resident.layouts.shared, resident.layouts.personal),
         (resident.shared(after.lane), resident.personal(after.lane)),
@@ -116,7 +116,7 @@ def _entries(resident: Resident, lane: int) -> dict[str, torch.Tensor]:
 
 def _mean_square(after: After, batches: Sequence[NDArray[np.int64]]) -> float:
     """The mean over batches of the squared norm of the loss's gradient, at the entries of the visit's lane."""
-    resident = after.bench.resident
+    resident = after.worker.resident
     resident.module.eval()
     entries = _entries(resident, after.lane)
     trained = {name: entries.pop(name) for name in resident.trained(after.local)}

@@ -15,7 +15,7 @@ from raysim.cluster.submitting import Job, JobFailedError, fetch, follow, reloca
 from raysim.common.errors import InputError, StoppedError
 from raysim.simulation.api import Run, ended
 from raysim.store.folder import has_begun
-from raysim.store.location import Home, old_home
+from raysim.store.location import RunLocation, old_home
 from raysim.watching.progress import display
 
 AGAIN_SECONDS = 5
@@ -60,7 +60,7 @@ def attend(head: Head, job: Job, *, stop: bool = False, keep: bool = False) -> R
             raise RuntimeError(
                 f"the run has ended, and {job.stage} is not on the cluster any more: it was fetched before"
             )
-        return ended(Home(Path(job.out), str(job.out)))
+        return ended(RunLocation(Path(job.out), str(job.out)))
 
 
 def _rescued(head: Head, job: Job, keep: bool) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from algorithms.engine.fleet import Part
+from algorithms.engine.fleet import SamplePart
 from partitioning import Population
 from raysim.data.standardise import Standardise
 from raysim.data.tensors import decoder_of, samples_of
@@ -73,19 +73,19 @@ class Shards:
         self._standardise = standardise
         self._device = device
         self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
-        self._united: tuple[tuple[tuple[int, ...], Part], Tensors] | None = None
+        self._united: tuple[tuple[tuple[int, ...], SamplePart], Tensors] | None = None
         whole = int(self._population.sizes.sum()) * self._decode.nbytes
         # On the CPU a second copy would be of no use, and where everything stays on the device it would not be read.
         self._pinned = Cache(CACHE_BYTES) if device != "cpu" and whole > self._placed.most else None
 
-    def samples(self, client: int, part: Part) -> Tensors:
+    def samples(self, client: int, part: SamplePart) -> Tensors:
         """A part of a client's samples; the last `n_test` rows are its own test part."""
         x, y = self._placed.get(client, self._place)
         cut = self._trained(client, len(y))
         rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
         return x[rows], y[rows]
 
-    def union(self, clients: Sequence[int], part: Part) -> Tensors:
+    def union(self, clients: Sequence[int], part: SamplePart) -> Tensors:
         """A part of the samples of several clients, end to end; it stays until another one is asked for."""
         if len(clients) == 1:
             return self.samples(clients[0], part)

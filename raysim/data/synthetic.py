@@ -22,7 +22,7 @@ OWN, COMMON = 2, 3
 SPREAD = np.arange(1, FEATURES + 1) ** -0.6
 """The standard deviations of the features, the root of Sigma's diagonal j^-1.2."""
 
-Part = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+SamplePart = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Synthetic:
         iid = form["alpha"] is None
         return cls(clients, rows if form["rows"] else None, float(form["alpha"] or 0), float(form["beta"] or 0), iid)
 
-    def part(self, seed: int, client: int) -> Part:
+    def part(self, seed: int, client: int) -> SamplePart:
         """A client's inputs and labels."""
         draw = generator(seed, Purpose.SYNTHETIC, OWN, client)
         u, b = draw.normal(0, np.sqrt(self.alpha)), draw.normal(0, np.sqrt(self.beta))

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import ray
 
-from algorithms import Bench, Block, Function
+from algorithms import Block, Function, Worker
 from algorithms.engine.tree import Node
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.copies import Copies, found
 from raysim.fleet.inline import run_here
 from raysim.fleet.lost import ActorLostError, late, take
@@ -24,11 +23,12 @@ from raysim.fleet.machine import fingerprint, keep_memory, settle
 from raysim.fleet.meter import PUBLISH_SECONDS, Meter
 from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.personal import Keeping, reached
-from raysim.fleet.placing import Each, Host, check_gpus, check_labels, here, living, places
+from raysim.fleet.placing import ActorResources, Host, check_gpus, check_labels, here, living, places
 from raysim.fleet.probe import measure
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_process import ANSWER_SECONDS, check_answers, running
 from raysim.fleet.traffic import array_bytes
+from raysim.fleet.worker_plan import WorkerPlan
 
 if TYPE_CHECKING:
     from raysim.watching.loggers.logger import Logger
@@ -53,17 +53,17 @@ class ClientActor:
         keep_memory()
         settle(threads)
         self._number, self._device, self._share = number, device, share
-        self._bench: Bench | None = None
+        self._worker: Worker | None = None
 
     def fingerprint(self) -> dict[str, str]:
         """What this process's results depend on."""
         return fingerprint(self._device)
 
-    def measure(self, plan: BenchPlan, copy: Path | None = None) -> tuple[int, int]:
+    def measure(self, plan: WorkerPlan, copy: Path | None = None) -> tuple[int, int]:
         """The most bytes that a plan takes of the GPU, and those that it has; `copy` is as for `prepare`."""
         return measure(found(plan, copy))
 
-    def prepare(self, plan: BenchPlan, keeper: Any = None, copy: Path | None = None) -> tuple[dict[str, str], str]:
+    def prepare(self, plan: WorkerPlan, keeper: Any = None, copy: Path | None = None) -> tuple[dict[str, str], str]:
         """Set up the bench that the following blocks run on; the fingerprint, and the node that it is on.
 
         Args:
@@ -74,14 +74,14 @@ class ClientActor:
         Raises:
             AbsentError: the population is to be copied to the node.
         """
-        if self._bench is not None:
-            self._bench.personal.close()
+        if self._worker is not None:
+            self._worker.personal.close()
             # Its models go before the next ones come, for a GPU may not hold both; cycles hold some of them.
-            self._bench = None
+            self._worker = None
             if self._device != "cpu":
                 gc.collect()
-        bench = found(plan, copy).build(self._share)
-        self._bench = bench if keeper is None else replace(bench, personal=reached(bench.personal, keeper))
+        worker = found(plan, copy).build(self._share)
+        self._worker = worker if keeper is None else replace(worker, personal=reached(worker.personal, keeper))
         return self.fingerprint(), here()
 
     def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
@@ -97,11 +97,11 @@ class ClientActor:
             facts: of the machine, the sizes of the joined value and of the objects, the bytes of the values; then the
             joined value; then each of the objects.
         """
-        if self._bench is None:
+        if self._worker is None:
             raise RuntimeError("a block came before the bench")
         own = iter(values[common:])
         whole = [replace(block, references=tuple(islice(own, count))) for block, count in blocks]
-        done = run_here(self._bench, function, Node(0, len(whole)), whole, values[:common], self._number)
+        done = run_here(self._worker, function, Node(0, len(whole)), whole, values[:common], self._number)
         sizes = [array_bytes(thing) for thing in done.objects]
         return (done.machine, array_bytes(done.value), sizes, array_bytes(values)), done.value, *done.objects
 
@@ -142,7 +142,7 @@ class ClientActors:
     ) -> None:
         check_gpus(gpus_per_actor)
         check_labels(labels or {})
-        self._each = Each(cpus_per_actor, gpus_per_actor, labels or {})
+        self._each = ActorResources(cpus_per_actor, gpus_per_actor, labels or {})
         self.patience, self.group, self.home = patience, group, ""
         self.meter = Meter()
         self._address = address or os.environ.get("RAY_ADDRESS")
@@ -216,23 +216,23 @@ class ClientActors:
             self._wait()
         return self._handles
 
-    def plan_of(self, number: int, plan: BenchPlan) -> BenchPlan:
+    def plan_of(self, number: int, plan: WorkerPlan) -> WorkerPlan:
         """What an actor sets up for a plan."""
         return plan
 
-    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
         """Nothing is left to choose: what an actor takes was given, and the actors start with Ray."""
 
     def fleet(
         self,
-        plan: BenchPlan,
+        plan: WorkerPlan,
         done: Callable[[Block], None] = lambda block: None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> RayFleet:
         """A fleet on these actors, each with a bench of its own."""
         return RayFleet(self, plan, done, tell)
 
-    def keeper(self, plan: BenchPlan) -> Any:
+    def keeper(self, plan: WorkerPlan) -> Any:
         """What keeps what a plan's clients keep, for nodes that do not see its folder; None where there are none."""
         if self._is_here or not plan.layouts.personal.entries:
             return None
@@ -337,11 +337,11 @@ class ClientActors:
         """The site of each actor that there is to be: here none of them has one."""
         return [None] * places(self._each, hosts, self._wanted)
 
-    def _kind(self, site: int | None) -> Each:
+    def _kind(self, site: int | None) -> ActorResources:
         """What an actor of a site takes."""
         return self._each
 
-    def _actor(self, number: int, each: Each) -> Any:
+    def _actor(self, number: int, each: ActorResources) -> Any:
         """Have an actor start that takes so much of a node."""
         # cuBLAS is deterministic only with a workspace of fixed size, which must be set before torch is imported.
         environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if each.gpus else {}

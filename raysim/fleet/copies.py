@@ -22,8 +22,8 @@ from partitioning.disk import DiskFullError
 from partitioning.fetching import copied, holds, is_whole, place_of
 from partitioning.population import MANIFEST
 from raysim.common.errors import InputError
-from raysim.fleet.bench import BenchPlan, Origin
 from raysim.fleet.lost import AbsentError
+from raysim.fleet.worker_plan import Origin, WorkerPlan
 
 LOG = logging.getLogger("raysim")
 
@@ -34,7 +34,7 @@ HELD = 4
 """Pieces that are held for the next node that asks for them: nodes that copy at the same time read alike."""
 
 
-def found(plan: BenchPlan, copy: Path | None = None) -> BenchPlan:
+def found(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan:
     """The plan with the folder in which this node has the population: the driver's, or a copy.
 
     Args:
@@ -91,7 +91,7 @@ class Copies:
         self._senders: dict[Path, Any] = {}
         self._under_way: dict[tuple[str, Path], Any] = {}
 
-    def on(self, node: str, plan: BenchPlan) -> Any:
+    def on(self, node: str, plan: WorkerPlan) -> Any:
         """Have a node given a copy, once; a reference to its folder there.
 
         Args:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from raysim.common.errors import RetriesSpentError
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.lost import AbsentError, ActorLostError, late, take
+from raysim.fleet.worker_plan import WorkerPlan
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
@@ -61,7 +61,7 @@ class Crew(Roster):
         tell: is told of each death, and of what follows.
     """
 
-    def __init__(self, place: ClientActors, plan: BenchPlan, tell: Callable[[str], object]) -> None:
+    def __init__(self, place: ClientActors, plan: WorkerPlan, tell: Callable[[str], object]) -> None:
         super().__init__()
         self.starting = 0.0
         """Seconds spent on taking in actors, waiting for the first included."""

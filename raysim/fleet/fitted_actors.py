@@ -10,12 +10,12 @@ from typing import Any, Literal
 import ray
 
 from raysim.common.errors import InputError, of_algorithm
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.fractions import arranged, capacity, fraction, sharers
 from raysim.fleet.lost import AbsentError, take
 from raysim.fleet.patience import START_SECONDS, Patience
 from raysim.fleet.placing import living
+from raysim.fleet.worker_plan import WorkerPlan
 
 LOG = logging.getLogger("raysim")
 
@@ -46,7 +46,7 @@ class FittedActors(ClientActors):
     ) -> None:
         super().__init__(actors, cpus_per_actor, 1, address, Patience(), labels, group)
 
-    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
         """Measure what each algorithm's plan takes of a GPU, and start the actors.
 
         Raises:
@@ -72,7 +72,7 @@ class FittedActors(ClientActors):
                 'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
             )
 
-    def _measure(self, probe: Any, plan: BenchPlan) -> tuple[int, int]:
+    def _measure(self, probe: Any, plan: WorkerPlan) -> tuple[int, int]:
         """What one plan takes; its population is copied to the probe's node first, where that does not see it."""
         try:
             taken: tuple[int, int] = take(probe.measure.remote(plan))
@@ -80,7 +80,7 @@ class FittedActors(ClientActors):
             taken = take(probe.measure.remote(plan, self.copies.on(error.node, plan)))
         return taken
 
-    def _measured(self, plans: Mapping[str, BenchPlan]) -> tuple[int, int]:
+    def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
         """The most bytes that a plan takes of a GPU, and those that it has: an actor with a whole one tries it."""
         probe = self._actor(0, self._each)
         try:

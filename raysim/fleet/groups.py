@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from algorithms import Bench, Block, Function, Output
+from algorithms import Block, Function, Output, Worker
 from algorithms.engine.tree import Node, join_all
 from raysim.fleet.crew import Member, Roster
 from raysim.fleet.queue import Queue, work_of
@@ -73,7 +73,7 @@ class Join:
     def join(self, left: Any, right: Any) -> Any:
         return self.function.join(left, right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         return Output(join_all(self.root, zip(self.nodes, values, strict=True), self.function.join))
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from algorithms import Bench, Block, Census, Function, Outcome
+from algorithms import Block, Census, Function, Outcome, Worker
 from algorithms.engine.tree import Node, run_node
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.machine import fingerprint
 from raysim.fleet.memory import run_block
 from raysim.fleet.traffic import Traffic
+from raysim.fleet.worker_plan import WorkerPlan
 
 if TYPE_CHECKING:
     from raysim.watching.loggers.logger import Logger
@@ -32,12 +32,12 @@ class Inline:
     def __exit__(self, *_: object) -> None:
         """Nothing was started."""
 
-    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
         """Nothing is left to choose."""
 
     def fleet(
         self,
-        plan: BenchPlan,
+        plan: WorkerPlan,
         done: Callable[[Block], None] = lambda block: None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> InlineFleet:
@@ -46,7 +46,7 @@ class Inline:
 
 
 def run_here(
-    bench: Bench, function: Function, node: Node, blocks: Sequence[Block], references: Sequence[Any], actor: int = 0
+    worker: Worker, function: Function, node: Node, blocks: Sequence[Block], references: Sequence[Any], actor: int = 0
 ) -> Outcome:
     """Run a node's blocks in this process.
 
@@ -66,7 +66,7 @@ def run_here(
 
     def run(number: int) -> Any:
         started, block = time.perf_counter(), blocks[number]
-        output = run_block(bench, function, block, references)
+        output = run_block(worker, function, block, references)
         objects.extend(output.objects)
         machine.append({"seconds": time.perf_counter() - started, "actor": float(actor)})
         return output.value
@@ -89,16 +89,16 @@ class InlineFleet:
 
     def __init__(
         self,
-        bench: Bench,
+        worker: Worker,
         census: Census,
         block_size: Callable[[int], int],
         done: Callable[[Block], None] = lambda block: None,
     ) -> None:
         self.census = census
-        self.layouts = bench.resident.layouts
+        self.layouts = worker.resident.layouts
         self.block_size = block_size
         self.traffic = Traffic()
-        self._bench = bench
+        self._worker = worker
         self._done = done
 
     def put(self, value: Any) -> Any:
@@ -108,7 +108,7 @@ class InlineFleet:
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
         """Run the function on each block, when its outcome is asked for."""
         for number, block in enumerate(blocks):
-            yield run_here(self._bench, function, Node(number, number + 1), blocks, references)
+            yield run_here(self._worker, function, Node(number, number + 1), blocks, references)
             self._done(block)
 
     def by_node(self) -> dict[str, dict[str, int]]:
@@ -117,4 +117,4 @@ class InlineFleet:
 
     def close(self) -> None:
         """Release what the bench holds."""
-        self._bench.personal.close()
+        self._worker.personal.close()

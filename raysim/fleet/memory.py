@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from algorithms import Bench, Block, ClientUpdates, Function, Output
+from algorithms import Block, ClientUpdates, Function, Output, Worker
 from algorithms.engine.asynchronous import Sent
 from partitioning.disk import written
 from raysim.common.errors import OutOfMemoryError
@@ -21,7 +21,7 @@ SHARE = "or let fewer actors share the memory (the same bytes)"
 """What helps without another result: actors of one GPU, or of one machine, take what the others do not."""
 
 
-def run_block(bench: Bench, function: Function, block: Block, common: Sequence[Any]) -> Output:
+def run_block(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output:
     """Run a block, its references being values here.
 
     Args:
@@ -33,9 +33,9 @@ def run_block(bench: Bench, function: Function, block: Block, common: Sequence[A
     Raises:
         OutOfMemoryError: the block does not fit; it says which one does.
     """
-    if (output := _attempt(bench, function, block, common)) is not None:
+    if (output := _attempt(worker, function, block, common)) is not None:
         return output
-    raise OutOfMemoryError(_message(bench, function, block, _fitting(bench, function, block, common)))
+    raise OutOfMemoryError(_message(worker, function, block, _fitting(worker, function, block, common)))
 
 
 @contextmanager
@@ -62,32 +62,32 @@ def is_out_of_memory(error: BaseException) -> bool:
     return typed or any(words in str(error) for words in ALLOCATORS_SAY)
 
 
-def _attempt(bench: Bench, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
+def _attempt(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
     """What a block comes to; None where memory does not suffice, the failed call's own being free again by then."""
     try:
-        with written(bench.personal.folder):
-            return function(bench, replace(block, references=()), *common, *block.references)
+        with written(worker.personal.folder):
+            return function(worker, replace(block, references=()), *common, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
     return None
 
 
-def _fitting(bench: Bench, function: Function, block: Block, common: Sequence[Any]) -> int:
+def _fitting(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> int:
     """How many of the block's clients fit: of a half, a quarter, ... the first that runs; 0 where none does.
 
     It is tried, not worked out, since what a failed call would have needed is not known. What comes out is thrown
     away: the run's own blocks are never cut again, for other sums would be other bytes.
     """
-    size = _at_once(bench, block) // 2
-    while size and _attempt(bench, function, _head(block, size), common) is None:
+    size = _at_once(worker, block) // 2
+    while size and _attempt(worker, function, _head(block, size), common) is None:
         size //= 2
     return size
 
 
-def _at_once(bench: Bench, block: Block) -> int:
+def _at_once(worker: Worker, block: Block) -> int:
     """How many of the block's visits are stacked: fewer clients than these take less memory."""
-    return min(bench.trainer.lanes, len(block.clients))
+    return min(worker.trainer.lanes, len(block.clients))
 
 
 def _head(block: Block, size: int) -> Block:
@@ -96,13 +96,13 @@ def _head(block: Block, size: int) -> Block:
     return replace(block, clients=clients, rows=rows, references=references)
 
 
-def _message(bench: Bench, function: Function, block: Block, fitting: int) -> str:
+def _message(worker: Worker, function: Function, block: Block, fitting: int) -> str:
     size = len(block.clients)
     clients = "1 client" if size == 1 else f"{size} clients"
     updates = function.updates if isinstance(function, Sent) else function
     if not isinstance(updates, ClientUpdates):
         return f"{type(function).__name__} of {clients} is out of memory: {SHARE[3:]}"
-    what = f"round {updates.number}: a block of {clients}, {_at_once(bench, block)} at once, is out of memory"
+    what = f"round {updates.number}: a block of {clients}, {_at_once(worker, block)} at once, is out of memory"
     if fitting:
         return f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {SHARE}"
     return (

@@ -10,8 +10,8 @@ import ray
 from ray.exceptions import RayTaskError
 
 from algorithms import Layout, Location, PersonalStore
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.copies import at
+from raysim.fleet.worker_plan import WorkerPlan
 
 
 class Keeper:
@@ -41,7 +41,7 @@ class Keeping:
         plan: has the folder and the layout.
     """
 
-    def __init__(self, plan: BenchPlan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         self.folder = plan.personal
         self.folder.mkdir(parents=True, exist_ok=True)
         mark = self.folder / f"mark-{uuid.uuid4().hex}"

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from raysim.common.errors import InputError
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.placing import Each, Host, places
+from raysim.fleet.placing import ActorResources, Host, places
+from raysim.fleet.worker_plan import WorkerPlan
 
 
 class PinnedActors(ClientActors):
@@ -26,12 +26,12 @@ class PinnedActors(ClientActors):
 
     _names: tuple[str, ...] = ()
 
-    def plan_of(self, number: int, plan: BenchPlan) -> BenchPlan:
+    def plan_of(self, number: int, plan: WorkerPlan) -> WorkerPlan:
         """The plan with the samples of the actor's site alone."""
         site = self.site(number)
         return plan if site is None else replace(plan, here=(self._names[site],))
 
-    def fit(self, plans: Mapping[str, BenchPlan]) -> None:
+    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
         """Start the actors of each of the population's sites.
 
         Raises:
@@ -62,5 +62,5 @@ class PinnedActors(ClientActors):
             for _ in range(places(self._kind(number), hosts, self._wanted, f" of site {name!r}"))
         ]
 
-    def _kind(self, site: int | None) -> Each:
+    def _kind(self, site: int | None) -> ActorResources:
         return self._each if site is None else self._each.at(self._names[site])

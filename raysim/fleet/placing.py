@@ -46,7 +46,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Each:
+class ActorResources:
     """What each client actor takes of a node.
 
     Args:
@@ -59,7 +59,7 @@ class Each:
     gpus: float = 0
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, site: str) -> Each:
+    def at(self, site: str) -> ActorResources:
         """The same of a site's nodes alone."""
         return replace(self, labels={**self.labels, SITE: site})
 
@@ -123,7 +123,7 @@ def described(hosts: Sequence[Host]) -> str:
     return ", ".join([*words, *(["..."] if len(kinds) > MOST_KINDS else [])])
 
 
-def places(each: Each, hosts: Sequence[Host], wanted: int | None, where: str = "") -> int:
+def places(each: ActorResources, hosts: Sequence[Host], wanted: int | None, where: str = "") -> int:
     """How many client actors there are to be: as many as are wanted, or as the nodes hold.
 
     Args:

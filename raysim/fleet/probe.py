@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, ClientUpdates, Start, Task, begin
+from algorithms import Block, ClientUpdates, RoundInput, Task, begin
 from partitioning import Population
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.inline import InlineFleet
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.evaluate import BLOCK, Evaluate
 
 
-def measure(plan: BenchPlan) -> tuple[int, int]:
+def measure(plan: WorkerPlan) -> tuple[int, int]:
     """The most bytes of this process's GPU that torch takes for a plan, and the bytes that the GPU has."""
     # What an earlier plan left is not this one's; cycles hold some of it.
     gc.collect()
@@ -30,7 +30,7 @@ def measure(plan: BenchPlan) -> tuple[int, int]:
     return torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
 
 
-def rehearse(plan: BenchPlan) -> None:
+def rehearse(plan: WorkerPlan) -> None:
     """Do what takes most memory in a run: the largest block's visits, and evaluations. Nothing of it is kept.
 
     Raises:
@@ -41,12 +41,12 @@ def rehearse(plan: BenchPlan) -> None:
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
             updates = ClientUpdates(own.algorithm.local, own.algorithm.weighting, seed=0, number=1, aggregate=True)
-            list(fleet.map(updates, [largest_block(own)], [Start(state.model, state.initial)]))
+            list(fleet.map(updates, [largest_block(own)], [RoundInput(state.model, state.initial)]))
             for function, block in _evaluations(Population.open(own.population)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))
 
 
-def largest_block(plan: BenchPlan) -> Block:
+def largest_block(plan: WorkerPlan) -> Block:
     """As many clients as a block has, those with the most samples: no cohort has a block with more."""
     census = plan.census
     largest = _largest(census.samples, min(plan.block_size(plan.cohort), plan.cohort))

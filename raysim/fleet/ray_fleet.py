@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from algorithms import Bench, Block, DivergedError, Function, Outcome
+from algorithms import Block, DivergedError, Function, Outcome, Worker
 from algorithms.engine.fleet import SEVERAL
 from algorithms.engine.tree import Node
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.calls import Call, Line, Map, spent
 from raysim.fleet.crew import Crew
 from raysim.fleet.groups import Apart, Groups, Part, Sharing, Task, group_size
@@ -23,6 +22,7 @@ from raysim.fleet.lost import ActorLostError, hung, take
 from raysim.fleet.patience import Pace
 from raysim.fleet.placing import titles
 from raysim.fleet.traffic import Held, Left, Traffic, array_bytes
+from raysim.fleet.worker_plan import WorkerPlan
 
 if TYPE_CHECKING:
     from raysim.fleet.client_actors import ClientActors
@@ -59,7 +59,7 @@ class RayFleet:
     def __init__(
         self,
         place: ClientActors,
-        plan: BenchPlan,
+        plan: WorkerPlan,
         done: Callable[[Block], None],
         tell: Callable[[str], object] = lambda text: None,
     ) -> None:
@@ -70,7 +70,7 @@ class RayFleet:
         self._place = place
         self._plan = plan
         self._done = done
-        self._own: Bench | None = None
+        self._own: Worker | None = None
         self._crew = Crew(place, plan, tell)
         self._maps: list[Map] = []
         self._running: dict[Any, Call] = {}

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from algorithms import Algorithm, Bench, Block, Fleet, Location, Outcome, Output, Packed, State, current
+from algorithms import Algorithm, Block, Fleet, Location, Outcome, Output, Packed, State, Worker, current
 from algorithms.engine.chunks import chunks
-from algorithms.engine.fleet import Part, cut
+from algorithms.engine.fleet import SamplePart, cut
 from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
 from algorithms.engine.sums import Sum
 from algorithms.training.losses import IGNORED, cross_entropies
@@ -51,7 +51,7 @@ class Target:
     name: str
     owners: tuple[int, ...]
     sizes: tuple[int, ...]
-    part: Part | None
+    part: SamplePart | None
     domain: str | None = None
     clients: tuple[int, ...] = ()
     sites: tuple[int, ...] | None = None
@@ -199,7 +199,7 @@ class Evaluate:
         domain: whose test set the slices are of; None for the global one.
     """
 
-    part: Part | None
+    part: SamplePart | None
     probabilities: bool
     domain: str | None = None
 
@@ -209,23 +209,23 @@ class Evaluate:
     def join(self, left: list[Score], right: list[Score]) -> list[Score]:
         return left + right
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, average = values[0]
         scores: list[Score] = []
         personal: Location | None
         # Neighbours without kept entries share one model, and so one pass.
         for personal, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
-            bench.resident.load(model, bench.personal.read(personal) if personal else average)
-            scores += self._score(bench, (self._samples(bench, owner) for owner, _ in group))
+            worker.resident.load(model, worker.personal.read(personal) if personal else average)
+            scores += self._score(worker, (self._samples(worker, owner) for owner, _ in group))
         return Output(scores)
 
-    def _samples(self, bench: Bench, owner: int) -> Samples:
-        return bench.data.samples(owner, self.part) if self.part else bench.data.test_slice(owner, self.domain)
+    def _samples(self, worker: Worker, owner: int) -> Samples:
+        return worker.data.samples(owner, self.part) if self.part else worker.data.test_slice(owner, self.domain)
 
     @torch.no_grad()
-    def _score(self, bench: Bench, samples: Iterable[Samples]) -> list[Score]:
+    def _score(self, worker: Worker, samples: Iterable[Samples]) -> list[Score]:
         """The score of each owner; images whose pixels have classes are large, so they are held one owner's at once."""
-        module, floating, every = bench.resident.module.eval(), bench.resident.floating, iter(samples)
+        module, floating, every = worker.resident.module.eval(), worker.resident.floating, iter(samples)
         first = next(every)
         if first[1].dim() > 1:
             return [_of_pixels(module, x.to(floating), y) for x, y in chain([first], every)]
@@ -265,19 +265,19 @@ def _of_pixels(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Sco
 class EvaluateOutsiders(Evaluate):
     """Score the global model with statistics of what it is scored on: each client's samples, or a whole test set."""
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, average = values[0]
         scores: list[Score] = []
         for owners in [(client,) for client in block.clients] if self.part else [block.clients]:
-            samples = [self._samples(bench, owner) for owner in owners]
-            statistics = Sum.zero(statistics_of(bench.resident.layouts.whole))
-            bench.resident.load(model, average)
+            samples = [self._samples(worker, owner) for owner in owners]
+            statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
+            worker.resident.load(model, average)
             for x, _ in samples:
-                add_statistics(statistics, bench.resident, x)
-            bench.resident.load(model, average)
+                add_statistics(statistics, worker.resident, x)
+            worker.resident.load(model, average)
             if (own := statistics.mean()) is not None:
-                load_statistics(bench.resident, own)
-            scores += self._score(bench, samples)
+                load_statistics(worker.resident, own)
+            scores += self._score(worker, samples)
         return Output(scores)
 
 
@@ -330,7 +330,7 @@ def _domain(population: Population, name: str) -> Target:
     return Target(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
 
 
-def _of_clients(name: str, clients: Sequence[int], sizes: np.ndarray, part: Part, sites: Sites | None) -> Target:
+def _of_clients(name: str, clients: Sequence[int], sizes: np.ndarray, part: SamplePart, sites: Sites | None) -> Target:
     owners = list(clients)
     numbers = None if sites is None else tuple(sites.numbers[owners].tolist())
     return Target(name, tuple(owners), tuple(sizes[owners].tolist()), part, sites=numbers)

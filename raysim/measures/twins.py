@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from algorithms import (
     Algorithm,
     Augmented,
-    Bench,
     Block,
     DivergedError,
     Fleet,
@@ -25,12 +24,13 @@ from algorithms import (
     Output,
     Packed,
     Purpose,
+    RoundInput,
     RoundReport,
     Rounds,
     Samples,
-    Start,
     State,
     Work,
+    Worker,
     aggregated,
     generator,
     torch_seed,
@@ -180,7 +180,7 @@ class Divergence:
         updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
         updates = replace(updates, weighting=Samples(), number=state.round, needs=(), compares=False)
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
-        start = fleet.put(Start(self.state.model, self.state.personal))
+        start = fleet.put(RoundInput(self.state.model, self.state.personal))
         self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])
         self._model = aggregated(state, algorithm, fleet)
         self._parameters = _places_of_parameters(fleet.layouts)
@@ -280,25 +280,25 @@ class Draw:
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("a twin's round is one block")
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        bench.resident.load(*values[0])
-        x, y = Union(bench.data, block.clients).samples(0, "train")
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        worker.resident.load(*values[0])
+        x, y = Union(worker.data, block.clients).samples(0, "train")
         batches, drawn = self.batches(len(y))
-        if bench.resident.refuses_single and self.local.statistics != "frozen":
+        if worker.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
         masks = None
-        if bench.trainer.has_dropout:
+        if worker.trainer.has_dropout:
             masks = torch.Generator(x.device)
             masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.number, self.DROPOUT))
         augment = None
-        if bench.augment is not None:
+        if worker.augment is not None:
             key = torch_seed(self.seed, Purpose.TWIN, self.number, self.AUGMENT)
-            augment = Augmented.of(bench.augment, batches, key, x.device)
-        work = Work(x.to(bench.resident.floating), y, batches, masks, augment)
-        (loss,) = bench.trainer.train(self.local, [work], self.lr)
-        wrong = bench.resident.first_nonfinite(0) or (None if isfinite(loss) or not batches else "the training loss")
+            augment = Augmented.of(worker.augment, batches, key, x.device)
+        work = Work(x.to(worker.resident.floating), y, batches, masks, augment)
+        (loss,) = worker.trainer.train(self.local, [work], self.lr)
+        wrong = worker.resident.first_nonfinite(0) or (None if isfinite(loss) or not batches else "the training loss")
         if wrong is None:
-            return Output((bench.resident.shared().copy(), drawn, False))
+            return Output((worker.resident.shared().copy(), drawn, False))
         if self.local.nonfinite == "stop":
             raise DivergedError(
                 f"the twin of evaluate.measures = 'concordance' in round {self.number}: {wrong} is not finite; lower "

@@ -21,13 +21,13 @@ from raysim.measures.evaluate import Targets
 from raysim.report.page import write_report
 from raysim.simulation.failures import continuable, own_errors
 from raysim.simulation.job import Job
-from raysim.simulation.options import How, placed
+from raysim.simulation.options import RunOptions, placed
 from raysim.simulation.plan import planned
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepared
 from raysim.simulation.stop import Stop
 from raysim.store.folder import old_folder, run_folder, write_config
-from raysim.store.location import Home, new_home, old_home
+from raysim.store.location import RunLocation, new_home, old_home
 from raysim.store.result import Result
 from raysim.store.resume import check_place, read_result, stored
 from raysim.watching.log import log_population, logged, run_log
@@ -84,7 +84,7 @@ def run(
             far stays, and the report is of it. Algorithms that come after it are not run.
         OwnCodeError: a user's own part raised something on the way; what was written so far stays.
     """
-    how = How(actors, inline, address, watcher or Watcher(), stop or Stop())
+    how = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
     experiment = resolved(config, changes)
     with new_home(place_of(config, out), how.watcher) as home:
         # The report comes last, where nothing that goes wrong removes what was trained.
@@ -126,13 +126,13 @@ def resume(
         InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
         Others: as `run`.
     """
-    how = How(actors, inline, address, watcher or Watcher(), stop or Stop())
+    how = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
     with old_home(folder, how.watcher) as (home, only):
         # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
         return _reported(home, go_on(home, how, only), how.watcher)
 
 
-def begin(experiment: Experiment, home: Home, how: How) -> dict[str, Result]:
+def begin(experiment: Experiment, home: RunLocation, how: RunOptions) -> dict[str, Result]:
     """Run an experiment as `run` does, all but its report: the results by the algorithms' names."""
     experiment, workplace = placed(experiment, how)
     folder = home.folder
@@ -142,7 +142,7 @@ def begin(experiment: Experiment, home: Home, how: How) -> dict[str, Result]:
         return _run(experiment, home, workplace(), how, experiment.names)
 
 
-def go_on(home: Home, how: How, only: str | None = None) -> dict[str, Result]:
+def go_on(home: RunLocation, how: RunOptions, only: str | None = None) -> dict[str, Result]:
     """Go on with a run as `resume` does, all but its report: the results by the algorithms' names.
 
     Args:
@@ -172,7 +172,7 @@ def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
     return (Path(config).resolve().parent, here)
 
 
-def ended(home: Home) -> Run:
+def ended(home: RunLocation) -> Run:
     """A run that has ended, as its folder has it."""
     experiment = stored(home.folder)
     results = [read_result(home.folder / name, experiment) for name in experiment.names]
@@ -180,7 +180,7 @@ def ended(home: Home) -> Run:
     return Run(home.folder, home.folder / "report.html", there, home.uri)
 
 
-def _reported(home: Home, results: Mapping[str, Result], watcher: Watcher) -> Run:
+def _reported(home: RunLocation, results: Mapping[str, Result], watcher: Watcher) -> Run:
     watcher.stage("writing the report")
     page = write_report([home.folder], home.folder / "report.html")
     return Run(home.folder, page, tuple(results.values()), home.uri)
@@ -195,7 +195,7 @@ def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
 
 
 def _run(
-    experiment: Experiment, home: Home, place: ClientActors | Inline, how: How, names: Sequence[str]
+    experiment: Experiment, home: RunLocation, place: ClientActors | Inline, how: RunOptions, names: Sequence[str]
 ) -> dict[str, Result]:
     """Run these algorithms one after the other; client actors start, in the background, once all input is checked.
 

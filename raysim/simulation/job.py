@@ -12,9 +12,9 @@ from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import begin
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
+from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import TWINS, columns_of
 from raysim.measures.evaluate import Targets
 from raysim.measures.twins import twins_of
@@ -58,7 +58,7 @@ class Job:
     stop: Stop
     saved: Callable[[], None] = lambda: None
 
-    def run(self, name: str, plan: BenchPlan) -> Result:
+    def run(self, name: str, plan: WorkerPlan) -> Result:
         """Run one algorithm, or go on with it."""
         experiment, folder, watcher = self.experiment, self.folder / name, self.watcher
         tell = logged(watcher.notice)
@@ -111,7 +111,7 @@ class Job:
         return result
 
 
-def _rounds(experiment: Experiment, name: str, plan: BenchPlan) -> int:
+def _rounds(experiment: Experiment, name: str, plan: WorkerPlan) -> int:
     """How many rounds an algorithm has; with a budget of epochs it depends on what its visits do."""
     if experiment.epochs is None:
         return experiment.rounds or 0
@@ -120,7 +120,7 @@ def _rounds(experiment: Experiment, name: str, plan: BenchPlan) -> int:
     return rounds
 
 
-def _idle(name: str, plan: BenchPlan, workers: int) -> str:
+def _idle(name: str, plan: WorkerPlan, workers: int) -> str:
     """What to tell a person whose rounds have fewer blocks than there are actors; nothing otherwise."""
     cohort = plan.cohort
     size = plan.block_size(cohort)

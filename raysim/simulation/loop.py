@@ -22,7 +22,7 @@ from raysim.measures.selection import Selection
 from raysim.measures.twins import Twin, verdict
 from raysim.simulation.stop import Stop
 from raysim.store.folder import AlgorithmFolder
-from raysim.store.result import Known, Result, Snapshot
+from raysim.store.result import Result, RunProgress, Snapshot
 from raysim.watching.log import Seldom
 from raysim.watching.progress import Watcher
 
@@ -101,7 +101,7 @@ class Simulation:
 
     def _beginning(self, state: State, rounds: int) -> Snapshot:
         twins = tuple(twin.state for twin in self.twins)
-        return Snapshot(state, Known(Result(self.name, self.algorithm), rounds, twins=twins))
+        return Snapshot(state, RunProgress(Result(self.name, self.algorithm), rounds, twins=twins))
 
     def _rounds(self, every: int, records: Records) -> None:
         """Do the rounds that are left; where models are lost, those since the last merge again."""
@@ -247,7 +247,7 @@ class Records:
         for twin in simulation.twins:
             twin.begin(pending.state, simulation.algorithm, simulation.fleet)
 
-    def _completed(self, pending: Pending) -> Known:
+    def _completed(self, pending: Pending) -> RunProgress:
         """Complete a round's row by what its evaluation and its twins have come to; what is known with it."""
         known, row = self.known, pending.row
         if pending.evaluation is not None:
@@ -266,7 +266,7 @@ class Records:
             result = replace(result, concordance=verdict(row["concordance"]))
         return replace(known, result=result, twins=tuple(twin.state for twin in twins))
 
-    def _selected(self, known: Known, number: int, metrics: dict[str, float], state: State) -> Known:
+    def _selected(self, known: RunProgress, number: int, metrics: dict[str, float], state: State) -> RunProgress:
         """What is known with an evaluation, and the state that it was of where that is the one to be kept."""
         selection, result = self._simulation.selection, known.result
         standing = result.standing.after(number, metrics, selection.targets)

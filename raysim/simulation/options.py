@@ -20,7 +20,7 @@ Workplace = Callable[[], ClientActors | Inline]
 
 
 @dataclass(frozen=True)
-class How:
+class RunOptions:
     """How an experiment is run: none of it changes the result.
 
     Args:
@@ -38,7 +38,7 @@ class How:
     stop: Stop = field(default_factory=Stop)
 
 
-def placed(experiment: Experiment, how: How) -> tuple[Experiment, Workplace]:
+def placed(experiment: Experiment, how: RunOptions) -> tuple[Experiment, Workplace]:
     """The experiment with as many actors as are asked for, and what starts the place to work.
 
     Raises:

@@ -13,7 +13,7 @@ from partitioning.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import Model
-from raysim.fleet.bench import BenchPlan, ModelPlan, Origin
+from raysim.fleet.worker_plan import ModelPlan, Origin, WorkerPlan
 from raysim.measures.evaluate import Targets
 from raysim.measures.twins import check_measures
 from raysim.simulation.samples import Prepared
@@ -24,7 +24,7 @@ LOG = logging.getLogger("raysim")
 
 def planned(
     experiment: Experiment, folder: Path, samples: Prepared, targets: Targets, device: str, names: Sequence[str]
-) -> tuple[Experiment, dict[str, BenchPlan]]:
+) -> tuple[Experiment, dict[str, WorkerPlan]]:
     """A plan for each of these algorithms, and the experiment with what "auto" has come to.
 
     Args:
@@ -38,7 +38,7 @@ def planned(
     Raises:
         InputError: what would fail on the way: an algorithm does not fit the model, the population or a measure.
     """
-    plans: dict[str, BenchPlan] = {}
+    plans: dict[str, WorkerPlan] = {}
     common, evaluate = _model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
     origin = _origin(experiment, samples)
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
@@ -46,7 +46,7 @@ def planned(
         table = tables[name]
         model = common if table.model is None else _model_plan(table.model, experiment.seed, samples)
         personal = (folder / name / "personal").absolute()
-        plan = BenchPlan(
+        plan = WorkerPlan(
             samples.path,
             model,
             table.compose(),

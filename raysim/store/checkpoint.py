@@ -35,10 +35,10 @@ from raysim.measures.selection import Best, Standing
 from raysim.measures.twins import TwinState
 from raysim.store.codec import Codec
 from raysim.store.journal import batches
-from raysim.store.result import Known, Result, Snapshot
+from raysim.store.result import Result, RunProgress, Snapshot
 
 CLASSES = (
-    *(Snapshot, Known, Result, Standing, Best, TwinState, State, Packed, Devices),
+    *(Snapshot, RunProgress, Result, Standing, Best, TwinState, State, Packed, Devices),
     *(UnderWay, Timeline, Flight, Trained, UpdateRow, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """What a checkpoint may hold beside plain values and arrays."""

@@ -22,7 +22,7 @@ LOG = logging.getLogger("raysim")
 
 
 @dataclass(frozen=True)
-class Home:
+class RunLocation:
     """Where a run's folder is.
 
     Args:
@@ -63,24 +63,24 @@ class Home:
 
 
 @contextmanager
-def new_home(out: str | Path, watcher: Watcher) -> Iterator[Home]:
+def new_home(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
     """A home for a new run; at the end, and where it ends early, what is here is kept there.
 
     Raises:
         InputError: there is something at the URI already, or it cannot be reached.
     """
     if not is_uri(out):
-        yield Home(Path(out), str(out))
+        yield RunLocation(Path(out), str(out))
         return
     remote = RemoteFolder.of(str(out))
     if remote.files():
         raise InputError(f"--out = {remote.uri!r} exists and is not empty: must be a new folder; choose another")
-    with _staged(remote.uri) as folder, _kept(Home(folder, remote.uri, Mirror(folder, remote)), watcher) as home:
+    with _staged(remote.uri) as folder, _kept(RunLocation(folder, remote.uri, Mirror(folder, remote)), watcher) as home:
         yield home
 
 
 @contextmanager
-def old_home(name: str | Path, watcher: Watcher) -> Iterator[tuple[Home, str | None]]:
+def old_home(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunLocation, str | None]]:
     """The home of a run that goes on, and the one of its algorithms that the name is of; None for all.
 
     Raises:
@@ -88,7 +88,7 @@ def old_home(name: str | Path, watcher: Watcher) -> Iterator[tuple[Home, str | N
     """
     if not is_uri(name):
         folder, only = run_of(Path(name))
-        yield Home(folder, str(folder)), only
+        yield RunLocation(folder, str(folder)), only
         return
     remote, above = RemoteFolder.of(str(name)), RemoteFolder.of(str(name)).parent
     only = None
@@ -97,7 +97,7 @@ def old_home(name: str | Path, watcher: Watcher) -> Iterator[tuple[Home, str | N
     with _staged(remote.uri) as folder:
         names = fetched(remote, folder, Copying(watcher.stage, f"fetching {remote.uri}"))
         run_of(folder if only is None else folder / only)
-        with _kept(Home(folder, remote.uri, Mirror(folder, remote, names)), watcher) as home:
+        with _kept(RunLocation(folder, remote.uri, Mirror(folder, remote, names)), watcher) as home:
             yield home, only
 
 
@@ -117,7 +117,7 @@ def _staged(uri: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _kept(home: Home, watcher: Watcher) -> Iterator[Home]:
+def _kept(home: RunLocation, watcher: Watcher) -> Iterator[RunLocation]:
     """Within, a run is worked on; however that ends, what is here then is kept there."""
     try:
         yield home

@@ -63,7 +63,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Known:
+class RunProgress:
     """What is known of the rounds that are written.
 
     Args:
@@ -91,7 +91,7 @@ class Snapshot:
     """
 
     state: State
-    known: Known
+    known: RunProgress
 
     @property
     def rounds(self) -> set[int]:

@@ -15,7 +15,7 @@ from raysim.config import own
 from raysim.fleet.lost import ActorLostError
 from raysim.fleet.processes import Processes
 from raysim.fleet.ray_process import running
-from raysim.simulation.options import How, placed
+from raysim.simulation.options import RunOptions, placed
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt
 
@@ -59,7 +59,7 @@ class InTurn:
     def __init__(
         self,
         folder: Path,
-        how: How,
+        how: RunOptions,
         ray: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._folder, self._how, self._ray = folder, how, ray
@@ -122,7 +122,7 @@ class SideBySide:
 
     def begin(self, trial: Trial) -> None:
         folder = (self._folder / trial.name).absolute()
-        self._processes.begin(trial, attempt, trial.experiment.to_toml(), folder, How(inline=True))
+        self._processes.begin(trial, attempt, trial.experiment.to_toml(), folder, RunOptions(inline=True))
 
     def next(self) -> tuple[Trial, Ending]:
         while True:
@@ -139,7 +139,7 @@ class SideBySide:
 def place_for(
     study: Study,
     folder: Path,
-    how: How,
+    how: RunOptions,
     tell: Callable[[str], None],
 ) -> Place:
     """The place that a study's trials want.

@@ -21,7 +21,7 @@ from raysim.config import own
 from raysim.config.own import whose
 from raysim.fleet.machine import settled
 from raysim.simulation.api import own_folders
-from raysim.simulation.options import How
+from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.folder import write_config
 from raysim.studies.concluding import conclude
@@ -92,7 +92,7 @@ def study(
     """
     plan, folder = _opened(config, out, changes)
     board = watcher or Board()
-    how = How(actors, inline, address, OfTrial(board), stop or Stop())
+    how = RunOptions(actors, inline, address, OfTrial(board), stop or Stop())
     place = place_for(plan, folder / "trials", how, board.notice)
     with _continuable(folder), study_folder(folder), run_log(folder / "run.log", LOG), one_input_error():
         course = _planned(plan, folder, board)

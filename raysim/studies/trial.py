@@ -24,7 +24,7 @@ from raysim.studies.file import DataSet, Split, Study
 from raysim.studies.grid import Point, Space, written
 
 if TYPE_CHECKING:
-    from raysim.simulation.options import How
+    from raysim.simulation.options import RunOptions
 
 FREED_SECONDS = 30
 """How long a process that worked on a trial, and was killed, may take to be gone."""
@@ -132,7 +132,7 @@ def view(population: Population, experiment: Experiment) -> Population:
     return population if fold is None else population.fold(fold, experiment.validation)
 
 
-def attempt(config: Mapping[str, Any], folder: Path, how: How) -> Ending:
+def attempt(config: Mapping[str, Any], folder: Path, how: RunOptions) -> Ending:
     """Run a trial, or go on with it.
 
     Args:
@@ -142,9 +142,9 @@ def attempt(config: Mapping[str, Any], folder: Path, how: How) -> Ending:
     """
     # Late: they need Ray, and who only reads records does not.
     from raysim.simulation.api import begin, go_on, own_folders
-    from raysim.store.location import Home
+    from raysim.store.location import RunLocation
 
-    home = Home(folder, str(folder))
+    home = RunLocation(folder, str(folder))
 
     await_free(folder, FREED_SECONDS)
     try:

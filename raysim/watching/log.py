@@ -21,7 +21,7 @@ from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from algorithms import Algorithm
-    from raysim.fleet.bench import ModelPlan
+    from raysim.fleet.worker_plan import ModelPlan
 
 LOG = logging.getLogger("raysim")
 

@@ -12,7 +12,6 @@ from torch import nn
 from algorithms import (
     Algorithm,
     Augment,
-    Bench,
     Census,
     Compute,
     Layout,
@@ -21,6 +20,7 @@ from algorithms import (
     Resident,
     Sample,
     Sharing,
+    Worker,
     trainer,
 )
 from algorithms.named import ALGORITHMS
@@ -95,8 +95,8 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
         resident = Resident(module, layouts, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
         census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
         personal = PersonalStore(tmp_path / f"kept-{len(made)}", layouts.personal)
-        bench = Bench(resident, Memory(data), personal, trainer(resident, compute), augment)
-        made.append(InlineFleet(bench, census, lambda cohort: block))
+        worker = Worker(resident, Memory(data), personal, trainer(resident, compute), augment)
+        made.append(InlineFleet(worker, census, lambda cohort: block))
         return made[-1]
 
     yield make

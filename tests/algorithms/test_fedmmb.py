@@ -89,7 +89,7 @@ def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
         made[client] += 1
         location = state.personal.latest(client, number)
         assert location is not None
-        personal = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
+        personal = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
         assert personal["batches/updates"] == made[client]
     assert len(made) == 3
 

@@ -214,7 +214,7 @@ def test_each_client_of_singleset_is_alone(federation: Federation) -> None:
             update(alone, samples, number, client, LOCAL)
         location = state.personal.latest(client, 3)
         assert location is not None
-        for name, value in fleet.layouts.personal.unpack(fleet._bench.personal.read(location)).items():
+        for name, value in fleet.layouts.personal.unpack(fleet._worker.personal.read(location)).items():
             np.testing.assert_allclose(value, alone.state_dict()[name].numpy(), rtol=1e-9, atol=1e-12)
 
 

@@ -71,7 +71,7 @@ def test_the_engine_does_what_a_plain_loop_does(name: str, federation: Federatio
     for client in range(6) if plain.personal else ():
         location = state.personal.latest(client, 6)
         assert location is not None
-        found = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
+        found = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
         assert set(found) == set(plain.personal)
         for key, value in found.items():
             np.testing.assert_allclose(value, personal[client][key].numpy(), rtol=1e-9, atol=1e-11, err_msg=key)

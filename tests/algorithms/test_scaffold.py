@@ -44,7 +44,7 @@ def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation, samp
     agree(state, fleet, {**x.state_dict(), **{f"common_control/{k}": value for k, value in c.items()}})
     location = state.personal.latest(int(cohort[0]), 6)
     assert location is not None
-    personal = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
+    personal = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
     for name, value in controls[cohort[0]].items():
         np.testing.assert_allclose(personal[f"control/{name}"], value.numpy(), rtol=1e-9, atol=1e-11)
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Local, Purpose, Sample, generator, torch_seed
 from raysim.data.shards import Shards
-from raysim.fleet.bench import ModelPlan
+from raysim.fleet.worker_plan import ModelPlan
 from tests.benchmarks.peers.loads import HIDDEN, Load
 
 WARM = 2

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 import partitioning
 from algorithms import Local, Rounds, Sample, begin, fedavg, run_round
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.ray_fleet import RayFleet
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.benchmarks.peers.loads import LOADS, Load, make
 from tests.benchmarks.plain import WARM, local_of, model_of, one_loop, two_loops
 
@@ -46,13 +46,13 @@ def population(load: Load, arrays: dict[str, np.ndarray], folder: Path) -> Path:
     return folder
 
 
-def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str = "auto") -> BenchPlan:
+def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str = "auto") -> WorkerPlan:
     """What the engine runs on: the defaults."""
     algorithm = fedavg(Sample(cohort=load.cohort), local or local_of(load))
-    return BenchPlan(path, model_of(load), algorithm, path.parent / "personal", block).resolved()
+    return WorkerPlan(path, model_of(load), algorithm, path.parent / "personal", block).resolved()
 
 
-def engine(fleet: RayFleet, plan: BenchPlan, rounds: int) -> float:
+def engine(fleet: RayFleet, plan: WorkerPlan, rounds: int) -> float:
     """Median seconds of a round of the engine: a `step`, from merge to merge.
 
     First every client is visited once, for a step: the others have all data decoded in memory, too.

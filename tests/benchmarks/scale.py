@@ -14,8 +14,8 @@ import numpy as np
 
 import partitioning
 from algorithms import Equal, Local, Purpose, Sample, begin, fedavg, radfed, run_round, torch_seed
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.benchmarks.peers.loads import HIDDEN
 from tests.benchmarks.plain import WARM
 from tests.benchmarks.rounds import table_of
@@ -35,13 +35,13 @@ def population(folder: Path, clients: int, samples: int, shape: tuple[int, ...] 
 
 def plan_of(
     path: Path, cohort: int, hidden: Sequence[int], local: Local, norm: str = "none", shape: Any = SHAPE
-) -> BenchPlan:
+) -> WorkerPlan:
     """A perceptron on it."""
     model = ModelPlan("mlp", {"hidden": tuple(hidden), "norm": norm}, shape, 10, torch_seed(0, Purpose.INITIALISE))
-    return BenchPlan(path, model, fedavg(Sample(cohort=cohort), local), path.parent / "personal").resolved()
+    return WorkerPlan(path, model, fedavg(Sample(cohort=cohort), local), path.parent / "personal").resolved()
 
 
-def seconds_of(actors: ClientActors, plan: BenchPlan, rounds: int) -> list[float]:
+def seconds_of(actors: ClientActors, plan: WorkerPlan, rounds: int) -> list[float]:
     """Of each round."""
     fleet, seconds = actors.fleet(plan), []
     state = begin(plan.module(), fleet, seed=0)
@@ -99,14 +99,14 @@ def redistribution(actors: ClientActors, folder: Path, repeats: int) -> dict[str
     return found
 
 
-def _redistributed(folder: Path) -> Iterator[tuple[str, BenchPlan, int]]:
+def _redistributed(folder: Path) -> Iterator[tuple[str, WorkerPlan, int]]:
     mnist, cifar = (1, 28, 28), (3, 32, 32)
     path = population(folder / "H-mlp", 100, 20, mnist)
     yield "mlp", plan_of(path, 50, HIDDEN, Local(lr=0.1), shape=mnist), 50
     path = population(folder / "H-cnn", 40, 100, cifar)
     model = ModelPlan("cnn", {"channels": (16, 32), "hidden": 64}, cifar, 10, torch_seed(0, Purpose.INITIALISE))
     algorithm = fedavg(Sample(cohort=20), Local(lr=0.1))
-    yield "cnn", BenchPlan(path, model, algorithm, path.parent / "personal").resolved(), 20
+    yield "cnn", WorkerPlan(path, model, algorithm, path.parent / "personal").resolved(), 20
 
 
 def large_cohort(actors: ClientActors, folder: Path) -> dict[str, float]:

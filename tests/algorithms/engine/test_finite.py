@@ -96,7 +96,7 @@ def test_a_update_that_is_left_out_is_that_of_a_client_without_samples(
     assert np.isfinite(state.model.floats).all()
     assert list(state.personal.clients(4)) == list(other.personal.clients(4))
     for client in state.personal.clients(4):
-        records = [f._bench.personal.read(s.personal.latest(client, 4)) for f, s in ((fleet, state), (empty, other))]
+        records = [f._worker.personal.read(s.personal.latest(client, 4)) for f, s in ((fleet, state), (empty, other))]
         assert same(*records)
     rows = [row for _, row, _ in state.report.updates]
     assert [row.nonfinite is None for row in rows] == [client != BROKEN for client in range(len(SIZES))]

@@ -16,9 +16,9 @@ from algorithms import (
     InputError,
     Layout,
     Local,
+    RoundInput,
     Sample,
     Sharing,
-    Start,
     Task,
     begin,
     choose,
@@ -103,7 +103,7 @@ def test_it_is_plain_training_without_gradients_there(execution: str, federation
 def test_frozen_entries_keep_their_bytes(execution: str, make: Callable, federation: Federation) -> None:
     state, fleet = run(federation, make(HALF, LOCAL), execution)
     assert [entry.name for entry in fleet.layouts.frozen.entries] == list(FROZEN)
-    values, module = partly().state_dict(), fleet._bench.resident.module.state_dict()
+    values, module = partly().state_dict(), fleet._worker.resident.module.state_dict()
     assert all(torch.equal(module[name], values[name]) for name in FROZEN)
     frozen = fleet.layouts.frozen.pack(values)
     whole = fleet.layouts.model(state.model, state.average, frozen)
@@ -142,7 +142,7 @@ def test_fedtan_leaves_it_as_it_is(federation: Federation) -> None:
     plain = Local(lr=0.1, batch_size=4, weight_decay=0.1)
     state, fleet = run(federation, fedtan(HALF, plain))
     assert state.report is not None and state.report.exchanges == 4
-    values, module = partly().state_dict(), fleet._bench.resident.module.state_dict()
+    values, module = partly().state_dict(), fleet._worker.resident.module.state_dict()
     assert all(torch.equal(module[name], values[name]) for name in FROZEN)
 
 
@@ -159,7 +159,7 @@ def reported(federation: Federation, algorithm: Algorithm, execution: str, needs
     state = begin(partly(), fleet, 0)
     updates = replace(client_updates(state, algorithm, fleet, aggregate=True), needs=(needs,))
     block = Block(0, (0, 3), 34, (Task(None, 0.0), Task(None, 0.0)))
-    (outcome,) = fleet.map(updates, [block], [fleet.put(Start(state.model, state.average))])
+    (outcome,) = fleet.map(updates, [block], [fleet.put(RoundInput(state.model, state.average))])
     return [row.report[needs] for row in outcome.value.rows]
 
 

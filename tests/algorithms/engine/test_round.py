@@ -236,7 +236,7 @@ def test_fedbn_matches_its_pseudo_code(federation: Federation) -> None:
     for client, model in enumerate(models):
         location = state.personal.latest(client, 3)
         assert location is not None
-        personal = fleet.layouts.personal.unpack(fleet._bench.personal.read(location))
+        personal = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
         for name, value in personal.items():
             np.testing.assert_allclose(value, model.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
 

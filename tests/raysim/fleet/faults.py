@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import partitioning
-from algorithms import Algorithm, Bench, Block, Fleet, Output, PersonalStore, State, begin, run_round
+from algorithms import Algorithm, Block, Fleet, Output, PersonalStore, State, Worker, begin, run_round
 from partitioning import Population
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
@@ -42,8 +42,8 @@ class Struck:
     def join(self, left: Any, right: Any) -> Any:
         return self.updates.join(left, right)
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
-        output: Output = self.updates(bench, block, *values)
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        output: Output = self.updates(worker, block, *values)
         for number in range(self.times):
             try:
                 (self.folder / f"{number}").touch(exist_ok=False)
@@ -68,7 +68,7 @@ class Poison:
     def join(self, left: Any, right: Any) -> Any:
         return left + right
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         if self.client in block.clients:
             sys.stderr.write("this client is poison\n")
             sys.stderr.flush()
@@ -96,7 +96,7 @@ class Faulty:
         return outcomes
 
 
-def awake(actors: ClientActors, plan: BenchPlan) -> None:
+def awake(actors: ClientActors, plan: WorkerPlan) -> None:
     """Wait until an actor has arrived: until then the driver would run work that strikes whoever does it."""
     with closing(actors.fleet(plan)) as fleet:
         while not actors.arrived:
@@ -109,11 +109,11 @@ def population_at(folder: Path) -> Population:
     return partitioning.make(load("digits").train, folder, scheme="iid", clients=10, seed=5, test_clients=2)
 
 
-def plan_of(population: Population, algorithm: Algorithm, personal: Path) -> BenchPlan:
-    return BenchPlan(population.path, MODEL, algorithm, personal, block=1).resolved()
+def plan_of(population: Population, algorithm: Algorithm, personal: Path) -> WorkerPlan:
+    return WorkerPlan(population.path, MODEL, algorithm, personal, block=1).resolved()
 
 
-def trained(fleet: Fleet, plan: BenchPlan, population: Population) -> tuple[object, ...]:
+def trained(fleet: Fleet, plan: WorkerPlan, population: Population) -> tuple[object, ...]:
     """What some rounds come to, one of them evaluated on its way: models, what clients keep, metrics."""
     targets = Targets.of(population, None, ["loss"])
     state, metrics = begin(plan.module(), fleet, 0, ROUNDS), []
@@ -124,7 +124,7 @@ def trained(fleet: Fleet, plan: BenchPlan, population: Population) -> tuple[obje
     return *of_bytes(state, plan), metrics
 
 
-def of_bytes(state: State, plan: BenchPlan) -> tuple[object, ...]:
+def of_bytes(state: State, plan: WorkerPlan) -> tuple[object, ...]:
     """Digests of a state's model and of what its clients keep."""
     store, layout = PersonalStore(plan.personal, plan.layouts.personal), plan.layouts.personal
     personal = []

@@ -11,11 +11,11 @@ import pytest
 from algorithms import Block, Local, Sample, fedavg, fedbn, radfed
 from partitioning import Population
 from raysim.common.errors import RetriesSpentError
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
 from raysim.fleet.machine import settled
 from raysim.fleet.patience import Patience
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 
 HALF, LOCAL = Sample(cohort=4), Local(lr=0.1, batch_size=32)
@@ -58,7 +58,7 @@ def struck(tmp_path: Path) -> Path:
     return folder
 
 
-def plan_for(name: str, population: Population, folder: Path) -> BenchPlan:
+def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
     return plan_of(population, ALGORITHMS[name], folder / "personal")
 
 

@@ -12,10 +12,10 @@ import partitioning
 from algorithms import Local, Sample, begin, fedavg, run_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
 GB = 10**9
 
@@ -27,16 +27,16 @@ class Measured(FittedActors):
         super().__init__(actors)
         self.device = "cpu"
 
-    def _measured(self, plans: Mapping[str, BenchPlan]) -> tuple[int, int]:
+    def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
         return 3 * GB // 2 - 600 * 2**20, 8 * GB
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> BenchPlan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
     path = tmp_path_factory.mktemp("fitted") / "population"
     partitioning.make(load("digits").train, path, scheme="iid", clients=8)
     model = ModelPlan("mlp", {"hidden": (16,)}, (1, 8, 8), 10, seed=1)
-    return BenchPlan(path, model, fedavg(Sample(), Local(lr=0.1)), path.parent / "personal", block=2).resolved()
+    return WorkerPlan(path, model, fedavg(Sample(), Local(lr=0.1)), path.parent / "personal", block=2).resolved()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def two_gpus() -> Iterator[None]:
     [(None, 4, 0.5), (1, 1, 1.0), (3, 3, 0.5)],
 )
 def test_actors_start_when_their_part_is_known(
-    two_gpus: None, plan: BenchPlan, actors: int | None, workers: int, each: float, caplog: pytest.LogCaptureFixture
+    two_gpus: None, plan: WorkerPlan, actors: int | None, workers: int, each: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO), Measured(actors) as place:
         place.fit({"fedavg": plan})
@@ -60,7 +60,7 @@ def test_actors_start_when_their_part_is_known(
     assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
 
 
-def test_the_bytes_are_the_same(two_gpus: None, plan: BenchPlan) -> None:
+def test_the_bytes_are_the_same(two_gpus: None, plan: WorkerPlan) -> None:
     models = []
     for place in (Inline(), Measured(2)):
         with place:
@@ -73,7 +73,7 @@ def test_the_bytes_are_the_same(two_gpus: None, plan: BenchPlan) -> None:
     assert models[0] == models[1]
 
 
-def test_more_actors_than_fit_are_refused(two_gpus: None, plan: BenchPlan) -> None:
+def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> None:
     with pytest.raises(InputError, match=r"fleet.actors = 7: must be at most 6"), Measured(7) as place:
         place.fit({"fedavg": plan})
 
@@ -88,7 +88,7 @@ def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> Non
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_a_gpu_that_torch_does_not_see_is_refused_by_the_probe(two_gpus: None, plan: BenchPlan) -> None:
+def test_a_gpu_that_torch_does_not_see_is_refused_by_the_probe(two_gpus: None, plan: WorkerPlan) -> None:
     with (
         pytest.raises(InputError, match=r"torch sees no GPU .*; set fleet.gpus_per_actor = 0"),
         FittedActors() as place,

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 import partitioning
-from algorithms import Bench, Block, ClientUpdates, Local, Output, Sample, Samples, Start, Task, begin, fedavg
+from algorithms import Block, ClientUpdates, Local, Output, RoundInput, Sample, Samples, Task, Worker, begin, fedavg
 from algorithms.engine.asynchronous import Sent
 from partitioning.command import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.memory import is_out_of_memory, models_fit
 from raysim.fleet.ray_fleet import RayFleet
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.models.build import MODELS, Model
 
 MORE_THAN_ANY = 2**48
@@ -36,12 +36,12 @@ class Greedy(ClientUpdates):
     most: int = 0
     device: str = "cuda"
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         if len(block.clients) > self.most and self.device == "cuda":
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         if len(block.clients) > self.most:
             torch.empty(MORE_THAN_ANY)
-        return super().__call__(bench, block, *values)
+        return super().__call__(worker, block, *values)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Hungry:
     def join(self, left: Any, right: Any) -> Any:
         return left
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         return Output(torch.empty(MORE_THAN_ANY))
 
 
@@ -62,7 +62,7 @@ class Hungry:
 class Broken(Hungry):
     """Work that fails for another reason."""
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         raise RuntimeError("something else")
 
 
@@ -90,33 +90,33 @@ Fleets = dict[str, Callable[[], InlineFleet | RayFleet]]
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> BenchPlan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
     path = tmp_path_factory.mktemp("memory") / "population"
     partitioning.make(load("digits").train, path, scheme="iid", clients=8)
     model = ModelPlan("mlp", {"hidden": (16,)}, (1, 8, 8), 10, seed=1)
-    return BenchPlan(path, model, fedavg(Sample(), LOCAL), path.parent / "personal", block=8).resolved()
+    return WorkerPlan(path, model, fedavg(Sample(), LOCAL), path.parent / "personal", block=8).resolved()
 
 
 @pytest.fixture(scope="module")
-def fleets(plan: BenchPlan) -> Any:
+def fleets(plan: WorkerPlan) -> Any:
     with Inline() as here, ClientActors(1) as actors:
         actors.handles()[0].fingerprint.remote()
         yield {"inline": lambda: here.fleet(plan), "ray": lambda: actors.fleet(plan)}
 
 
-def message(fleet: InlineFleet | RayFleet, plan: BenchPlan, **own: Any) -> str:
+def message(fleet: InlineFleet | RayFleet, plan: WorkerPlan, **own: Any) -> str:
     """What greedy visits of one block of all clients say, on a fleet."""
     state = begin(plan.module(), fleet, 0)
     greedy = Greedy(LOCAL, Samples(), seed=0, number=1, aggregate=True, **own)
     block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0),) * 8)
     with closing(fleet), pytest.raises(OutOfMemoryError) as error:
-        list(fleet.map(greedy, [block], [fleet.put(Start(state.model, state.initial))]))
+        list(fleet.map(greedy, [block], [fleet.put(RoundInput(state.model, state.initial))]))
     return str(error.value)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ["inline", "ray"])
-def test_the_block_that_fits_is_named(fleets: Fleets, plan: BenchPlan, name: str, device: str) -> None:
+def test_the_block_that_fits_is_named(fleets: Fleets, plan: WorkerPlan, name: str, device: str) -> None:
     said = message(fleets[name](), plan, most=3, device=device)
     # Of 8, 4, 2, 1 clients: 8 and 4 are too many.
     assert said == (
@@ -126,18 +126,18 @@ def test_the_block_that_fits_is_named(fleets: Fleets, plan: BenchPlan, name: str
 
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
-def test_asynchronous_updates_name_the_block_that_fits(fleets: Fleets, plan: BenchPlan, name: str) -> None:
+def test_asynchronous_updates_name_the_block_that_fits(fleets: Fleets, plan: WorkerPlan, name: str) -> None:
     sent = Sent(Greedy(LOCAL, Samples(), seed=0, number=1, aggregate=False, most=3))
     with closing(fleets[name]()) as fleet:
         state = begin(plan.module(), fleet, 0)
         models = (fleet.put(state.model),) * 8
         block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0, 1),) * 8, models)
         with pytest.raises(OutOfMemoryError, match=r"set fleet.block = 2 "):
-            list(fleet.map(sent, [block], [fleet.put(Start(None, state.initial))]))
+            list(fleet.map(sent, [block], [fleet.put(RoundInput(None, state.initial))]))
 
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
-def test_where_no_block_fits_another_remedy_is_named(fleets: Fleets, plan: BenchPlan, name: str) -> None:
+def test_where_no_block_fits_another_remedy_is_named(fleets: Fleets, plan: WorkerPlan, name: str) -> None:
     said = message(fleets[name](), plan, most=0)
     assert "no fleet.block fits; lower local.batch_size" in said
 

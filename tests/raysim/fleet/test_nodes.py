@@ -15,8 +15,8 @@ import raysim
 from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
-from raysim.fleet.bench import Origin
 from raysim.fleet.copies import Sender, pieces, receive
+from raysim.fleet.worker_plan import Origin
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of

@@ -19,12 +19,12 @@ from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fed
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
 from raysim.fleet.machine import settled
 from raysim.fleet.pinned_actors import PinnedActors
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.nodes import nodes
 from tests.raysim.fleet.faults import trained
 
@@ -51,8 +51,8 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
     return partitioning.make(table, path, scheme="natural", column="hospital", site="city", test_clients=2, seed=3)
 
 
-def plan_of(population: Population, algorithm: Algorithm, personal: Path, model: ModelPlan = MODEL) -> BenchPlan:
-    return BenchPlan(population.path, model, algorithm, personal, block=1).resolved()
+def plan_of(population: Population, algorithm: Algorithm, personal: Path, model: ModelPlan = MODEL) -> WorkerPlan:
+    return WorkerPlan(population.path, model, algorithm, personal, block=1).resolved()
 
 
 EXPERIMENT: dict[str, Any] = {

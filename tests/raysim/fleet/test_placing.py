@@ -7,7 +7,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
-from raysim.fleet.placing import Each, Host, check_labels, described, places
+from raysim.fleet.placing import ActorResources, Host, check_labels, described, places
 from raysim.fleet.traffic import Held, Left, Traffic
 
 HOSTS = [
@@ -20,23 +20,23 @@ HOSTS = [
 @pytest.mark.parametrize(
     ("each", "held"),
     [
-        (Each(), [64, 1, 0]),
-        (Each(2), [32, 0, 0]),
+        (ActorResources(), [64, 1, 0]),
+        (ActorResources(2), [32, 0, 0]),
         # Per node the scarcer of the two counts: 65 CPUs and 9 GPUs hold three of these, not 18.
-        (Each(1, 0.5), [2, 1, 0]),
-        (Each(1, 2), [0, 1, 0]),
-        (Each(1, 1, {"accelerator-type": "A100"}), [0, 1, 0]),
-        (Each().at("york"), [0, 0, 0]),
+        (ActorResources(1, 0.5), [2, 1, 0]),
+        (ActorResources(1, 2), [0, 1, 0]),
+        (ActorResources(1, 1, {"accelerator-type": "A100"}), [0, 1, 0]),
+        (ActorResources().at("york"), [0, 0, 0]),
     ],
 )
-def test_a_node_holds_what_all_of_its_resources_hold(each: Each, held: list[int]) -> None:
+def test_a_node_holds_what_all_of_its_resources_hold(each: ActorResources, held: list[int]) -> None:
     assert [each.held(host) for host in HOSTS] == held
 
 
 def test_as_many_as_the_nodes_hold_or_as_are_asked_for() -> None:
-    assert [places(Each(1, 0.5), HOSTS, wanted) for wanted in (None, 2)] == [3, 2]
+    assert [places(ActorResources(1, 0.5), HOSTS, wanted) for wanted in (None, 2)] == [3, 2]
     with pytest.raises(InputError, match=r"fleet.actors = 4 of 1 CPU and 0.5 GPU each: .*; set fleet.actors = 3, or"):
-        places(Each(1, 0.5), HOSTS, 4)
+        places(ActorResources(1, 0.5), HOSTS, 4)
 
 
 def test_nodes_are_described_by_kind() -> None:

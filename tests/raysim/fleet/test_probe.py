@@ -10,8 +10,8 @@ import partitioning
 from algorithms import Local, Sample
 from algorithms.named import ALGORITHMS
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.probe import largest_block, measure, rehearse
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.algorithms.conftest import named
 
 
@@ -24,10 +24,10 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def plan_of(population: Path, name: str, block: int, cohort: int = 6, device: str = "cpu") -> BenchPlan:
+def plan_of(population: Path, name: str, block: int, cohort: int = 6, device: str = "cpu") -> WorkerPlan:
     model = ModelPlan("mlp", {"hidden": (16,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
     algorithm = named(name, Sample(cohort=cohort), Local(lr=0.1))
-    return BenchPlan(population, model, algorithm, population.parent / "personal", block, device).resolved()
+    return WorkerPlan(population, model, algorithm, population.parent / "personal", block, device).resolved()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -17,13 +17,13 @@ from ray.experimental import get_object_locations
 
 import partitioning
 from algorithms import (
-    Bench,
     Block,
     DivergedError,
     Local,
     Output,
     Sample,
     State,
+    Worker,
     begin,
     fedasync,
     fedavg,
@@ -34,12 +34,12 @@ from algorithms.engine.layout import Packed
 from algorithms.engine.round import cohort_of
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.client_actors import ENDING, ClientActors, agreed
 from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.ray_fleet import RayFleet, take
 from raysim.fleet.ray_process import check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
 LOCAL = Local(lr=0.1, batch_size=32)
 HALF = Sample(cohort=4)
@@ -63,7 +63,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet_of(actors: ClientActors, population: Path, hidden: int, block: int = 1) -> RayFleet:
     model = ModelPlan("mlp", {"hidden": (hidden,)}, (1, 8, 8), 10, seed=1)
     return actors.fleet(
-        BenchPlan(population, model, fedavg(HALF, LOCAL), population.parent / "personal", block).resolved()
+        WorkerPlan(population, model, fedavg(HALF, LOCAL), population.parent / "personal", block).resolved()
     )
 
 
@@ -171,7 +171,7 @@ class Threads:
     def join(self, left: Any, right: Any) -> Any:
         return left | right
 
-    def __call__(self, bench: Bench, block: Block, *values: Any) -> Output:
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         return Output({(torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())})
 
 
@@ -212,7 +212,7 @@ def test_raysim_switches_the_uv_hook_off_by_itself() -> None:
 
 
 def test_block_sizes_follow_the_cohort_alone(population: Path) -> None:
-    plan = BenchPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), fedavg(HALF, LOCAL), population.parent)
+    plan = WorkerPlan(population, ModelPlan("logistic", {}, (1, 8, 8), 10, 0), fedavg(HALF, LOCAL), population.parent)
     assert [plan.block_size(m) for m in (1, 10, 11, 40, 100, 1000, 100_000)] == [1, 1, 2, 2, 4, 10, 100]
     fused = plan.resolved()
     assert [fused.block_size(m) for m in (1, 2, 3, 9, 10, 100, 1000, 100_000)] == [1, 1, 2, 5, 5, 5, 10, 100]

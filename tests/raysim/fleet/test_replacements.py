@@ -13,10 +13,10 @@ from partitioning import Population
 from partitioning.command import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import RetriesSpentError
-from raysim.fleet.bench import BenchPlan
 from raysim.fleet.client_actors import ClientActor, ClientActors
 from raysim.fleet.patience import Patience
-from raysim.fleet.placing import Each
+from raysim.fleet.placing import ActorResources
+from raysim.fleet.worker_plan import WorkerPlan
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ class Broken(ClientActor):
 class Hanging(ClientActor):
     """An actor that takes no end of time to be ready."""
 
-    def prepare(self, plan: BenchPlan) -> tuple[dict[str, str], str]:
+    def prepare(self, plan: WorkerPlan) -> tuple[dict[str, str], str]:
         while True:
             pass
 
@@ -53,7 +53,7 @@ class Replaced(ClientActors):
         super().__init__(actors, patience=patience)
         self._good, self._other = good, other
 
-    def _actor(self, number: int, each: Each) -> Any:
+    def _actor(self, number: int, each: ActorResources) -> Any:
         self._good -= 1
         kind = ClientActor if self._good >= 0 else self._other
         return ray.remote(num_cpus=1, max_restarts=0)(kind).remote(number, 1, "cpu", 1.0)
@@ -72,12 +72,12 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 
 @pytest.fixture
-def plan(population: Population, tmp_path: Path) -> BenchPlan:
+def plan(population: Population, tmp_path: Path) -> WorkerPlan:
     return plan_of(population, fedavg(Sample(cohort=4), LOCAL), tmp_path / "personal")
 
 
 def test_one_that_computes_otherwise_is_refused(
-    running: None, plan: BenchPlan, population: Population, tmp_path: Path
+    running: None, plan: WorkerPlan, population: Population, tmp_path: Path
 ) -> None:
     struck = tmp_path / "struck"
     struck.mkdir()
@@ -87,7 +87,7 @@ def test_one_that_computes_otherwise_is_refused(
             trained(Faulty(fleet, "Visits", struck), plan, population)
 
 
-def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: BenchPlan) -> None:
+def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: WorkerPlan) -> None:
     told: list[str] = []
     with Replaced(2, 1, Broken, Patience(starts=2, look=0.2)) as actors:
         awake(actors, plan)
@@ -106,7 +106,7 @@ def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: Be
     ],
 )
 def test_actors_that_never_start(
-    running: None, plan: BenchPlan, population: Population, kind: type[ClientActor], patience: Patience, message: str
+    running: None, plan: WorkerPlan, population: Population, kind: type[ClientActor], patience: Patience, message: str
 ) -> None:
     radfed_plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, aggregate_every=3), plan.personal)
     with (

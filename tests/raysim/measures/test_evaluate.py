@@ -18,8 +18,8 @@ from partitioning import Population
 from partitioning.sources import TableSource
 from raysim.data.shards import Shards
 from raysim.data.sources import load
-from raysim.fleet.bench import BenchPlan, ModelPlan
 from raysim.fleet.inline import Inline, InlineFleet
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from tests.algorithms.conftest import named
 
@@ -44,7 +44,7 @@ def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
     made: list[InlineFleet] = []
 
     def make(algorithm: Algorithm) -> InlineFleet:
-        plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / f"kept-{len(made)}").resolved()
+        plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / f"kept-{len(made)}").resolved()
         with Inline() as place:
             made.append(place.fleet(plan))
         return made[-1]
@@ -65,7 +65,7 @@ def module_of(state: State, algorithm: Algorithm, fleet: InlineFleet, client: in
     """The model a client is to be evaluated with, as a plain module."""
     module, layouts = MODEL.build(), fleet.layouts
     location = None if client is None else state.personal.latest(client, state.round)
-    personal = state.average if location is None else fleet._bench.personal.read(location)
+    personal = state.average if location is None else fleet._worker.personal.read(location)
     values = layouts.model(current(state, algorithm, fleet), personal)
     module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in values.items()})
     return module.eval()
@@ -192,7 +192,7 @@ def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, popula
             return x[:1], y[:1]
 
     targets = Targets.of(population, ["held_out"], ["loss"])
-    fleet._bench = replace(fleet._bench, data=First())  # type: ignore[arg-type]
+    fleet._worker = replace(fleet._worker, data=First())  # type: ignore[arg-type]
     found = evaluate(state, algorithm, fleet, targets)
     average = replace(algorithm, place=replace(algorithm.sharing, outsider="average"))
     assert found == pytest.approx(evaluate(state, average, fleet, targets), rel=1e-6)
@@ -205,7 +205,7 @@ def test_initial_entries_are_never_used_in_silence(newcomer: str, fleets: Fleets
     state = simulate(algorithm, fleet, 1)
     assert state.report is not None
     cohort = [row.client for _, row, _ in state.report.updates]
-    personal = [fleet._bench.personal.read(state.personal.latest(client, 1)) for client in cohort]  # type: ignore[arg-type]
+    personal = [fleet._worker.personal.read(state.personal.latest(client, 1)) for client in cohort]  # type: ignore[arg-type]
     np.testing.assert_allclose(state.average.floats, np.mean([each.floats for each in personal], axis=0), rtol=1e-6)
     module, shards = module_of(state, algorithm, fleet, None), Shards(population.path)
     assert module.norm1.running_mean.any() and (module.norm1.running_var != 1).all()
@@ -228,7 +228,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
         ("domain_glass", (0, 1, 2)),
     ]
     algorithm = named(name, Sample(fraction=0.5), LOCAL)
-    plan = BenchPlan(population.path, MODEL, algorithm, tmp_path / "personal").resolved()
+    plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / "personal").resolved()
     with Inline() as place, closing(place.fleet(plan)) as fleet:
         state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet
         found = evaluate(state, algorithm, fleet, targets)

@@ -14,7 +14,7 @@ import partitioning
 import raysim
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.bench import joining
+from raysim.fleet.worker_plan import joining
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from raysim.common.errors import InputError
 from raysim.measures.selection import Best, Standing
 from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper
 from raysim.store.codec import Codec
-from raysim.store.result import Known, Result, Snapshot
+from raysim.store.result import Result, RunProgress, Snapshot
 
 PACKED = Packed(np.arange(16, dtype=np.float32), np.arange(16))
 
@@ -143,7 +143,7 @@ def snapshot(number: int, personal: PersonalLedger) -> Snapshot:
     model = Packed(np.full(16, number, np.float32), np.arange(16))
     state = State(3, number, model, PACKED, model, memory={"m": np.arange(3.0)}, personal=personal)
     result = Result("fedavg", ALGORITHM, {"test_loss": math.nan}, number, number)
-    return Snapshot(state, Known(result, 9, state, {"test_loss": math.nan}))
+    return Snapshot(state, RunProgress(result, 9, state, {"test_loss": math.nan}))
 
 
 ALGORITHM = fedavg(Sample(), Local(epochs=1), Assign())
@@ -233,4 +233,4 @@ def test_rounds_are_the_ones_that_a_snapshot_needs() -> None:
     now = snapshot(4, PersonalLedger())
     assert now.rounds == {4}
     chosen = snapshot(2, PersonalLedger()).state
-    assert Snapshot(now.state, Known(now.known.result, 9, chosen)).rounds == {2, 4}
+    assert Snapshot(now.state, RunProgress(now.known.result, 9, chosen)).rounds == {2, 4}

@@ -17,12 +17,12 @@ from torch import nn
 from algorithms import (
     Algorithm,
     Augment,
-    Bench,
     Census,
     Layout,
     Layouts,
     PersonalStore,
     Resident,
+    Worker,
     choose,
     lanes_of,
     trainer,
@@ -166,7 +166,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class BenchPlan:
+class WorkerPlan:
     """What to set up where blocks run.
 
     Args:
@@ -201,7 +201,7 @@ class BenchPlan:
     origin: Origin | None = None
     here: tuple[str, ...] | None = None
 
-    def build(self, share: float = 1.0) -> Bench:
+    def build(self, share: float = 1.0) -> Worker:
         """Set up a bench in this process.
 
         Args:
@@ -218,14 +218,14 @@ class BenchPlan:
             resident = Resident(module, layouts, torch.zeros(self.model.shape), self.device, self.lanes)
         shards = Shards(self.population, self.device, share, self.standardise, self.here)
         personal = PersonalStore(self.personal, layouts.personal)
-        return Bench(resident, shards, personal, trainer(resident, self.algorithm.local.compute), self.augment)
+        return Worker(resident, shards, personal, trainer(resident, self.algorithm.local.compute), self.augment)
 
     def module(self) -> nn.Module:
         """Make the model, in the algorithm's precision."""
         module = self.model.build()
         return module.double() if self.algorithm.local.compute.precision == "fp64" else module
 
-    def resolved(self) -> BenchPlan:
+    def resolved(self) -> WorkerPlan:
         """The plan with `local.execution = "auto"` resolved, and the lanes that follow.
 
         Raises:
