@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from partitioning.checks import Floats
+from partitioning.common.checks import Floats
 from partitioning.qp.problem import Problem
 from partitioning.qp.transport import project
 

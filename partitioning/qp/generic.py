@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from partitioning.checks import Floats
-from partitioning.errors import InputError, listing, suggestion
+from partitioning.common.checks import Floats
+from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.qp.problem import Problem
 
 # A gap of 1e-12 in the objective is 1e-6 in an entry. Where rounding errors stop Clarabel earlier, cvxpy says

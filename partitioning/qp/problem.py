@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Floats, Integers
+from partitioning.common.checks import Floats, Integers
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partitioning.checks import Floats, positive, whole
-from partitioning.errors import InputError
+from partitioning.common.checks import Floats, positive, whole
+from partitioning.common.errors import InputError
 from partitioning.qp.problem import Problem
 
 _DRAWN = 2**16  # moves that are drawn at once

@@ -6,7 +6,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Floats, Integers
+from partitioning.common.checks import Floats, Integers
 
 
 def round_table(table: Floats, rows: Integers, columns: Integers) -> Integers:

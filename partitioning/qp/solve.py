@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from partitioning.checks import Floats
+from partitioning.common.checks import Floats
+from partitioning.common.threads import one_thread
 from partitioning.qp import accelerated, generic
 from partitioning.qp.problem import Problem
 from partitioning.qp.transport import project
-from partitioning.threads import one_thread
 
 GENERIC_ENTRIES = 20_000
 """The largest table, clients x classes, that "auto" gives to cvxpy."""

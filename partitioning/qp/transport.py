@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partitioning.checks import Floats, Integers
+from partitioning.common.checks import Floats, Integers
 
 _ENTRIES = 2**20  # of a piece of rows, whose temporary arrays are all that is held besides the table
 _STEPS = 500  # far above what 432 drawn problems needed, alphas from 1e-12 to 1e6: 31

@@ -3,14 +3,15 @@
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Floats, Integers, encode, positive, read_seed, whole
-from partitioning.priors import draw_shares
-from partitioning.qp import project, round_table
+from partitioning.common.checks import Floats, Integers, encode, positive, read_seed, whole
+from partitioning.common.streams import Purpose, generator
+from partitioning.common.threads import one_thread
+from partitioning.measures.statistics import fit
+from partitioning.qp.rounding import round_table
+from partitioning.qp.transport import project
 from partitioning.schemes.parts import Parts, deal_by_table, even, report_of, require
-from partitioning.sizes import apportion, raise_to
-from partitioning.statistics import fit
-from partitioning.streams import Purpose, generator
-from partitioning.threads import one_thread
+from partitioning.schemes.priors import draw_shares
+from partitioning.schemes.sizes import apportion, raise_to
 
 
 def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, seed: int = 0) -> Parts:

@@ -8,16 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning import qp
-from partitioning.checks import Floats, Integers, encode, positive, read_seed, whole
-from partitioning.errors import InputError, listing
-from partitioning.features import describe_features
-from partitioning.priors import Prior, draw_shares
+from partitioning.common.checks import Floats, Integers, encode, positive, read_seed, whole
+from partitioning.common.errors import InputError, listing
+from partitioning.common.streams import Purpose, generator
+from partitioning.common.threads import one_thread
+from partitioning.measures.features import describe_features
+from partitioning.measures.statistics import fit, fit_sizes
+from partitioning.qp.problem import Problem
+from partitioning.qp.randomise import Walk, Walked
+from partitioning.qp.randomise import randomise as randomise_table
+from partitioning.qp.rounding import round_table
+from partitioning.qp.solve import Solution, solve
 from partitioning.schemes.parts import Column, Parts, deal_by_table, digits, report_of, require
-from partitioning.sizes import draw_sizes
-from partitioning.statistics import fit, fit_sizes
-from partitioning.streams import Purpose, generator
-from partitioning.threads import one_thread
+from partitioning.schemes.priors import Prior, draw_shares
+from partitioning.schemes.sizes import draw_sizes
 
 
 @one_thread
@@ -71,12 +75,12 @@ def dirichlet_qp(
     programme ended. Raises InputError for values out of range, RuntimeError where the solver fails.
     RADFed, section IV-A, problems (1) and (2) and Algorithm 3; there mu is `size_alpha`, lambda_t `label_alpha` and
     theta_t `feature_alpha`. Deviations: `min_size`, the authors' own (see
-    `sizes.raise_to`); the rounding (see `qp.round_table`); and see `qp.Walk`.
+    `sizes.raise_to`); the rounding (see `round_table`); and see `Walk`.
     """
     codes, classes = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
     size_alpha, min_size = positive("size_alpha", size_alpha), whole("min_size", min_size, least=0)
-    walk = _walk(randomise, qp.Walk(burn_in, search, step, burn_in_ratio))
+    walk = _walk(randomise, Walk(burn_in, search, step, burn_in_ratio))
     require(codes.size, clients, min_size)
     sizes, sizes_asked = draw_sizes(
         generator(seed, Purpose.SIZES), samples=codes.size, clients=clients, alpha=size_alpha, least=min_size
@@ -88,10 +92,10 @@ def dirichlet_qp(
         mixes |= _draw_features(generator(seed, Purpose.FEATURES), feature_alpha, coded, clients)
         kinds += coded.values()
     observed = _observe(kinds)
-    problem = qp.Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, observed.counts, observed.places)
-    solution = qp.solve(problem, solver)
-    walked = qp.randomise(problem, solution.table, walk, generator(seed, Purpose.RANDOMISE)) if walk else None
-    table = qp.round_table(walked.table if walked else solution.table, sizes, observed.counts)
+    problem = Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, observed.counts, observed.places)
+    solution = solve(problem, solver)
+    walked = randomise_table(problem, solution.table, walk, generator(seed, Purpose.RANDOMISE)) if walk else None
+    table = round_table(walked.table if walked else solution.table, sizes, observed.counts)
     parts = deal_by_table(observed.codes, table, generator(seed, Purpose.DEAL))
     return Parts(parts, report=_report(problem, solution, walked, table, mixes, sizes_asked))
 
@@ -150,16 +154,16 @@ def _draw_features(
     }
 
 
-def _walk(randomise: str, walk: qp.Walk) -> qp.Walk | None:
+def _walk(randomise: str, walk: Walk) -> Walk | None:
     if randomise not in ("none", "algorithm-3"):
         raise InputError(f"randomise is {randomise!r}: give 'none' or 'algorithm-3'")
     return walk if randomise == "algorithm-3" else None
 
 
 def _report(
-    problem: qp.Problem,
-    solution: qp.Solution,
-    walked: qp.Walked | None,
+    problem: Problem,
+    solution: Solution,
+    walked: Walked | None,
     table: Integers,
     mixes: Mapping[str, Floats],
     sizes_asked: Floats,

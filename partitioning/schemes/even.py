@@ -2,11 +2,11 @@
 
 import numpy.typing as npt
 
-from partitioning.checks import encode, positive, read_seed, whole
+from partitioning.common.checks import encode, positive, read_seed, whole
+from partitioning.common.streams import Purpose, generator
+from partitioning.measures.statistics import fit_sizes
 from partitioning.schemes.parts import Parts, deal_by_size, digits, even, require
-from partitioning.sizes import draw_sizes
-from partitioning.statistics import fit_sizes
-from partitioning.streams import Purpose, generator
+from partitioning.schemes.sizes import draw_sizes
 
 
 def iid(labels: npt.ArrayLike, *, clients: int, seed: int = 0) -> Parts:

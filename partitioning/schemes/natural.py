@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Integers, encode, floor_share, positive, read_seed, whole
-from partitioning.errors import InputError
+from partitioning.common.checks import Integers, encode, floor_share, positive, read_seed, whole
+from partitioning.common.errors import InputError
+from partitioning.common.streams import Purpose, generator
 from partitioning.schemes.parts import Column, Parts, even, group
-from partitioning.streams import Purpose, generator
 
 
 def natural(labels: npt.ArrayLike, *, column: Column, min_size: int = 1, seed: int = 0) -> Parts:

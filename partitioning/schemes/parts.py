@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.checks import Integers
-from partitioning.errors import InputError
-from partitioning.statistics import Fit
+from partitioning.common.checks import Integers
+from partitioning.common.errors import InputError
+from partitioning.measures.statistics import Fit
 
 Column = Annotated[npt.ArrayLike, "column"]
 """A parameter with a value a sample [N]; on the command line and in files it is the name of a column."""

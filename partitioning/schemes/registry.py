@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.errors import InputError, listing, suggestion
+from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.schemes.dirichlet import dirichlet, dirichlet_per_class
 from partitioning.schemes.dirichlet_qp import dirichlet_qp
 from partitioning.schemes.even import iid, quantity

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Integers, encode, read_seed, whole
-from partitioning.errors import InputError
+from partitioning.common.checks import Integers, encode, read_seed, whole
+from partitioning.common.errors import InputError
+from partitioning.common.streams import Purpose, generator
 from partitioning.schemes.parts import Parts, even, group
-from partitioning.streams import Purpose, generator
 
 
 def shards(labels: npt.ArrayLike, *, clients: int, shards_per_client: int = 2, seed: int = 0) -> Parts:

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.checks import Floats, Integers, encode, positive, read_seed
-from partitioning.columns import class_codes
-from partitioning.errors import InputError
-from partitioning.numeric import deviations, flat, shaped
+from partitioning.common.checks import Floats, Integers, encode, positive, read_seed
+from partitioning.common.columns import class_codes
+from partitioning.common.errors import InputError
+from partitioning.common.streams import Purpose, generator
+from partitioning.measures.numeric import deviations, flat, shaped
 from partitioning.schemes.even import iid
 from partitioning.schemes.parts import Change, Parts
-from partitioning.streams import Purpose, generator
 
 
 def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:

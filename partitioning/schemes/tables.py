@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partitioning.checks import Integers, encode, floor_share, read_seed, whole
-from partitioning.errors import InputError, listing
+from partitioning.common.checks import Integers, encode, floor_share, read_seed, whole
+from partitioning.common.errors import InputError, listing
+from partitioning.common.streams import Purpose, generator
 from partitioning.schemes.parts import ClassTable, Parts, deal_by_table, even
-from partitioning.streams import Purpose, generator
 
 
 def labels_per_client(
@@ -125,7 +125,8 @@ def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    from partitioning.sources import open_source, read_columns
+    from partitioning.sources.opening import open_source
+    from partitioning.sources.source import read_columns
 
     source = open_source(path)
     names = source.schema.names

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.errors import InputError
+from partitioning.common.errors import InputError
 from partitioning.sources.source import BATCH_BYTES, reading
 
 Values = npt.NDArray[Any]

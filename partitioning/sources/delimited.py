@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from partitioning.errors import InputError
+from partitioning.common.errors import InputError
 from partitioning.sources.source import reading
 
 if TYPE_CHECKING:

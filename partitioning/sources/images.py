@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from partitioning.errors import InputError
+from partitioning.common.errors import InputError
 from partitioning.sources.source import BATCH_BYTES, reading
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from partitioning.errors import InputError
+from partitioning.common.errors import InputError
 from partitioning.sources.source import Source
 
 

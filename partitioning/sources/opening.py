@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from partitioning.errors import InputError
+from partitioning.common.errors import InputError
 from partitioning.sources.arrays import ArraysSource
 from partitioning.sources.arrow import ArrowSource
 from partitioning.sources.delimited import DelimitedSource

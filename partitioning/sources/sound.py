@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from partitioning.checks import Integers
-from partitioning.columns import Label, check_values, class_codes, labels_of
-from partitioning.errors import InputError
+from partitioning.common.checks import Integers
+from partitioning.common.columns import Label, check_values, class_codes, labels_of
+from partitioning.common.errors import InputError
 from partitioning.sources.source import Source
 
 

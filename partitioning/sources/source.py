@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from partitioning.errors import InputError
+from partitioning.common.errors import InputError
 
 BATCH_BYTES = 16 * 2**20
 """About the most that a batch of a source holds, unless one of its rows, or a block of its file, holds more."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 
 if TYPE_CHECKING:  # it takes seconds to import
     from raysim.simulation.api import Run
@@ -22,7 +22,7 @@ class _Place(click.ParamType[Path | str]):
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
-        from partitioning.remote import is_uri
+        from partitioning.store.remote import is_uri
 
         return str(value) if is_uri(value) else Path(value)
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, TextIO, cast
 
-from partitioning.disk import written
+from partitioning.common.disk import written
 
 LIMIT = 2**30
 """Bytes that a folder may have in all its files: the head keeps the logs of its jobs."""

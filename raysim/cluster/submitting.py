@@ -16,7 +16,7 @@ from typing import Any
 
 from ray.job_submission import JobStatus
 
-from partitioning.remote import is_uri
+from partitioning.store.remote import is_uri
 from raysim.cluster import parcel
 from raysim.cluster.head import Head
 from raysim.cluster.sending import Sent, staged, whole

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from partitioning.errors import InputError, suggestion
+from partitioning.common.errors import InputError, suggestion
 
 __all__ = [
     "DivergedError",

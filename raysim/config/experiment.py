@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Devices
-from partitioning.remote import is_uri
-from partitioning.schemes import parameters, takes
+from partitioning.schemes.registry import parameters, takes
+from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, algorithms_of

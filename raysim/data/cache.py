@@ -1,5 +1,5 @@
 """Where raysim keeps what it downloads and decodes: where the partitioner keeps what it fetches."""
 
-from partitioning.caching import cache
+from partitioning.common.caching import cache
 
 __all__ = ["cache"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from partitioning.disk import DiskFullError, written
+from partitioning.common.disk import DiskFullError, written
 from raysim.common.errors import InputError
 from raysim.data.sources import read
 

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from partitioning.columns import is_image as is_image_label
-from partitioning.columns import is_label
+from partitioning.common.columns import is_image as is_image_label
+from partitioning.common.columns import is_label
 from raysim.common.errors import InputError, unknown
 from raysim.data.images import is_image
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from PIL import Image
 
 from algorithms.training.losses import IGNORED
-from partitioning.columns import is_image
+from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.features import Arrays, form_of

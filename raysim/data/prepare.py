@@ -13,8 +13,8 @@ import pyarrow as pa
 import torch
 
 from algorithms import Augment, Purpose, torch_seed
-from partitioning.arranging import gathered
-from partitioning.columns import class_codes, distinct
+from partitioning.common.columns import class_codes, distinct
+from partitioning.making.arranging import gathered
 from raysim.common.errors import MOST, InputError
 from raysim.data.arrays import flat, nested
 from raysim.data.augment import chain, check_pixels

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partitioning.columns import is_image
+from partitioning.common.columns import is_image
 from raysim.common.errors import InputError, unknown
 from raysim.data.cache import cache
 from raysim.data.catalogue import DATASETS, FORMS

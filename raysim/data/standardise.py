@@ -15,7 +15,7 @@ import pyarrow as pa
 import torch
 
 from partitioning import Population
-from partitioning.moments import Moment, Moments
+from partitioning.store.moments import Moment, Moments
 from raysim.data.features import Images, Numbers, features
 from raysim.data.tensors import LARGEST, decoder_of, samples_of
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
-from partitioning.columns import is_label
+from partitioning.common.columns import is_label
 from raysim.common.errors import InputError
 from raysim.data.features import is_number
 from raysim.data.fetching import damaged, fetch, missing

@@ -11,7 +11,7 @@ import torch
 
 from algorithms.engine.finite import is_finite
 from partitioning import Population
-from partitioning.columns import Label, class_codes
+from partitioning.common.columns import Label, class_codes
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat, has_nulls
 from raysim.data.features import Arrays, Images, check_label, features

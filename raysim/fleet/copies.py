@@ -18,9 +18,9 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from partitioning import fetch
-from partitioning.disk import DiskFullError
-from partitioning.fetching import copied, holds, is_whole, place_of
-from partitioning.population import MANIFEST
+from partitioning.common.disk import DiskFullError
+from partitioning.store.fetching import copied, holds, is_whole, place_of
+from partitioning.store.population import MANIFEST
 from raysim.common.errors import InputError
 from raysim.fleet.lost import AbsentError
 from raysim.fleet.worker_plan import Origin, WorkerPlan

@@ -11,7 +11,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayE
 
 from algorithms import DivergedError
 from algorithms import InputError as AlgorithmInputError
-from partitioning.disk import DiskFullError
+from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, ModelsLostError, OutOfMemoryError
 from raysim.fleet.patience import START_SECONDS
 

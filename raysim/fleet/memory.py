@@ -11,7 +11,7 @@ import torch
 
 from algorithms import Block, ClientUpdates, Function, Output, Worker
 from algorithms.engine.asynchronous import Sent
-from partitioning.disk import written
+from partitioning.common.disk import written
 from raysim.common.errors import OutOfMemoryError
 
 ALLOCATORS_SAY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")

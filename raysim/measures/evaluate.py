@@ -19,7 +19,7 @@ from algorithms.engine.statistics import add_statistics, load_statistics, statis
 from algorithms.engine.sums import Sum
 from algorithms.training.losses import IGNORED, cross_entropies
 from partitioning import Population
-from partitioning.columns import is_image
+from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
 from raysim.data.sites import Sites
 from raysim.measures.metrics import Score, loss, pooled, value_of

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partitioning import InputError, Population, fetch
-from partitioning.remote import is_uri
+from partitioning.store.remote import is_uri
 from raysim.store.folder import STOPPED, SUMMARY, algorithm_names
 from raysim.store.journal import batches
 

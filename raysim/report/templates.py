@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from partitioning import InputError
-from partitioning.disk import complete
+from partitioning.common.disk import complete
 
 
 def template(name: str, package: str = "raysim.report") -> jinja2.Template:

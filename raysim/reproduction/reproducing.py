@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from partitioning.disk import complete
+from partitioning.common.disk import complete
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.charts import as_file
 from raysim.reproduction.drawing import drawn

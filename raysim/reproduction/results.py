@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from partitioning.disk import complete
+from partitioning.common.disk import complete
 from raysim.common.errors import InputError
 from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
 from raysim.reproduction.page import as_markdown, pictures, summary

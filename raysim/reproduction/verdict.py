@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partitioning import Population
-from partitioning.statistics import summarise
+from partitioning.measures.statistics import summarise
 from raysim.common.errors import InputError, unknown
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.taking import TAKEN, growth, reached, round_of

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from algorithms import InputError as AlgorithmInputError
-from partitioning.disk import DiskFullError
+from partitioning.common.disk import DiskFullError
 from raysim.common.errors import (
     DivergedError,
     InputError,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, torch_seed
-from partitioning.fetching import place_of
-from partitioning.remote import is_uri
+from partitioning.store.fetching import place_of
+from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import Model

@@ -12,8 +12,8 @@ import pyarrow as pa
 import partitioning
 from algorithms import Purpose, generator
 from partitioning import Population
-from partitioning.remote import is_uri
-from partitioning.schemes import parameters
+from partitioning.schemes.registry import parameters
+from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Data, Experiment, Partition
 from raysim.data.domains import by_domain, of_each

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from algorithms import Augment
 from partitioning import Population
-from partitioning.errors import ElsewhereError
+from partitioning.common.errors import ElsewhereError
 from raysim.common.errors import InputError
 from raysim.config.experiment import Data
 from raysim.data.augment import augmentation, check_pixels

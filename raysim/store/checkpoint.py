@@ -28,7 +28,7 @@ from algorithms.engine.asynchronous import Trained, UnderWay
 from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.personal import FULL
 from algorithms.parts.arrivals import Flight, Timeline
-from partitioning.disk import written
+from partitioning.common.disk import written
 from raysim.common.errors import InputError
 from raysim.common.files import sync
 from raysim.measures.selection import Best, Standing

@@ -19,7 +19,7 @@ import pyarrow as pa
 import tomli_w
 from safetensors.numpy import save_file
 
-from partitioning.disk import complete
+from partitioning.common.disk import complete
 from raysim.common.background import Background
 from raysim.common.errors import InputError
 from raysim.common.files import sync

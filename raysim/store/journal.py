@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.disk import DiskFullError, complete, written
+from partitioning.common.disk import DiskFullError, complete, written
 from raysim.common.files import sync
 
 

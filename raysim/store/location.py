@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from partitioning.remote import RemoteFolder, is_uri
+from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.data.cache import cache
 from raysim.store.mirror import CONFIG, Mirror, fetched

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.disk import complete
+from partitioning.common.disk import complete
 from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.latex import latex

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.disk import DiskFullError, complete
+from partitioning.common.disk import DiskFullError, complete
 from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.config import own
 from raysim.config.own import whose

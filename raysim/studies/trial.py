@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow.parquet as pq
 
 from partitioning import Population
-from partitioning.disk import DiskFullError
+from partitioning.common.disk import DiskFullError
 from raysim.common.errors import DivergedError, InputError
 from raysim.config.experiment import Data, Experiment
 from raysim.config.preparation import OF_ROWS, STRENGTHS, Preparation

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partitioning import Population
-from partitioning.disk import DiskFullError
+from partitioning.common.disk import DiskFullError
 from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
 
 if TYPE_CHECKING:

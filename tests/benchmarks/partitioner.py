@@ -27,7 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 import partitioning
-from partitioning import InputError, qp, statistics
+from partitioning import InputError, statistics
+from partitioning.qp.problem import Problem
+from partitioning.qp.randomise import Walk, randomise
+from partitioning.qp.rounding import round_table
+from partitioning.qp.solve import solve
+from partitioning.schemes.registry import takes
 
 RECORD = Path(__file__).with_suffix(".json")
 CLASSES = 10
@@ -48,7 +53,7 @@ def asked(scheme: str, clients: int, labels: np.ndarray) -> dict[str, Any]:
         "counts": {"table": np.full((clients, CLASSES), each // CLASSES)},
         "natural": {"column": owners},
         "domains": {"domain": owners % 10, "clients_per_domain": clients // 10},
-    }.get(scheme, {}) | ({"clients": clients} if partitioning.schemes.takes(scheme, "clients") else {})
+    }.get(scheme, {}) | ({"clients": clients} if takes(scheme, "clients") else {})
 
 
 def measure_scheme(scheme: str, clients: int) -> dict[str, Any]:
@@ -71,11 +76,11 @@ def measure_solvers(clients: int, classes: int, most: int) -> dict[str, Any]:
     sizes = random.multinomial(600 * clients, random.dirichlet(np.ones(clients)))
     columns = np.full(classes, 600 * clients // classes)
     mixes = random.dirichlet(np.full(classes, 0.1), size=clients)
-    problem = qp.Problem.of_classes(mixes * sizes[:, None], sizes, columns)
+    problem = Problem.of_classes(mixes * sizes[:, None], sizes, columns)
     row: dict[str, Any] = {"clients": clients, "classes": classes, "samples": int(sizes.sum())}
     for solver in ("structured", *(["clarabel"] if clients * classes <= most else [])):
         started = time.perf_counter()
-        solution = qp.solve(problem, solver)
+        solution = solve(problem, solver)
         row[solver] = {
             "seconds": time.perf_counter() - started,
             "objective": solution.loss,
@@ -84,7 +89,7 @@ def measure_solvers(clients: int, classes: int, most: int) -> dict[str, Any]:
         if solver == "structured":
             row["mib"] = _peak()
             started = time.perf_counter()
-            rounded = qp.round_table(solution.table, sizes, columns)
+            rounded = round_table(solution.table, sizes, columns)
             row["rounding_seconds"] = time.perf_counter() - started
             row["rounding_distance"] = float(np.abs(rounded - solution.table).mean())
     return row
@@ -95,10 +100,10 @@ def measure_algorithm_3() -> dict[str, Any]:
     random = np.random.default_rng(0)
     sizes = random.multinomial(60_000, random.dirichlet(np.ones(100)))
     mixes = random.dirichlet(np.full(CLASSES, 0.1), size=100)
-    problem = qp.Problem.of_classes(mixes * sizes[:, None], sizes, np.full(CLASSES, 6_000))
-    table = qp.solve(problem, "structured").table
+    problem = Problem.of_classes(mixes * sizes[:, None], sizes, np.full(CLASSES, 6_000))
+    table = solve(problem, "structured").table
     started = time.perf_counter()
-    walked = qp.randomise(problem, table, qp.Walk(ratio=1e9), np.random.default_rng(0))
+    walked = randomise(problem, table, Walk(ratio=1e9), np.random.default_rng(0))
     return {"seconds": time.perf_counter() - started, "optimum": walked.optimum, "loss": walked.loss}
 
 

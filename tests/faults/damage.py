@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.manifest import sealed
+from partitioning.store.manifest import sealed
 
 Rng = np.random.Generator
 Damage = Callable[[Path, Path, Rng], str]

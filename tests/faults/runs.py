@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from algorithms.named import ALGORITHMS
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.store.journal import batches
 

@@ -15,7 +15,7 @@ import pytest
 import partitioning
 import raysim
 from partitioning import InputError, Population
-from partitioning.manifest import sealed
+from partitioning.store.manifest import sealed
 from raysim.data.sources import load
 from tests.faults.damage import HARMFUL, SEALED
 from tests.faults.data import Workplace, check

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from partitioning.qp import Problem
+from partitioning.qp.problem import Problem
 
 
 def drawn(clients, classes, alpha, *, seed=0, skew=1.0, scale=1):

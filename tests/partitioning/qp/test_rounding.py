@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.qp import round_table, solve
+from partitioning.qp.rounding import round_table
+from partitioning.qp.solve import solve
 from tests.partitioning.qp.problems import drawn
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from partitioning import InputError, dirichlet_qp
-from partitioning.qp import GENERIC_ENTRIES, Problem, solve
+from partitioning.qp.problem import Problem
+from partitioning.qp.solve import GENERIC_ENTRIES, solve
 from tests.partitioning.qp.problems import drawn, with_features
 
 SOLVERS = pytest.mark.parametrize("solver", ["clarabel", "structured"])

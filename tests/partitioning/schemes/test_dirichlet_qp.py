@@ -7,8 +7,8 @@ import pytest
 
 import partitioning
 from partitioning import InputError, statistics
-from partitioning.sizes import draw_sizes
-from partitioning.streams import Purpose, generator
+from partitioning.common.streams import Purpose, generator
+from partitioning.schemes.sizes import draw_sizes
 
 LABELS = np.random.default_rng(0).choice(6, size=3000, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05])
 

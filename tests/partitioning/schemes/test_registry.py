@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import partitioning
 from partitioning import SCHEMES, InputError
-from partitioning.schemes import parameters, resolve, takes
+from partitioning.schemes.registry import parameters, resolve, takes
 
 CASES = [
     ("iid", {}),

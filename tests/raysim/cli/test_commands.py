@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from algorithms.named import ALGORITHMS
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.cli.tables import keys_of
 from raysim.config.read import recipes
@@ -72,7 +72,7 @@ def test_list(raysim: Cli, kind: str, names: list[str]) -> None:
 def test_export_feeds_the_partitioner(raysim: Cli, tmp_path: Path) -> None:
     status, out, _ = raysim("export", "digits", tmp_path / "digits.parquet")
     assert status == 0 and out.strip() == str(tmp_path / "digits.parquet")
-    from partitioning.cli import main
+    from partitioning.cli.commands import main
 
     with pytest.raises(SystemExit) as done:
         main(

@@ -17,7 +17,7 @@ import tomli_w
 from algorithms import Compute, Local
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
-from partitioning.schemes import parameters
+from partitioning.schemes.registry import parameters
 from raysim.config.algorithm import AlgorithmTable, Server
 from raysim.config.check import Table as TableType
 from raysim.config.check import table_of

@@ -14,7 +14,7 @@ from PIL import Image
 
 import partitioning
 from partitioning import InputError, Population
-from partitioning.verification import verify
+from partitioning.store.verification import verify
 from raysim.config.experiment import Experiment
 from raysim.data.arrays import nested
 from raysim.data.decoding import decode_population

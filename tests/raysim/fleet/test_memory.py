@@ -12,7 +12,7 @@ import torch
 import partitioning
 from algorithms import Block, ClientUpdates, Local, Output, RoundInput, Sample, Samples, Task, Worker, begin, fedavg
 from algorithms.engine.asynchronous import Sent
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load

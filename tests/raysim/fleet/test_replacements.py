@@ -10,7 +10,7 @@ import ray
 
 from algorithms import Block, Local, Sample, fedavg, radfed
 from partitioning import Population
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import RetriesSpentError
 from raysim.fleet.client_actors import ClientActor, ClientActors

@@ -15,7 +15,7 @@ from algorithms import Algorithm, Local, Sample, State, begin, current, fedavg, 
 from algorithms.engine.fleet import Part
 from algorithms.named import ALGORITHMS
 from partitioning import Population
-from partitioning.sources import TableSource
+from partitioning.sources.source import TableSource
 from raysim.data.shards import Shards
 from raysim.data.sources import load
 from raysim.fleet.inline import Inline, InlineFleet

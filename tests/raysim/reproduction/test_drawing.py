@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import tomli_w
 
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.report.charts import stroke

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from partitioning.cli import main as partitioning_main
-from partitioning.command import run_command
+from partitioning.cli.commands import main as partitioning_main
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 
 Disk = Callable[[int], Path]

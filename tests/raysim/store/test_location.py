@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import raysim
-from partitioning.remote import RemoteFolder
+from partitioning.store.remote import RemoteFolder
 from raysim.cli.commands import main
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report

@@ -10,7 +10,7 @@ from pyarrow import fs
 
 import partitioning
 import raysim
-from partitioning.remote import RemoteFolder
+from partitioning.store.remote import RemoteFolder
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
 from raysim.report.page import write_report

@@ -23,7 +23,7 @@ import raysim
 from algorithms import Function, Outcome
 from algorithms.engine.fleet import Block
 from algorithms.named import ALGORITHMS
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import Inline, InlineFleet

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import raysim
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude

@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 import raysim
-from partitioning.command import run_command
+from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment

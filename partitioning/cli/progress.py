@@ -1,0 +1,31 @@
+"""A progress bar for those who have waited two seconds."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from partitioning.store.writing import Progress
+
+_SECONDS = 2.0
+
+
+@contextmanager
+def patience(console: "Console", what: str = "partitioning") -> Iterator["Progress"]:
+    """Give a callback for what is done of what there is to do; a bar appears after two seconds, only on a terminal."""
+    from rich.progress import Progress as Bar
+
+    bar = Bar(console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(what, total=None)
+    timer = threading.Timer(_SECONDS, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()

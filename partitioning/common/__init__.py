@@ -1,0 +1,1 @@
+"""Foundations of all rooms: errors, checks of values, random streams, columns, disk and cache."""

@@ -1,0 +1,83 @@
+"""Checks of single values; each returns the value in its plain Python or numpy type, or raises InputError."""
+
+import math
+import numbers
+
+import numpy as np
+import numpy.typing as npt
+
+from partitioning.common.errors import InputError
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def whole(name: str, value: object, *, least: int) -> int:
+    """Return `value` as an int that is at least `least` and fits into 64 bits."""
+    number = _whole(name, value, least)
+    if number >= 2**63:
+        raise InputError(f"{name} is {value!r}: give a whole number below 2**63")
+    return number
+
+
+def read_seed(value: object) -> int:
+    """Return a seed, a whole number that is not negative, of any size."""
+    return _whole("seed", value, 0)
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InputError(f"{name} is {value!r}: give a whole number, {least} or more")
+    return int(value)
+
+
+def positive(name: str, value: object) -> float:
+    """Return `value` as a finite float above 0."""
+    number = _real(value)
+    if number is None or number <= 0:
+        raise InputError(f"{name} is {value!r}: give a finite number above 0")
+    return number
+
+
+def share(name: str, value: object) -> float:
+    """Return `value` as a float in [0, 1)."""
+    number = _real(value)
+    if number is None or not 0 <= number < 1:
+        raise InputError(f"{name} is {value!r}: give a share from 0 up to, but not including, 1")
+    return number
+
+
+def share_or_count(name: str, value: object, *, total: int) -> int:
+    """Return how many of `total` a share in (0, 1), at least one then, or a whole number asks for."""
+    number = _real(value)
+    if number is None or number < 0 or (number >= 1 and number != math.floor(number)):
+        raise InputError(f"{name} is {value!r}: give a share above 0 and below 1, or a whole number, 0 for none")
+    return max(1, int(floor_share(number, total))) if 0 < number < 1 else int(number)
+
+
+def floor_share(portion: float, total: int | Integers) -> Integers:
+    """Return floor(portion x total), where 0.29 of 100 is 29 although 0.29 is a little less in binary."""
+    return np.floor(portion * np.asarray(total) + 1e-9).astype(np.int64)
+
+
+def encode(labels: npt.ArrayLike, name: str = "labels") -> tuple[Integers, Integers]:
+    """Return each sample's class number in sorted order of the labels [N], and the samples a class [C].
+
+    Raises InputError, with `name` for the message, unless the labels are one dimension, not empty, of whole numbers,
+    booleans or strings.
+    """
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.size == 0:
+        raise InputError(f"{name}: the shape is {list(array.shape)}; give one dimension with a value a sample")
+    words = array.dtype.kind == "O" and all(isinstance(label, str) for label in array)
+    if array.dtype.kind not in "biuU" and not words:
+        raise InputError(f"{name}: the type is {array.dtype}; give whole numbers or strings, or cast them first")
+    _, codes, counts = np.unique(array, return_inverse=True, return_counts=True)
+    return codes.astype(np.int64), counts.astype(np.int64)
+
+
+def _real(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,160 @@
+"""Columns of a table: what may be partitioned, the shape of a sample, and labels as class numbers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from partitioning.common.checks import Integers
+from partitioning.common.errors import InputError, listing, suggestion
+
+Label = int | str | bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's name, its Arrow type in words, and the shape of one sample; None where it varies."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...] | None
+
+
+def describe(schema: pa.Schema) -> tuple[Column, ...]:
+    """Describe every column of a schema, in order, as an Arrow file has it, which drops some names of inner fields."""
+    schema = pa.ipc.read_schema(schema.serialize())
+    return tuple(Column(field.name, str(field.type), _shape(field.type)) for field in schema)
+
+
+def check_table(table: pa.Table, label: str, *, name: str) -> None:
+    """Raise InputError unless `table` has rows, no nulls, and columns as `check_columns` asks for."""
+    check_columns(table.schema, label, name=name)
+    check_rows(table, name=name)
+    check_values(table, name=name)
+
+
+def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
+    """Raise InputError unless the columns have distinct names, types that can be dealt, and a usable label."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        repeated = next(column for column in names if names.count(column) > 1)
+        raise InputError(f"{name} has several columns named {repeated!r}: rename them")
+    if label not in names:
+        raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
+    kind = _value_type(schema.field(label).type)
+    if pa.types.is_null(kind):
+        raise InputError(f"{name} has no rows, or no label in any: give at least one sample")
+    if not (is_label(kind) or is_image(kind)):
+        raise InputError(
+            f"the label column {label!r} of {name} is of type {kind}: "
+            "cast it to whole numbers or strings, give images, or name another column"
+        )
+    for field in schema:
+        if not _can_be_taken(field.type):
+            raise InputError(
+                f"column {field.name!r} of {name} is of type {field.type}, whose rows Arrow cannot pick: "
+                "cast it to a plain type, as string_view to string"
+            )
+
+
+def check_rows(table: pa.Table, *, name: str) -> None:
+    """Raise InputError unless there is a row."""
+    if table.num_rows == 0:
+        raise InputError(f"{name} has no rows: give at least one sample")
+
+
+def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
+    """Raise InputError where a value is missing."""
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if any(_has_nulls(chunk) for chunk in chunks):
+            raise InputError(f"{name} has missing values in column {field.name!r}: fill them or drop those rows")
+
+
+def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
+    """Return the sorted distinct values of label columns: class c is the c-th of them."""
+    values: set[Label] = set()
+    for column in columns:
+        values.update(pc.unique(_decoded(column)).to_pylist())
+    return sorted(values)
+
+
+def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) -> Integers:
+    """Return the class number of each label [N]; -1 for a label that is no class."""
+    decoded = _decoded(column)
+    try:
+        known = pa.array(list(classes), type=decoded.type)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise InputError(f"the classes are not of the label's type, {decoded.type} ({error}): mend them") from error
+    codes = pc.fill_null(pc.index_in(decoded, value_set=known), -1)
+    return np.asarray(codes.to_numpy(), dtype=np.int64)
+
+
+def is_label(kind: pa.DataType) -> bool:
+    """Return whether values of a type may be labels: whole numbers, booleans, strings, or a dictionary of them."""
+    kind = _value_type(kind)
+    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind) for test in tests)
+
+
+def is_image(kind: pa.DataType) -> bool:
+    """Return whether labels of a type are images: encoded ones, or whole numbers of shape [height, width]."""
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return True
+    return len(_shape(kind) or ()) == 2 and bool(pa.types.is_integer(_innermost(kind)))
+
+
+def labels_of(rows: pa.Table | pa.RecordBatch, label: str) -> pa.ChunkedArray | pa.Array:
+    """Return the class of each row: the label or, where labels are images, the column's name, the same for all."""
+    column = rows.column(label)
+    return pa.repeat(label, len(column)) if is_image(column.type) else column
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return kind.value_type
+    return _innermost(kind.value_type) if pa.types.is_fixed_size_list(kind) else kind
+
+
+def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    return column.cast(_value_type(column.type))
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _shape(kind: pa.DataType) -> tuple[int, ...] | None:
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return tuple(kind.shape)
+    if pa.types.is_fixed_size_list(kind):
+        inner = _shape(kind.value_type)
+        return None if inner is None else (kind.list_size, *inner)
+    varies = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
+    return None if varies else ()
+
+
+def _can_be_taken(kind: pa.DataType) -> bool:
+    try:
+        pa.nulls(0, kind).take(pa.array([], pa.int64()))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+def _has_nulls(array: pa.Array) -> bool:
+    # The fields of a struct may be null: public hubs store an encoded image as {bytes, path} without a path.
+    if isinstance(array, pa.ExtensionArray):
+        return _has_nulls(array.storage)
+    if array.null_count:
+        return True
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return bool(array.dictionary.null_count) and bool(array.dictionary_decode().null_count)
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_nulls(array.flatten())
+    return False

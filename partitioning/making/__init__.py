@@ -1,0 +1,1 @@
+"""Making a population: from a source of samples to a folder."""

@@ -1,0 +1,56 @@
+"""Test sets that belong to no client: the global one, and one a domain."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from partitioning.common.columns import check_table
+from partitioning.common.errors import InputError
+from partitioning.store.writing import name_of_test
+
+Tests = Mapping[str | None, pa.Table]
+"""Test sets by the name of their domain; the global one has none."""
+
+_LONGEST = 100  # characters of a name, so that every file system takes the file's
+
+
+def check_tests(
+    test: pa.Table | Tests | None, schema: pa.Schema, label: str, dataset: str
+) -> dict[str | None, pa.Table]:
+    """Return the test sets by name, each with the schema of the samples.
+
+    Raises InputError where one has other columns, or no rows, or a name that gives it no file of its own.
+    """
+    tests = dict(test) if isinstance(test, Mapping) else {} if test is None else {None: test}
+    _check_names(list(tests))
+    return {name: _check_test(part, schema, label, _title(name, dataset)) for name, part in tests.items()}
+
+
+def _check_names(names: list[str | None]) -> None:
+    files: dict[str, str | None] = {}
+    for name in names:
+        if name is not None and not (isinstance(name, str) and 0 < len(name) <= _LONGEST):
+            raise InputError(f"test names the test set {name!r}: give names of 1 to {_LONGEST} characters")
+        file = name_of_test(name).casefold()  # some file systems take both cases for one
+        if file in files:
+            raise InputError(f"test names {files[file]!r} and {name!r}, whose files are both {file}: rename one")
+        files[file] = name
+
+
+def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str) -> pa.Table:
+    check_table(test, label, name=title)
+    if test.schema.names != schema.names or test.schema.types != schema.types:
+        raise InputError(
+            f"{title} has the columns {_columns(test.schema)} where the samples have "
+            f"{_columns(schema)}: give both the same names and types, in the same order"
+        )
+    # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
+    return test.cast(schema)
+
+
+def _title(name: str | None, dataset: str) -> str:
+    return f"the test set of {dataset}" if name is None else f"the test set {name!r} of {dataset}"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)

@@ -1,0 +1,1 @@
+"""Numbers that describe clients: class statistics, counted features, Table I."""

@@ -1,0 +1,125 @@
+"""Features: columns whose values are counted on every client, as categories or in buckets between quantiles."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from partitioning.common.checks import Floats, Integers, whole
+from partitioning.common.columns import Label, class_codes, distinct
+from partitioning.common.errors import InputError, listing, suggestion
+
+MOST_CATEGORIES = 20
+"""Whole numbers of more distinct values than these are bucketed."""
+
+MOST_BUCKETS = 10_000
+"""Of a feature of numbers."""
+
+MOST_WORDS = 1000
+"""Strings of more distinct values than these are no feature."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A counted column: by category, or by the buckets between ascending edges.
+
+    Bucket b holds the values from edge b - 1 up to, but not including, edge b; the first and last are open.
+    """
+
+    name: str
+    categories: list[Label] | None
+    edges: list[float] | None
+
+    @property
+    def size(self) -> int:
+        """How many categories or buckets there are: d."""
+        return len(self.categories) if self.categories is not None else len(self.edges or ()) + 1
+
+    @property
+    def titles(self) -> list[str]:
+        """What each category or bucket is called [d]."""
+        if self.categories is not None:
+            return [str(category) for category in self.categories]
+        edges = [f"{edge:.4g}" for edge in self.edges or ()]
+        if not edges:
+            return ["all"]
+        between = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
+        return [f"below {edges[0]}", *between, f"from {edges[-1]}"]
+
+    def codes(self, column: pa.ChunkedArray | pa.Array) -> Integers:
+        """Return the category or bucket of each value [N]; -1 for a value that is no category."""
+        if self.categories is not None:
+            return class_codes(column, self.categories)
+        return np.searchsorted(self.edges or [], _floats(column), side="right").astype(np.int64)
+
+
+def describe_features(
+    columns: Mapping[str, pa.ChunkedArray], names: Sequence[str], buckets: int = 4
+) -> tuple[tuple[Feature, ...], list[Integers]]:
+    """Describe columns as features, and return the code of every value.
+
+    Strings, booleans, and whole numbers of at most `MOST_CATEGORIES` distinct values are categories, in sorted
+    order. Other numbers are bucketed: the inner edges are the quantiles 1/b, ..., (b - 1)/b, each a value of the
+    column; equal edges are merged, so that no bucket is empty and a skewed column has fewer.
+
+    Args:
+        columns: each [N], by name, without missing values.
+        names: of the columns to describe.
+        buckets: b, 2 or more.
+
+    Returns the features, and for each the codes [N]. Raises InputError for an unknown or repeated name, a column
+    that is neither numbers nor strings, NaN or infinity, and strings of more than `MOST_WORDS` distinct values.
+    """
+    buckets = whole("buckets", buckets, least=2)
+    if buckets > MOST_BUCKETS:
+        raise InputError(f"buckets is {buckets}: give {MOST_BUCKETS} or fewer")
+    for name in names:
+        if name not in columns:
+            raise InputError(
+                f"features name {name!r}, which is no column: choose {listing(columns)}" + suggestion(name, columns)
+            )
+        if list(names).count(name) > 1:
+            raise InputError(f"features name {name!r} more than once: name each column once")
+    features = tuple(_describe(name, columns[name], buckets) for name in names)
+    return features, [feature.codes(columns[feature.name]) for feature in features]
+
+
+def split_counts(counts: Integers, features: Sequence[Feature]) -> dict[str, Integers]:
+    """Return the counts of all features, one after the other [K, D], by feature [K, d]."""
+    bounds = np.cumsum([feature.size for feature in features])[:-1]
+    parts = np.split(counts, bounds, axis=1) if features else []
+    return {feature.name: part for feature, part in zip(features, parts, strict=True)}
+
+
+def _describe(name: str, column: pa.ChunkedArray, buckets: int) -> Feature:
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    words = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (words or pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"feature {name!r} is of type {column.type}: name columns of numbers, booleans or strings")
+    if pa.types.is_floating(kind):
+        return Feature(name, None, _edges(name, column, buckets))
+    found = distinct([column])
+    if words and len(found) > MOST_WORDS:
+        raise InputError(
+            f"feature {name!r} has {len(found)} distinct strings: name columns of at most {MOST_WORDS}, or group them"
+        )
+    if pa.types.is_integer(kind) and len(found) > MOST_CATEGORIES:
+        return Feature(name, None, _edges(name, column, buckets))
+    return Feature(name, found, None)
+
+
+def _edges(name: str, column: pa.ChunkedArray, buckets: int) -> list[float]:
+    values = _floats(column)
+    if not np.isfinite(values).all():
+        raise InputError(f"feature {name!r} has values that are NaN or infinite: fill them or drop those rows")
+    edges = np.unique(np.quantile(values, np.arange(1, buckets) / buckets, method="inverted_cdf"))
+    return [float(edge) for edge in edges if edge > values.min()]  # nothing is below the least
+
+
+def _floats(column: pa.ChunkedArray | pa.Array) -> Floats:
+    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    values = pc.cast(plain, pa.float64(), safe=False)
+    return np.asarray(values.to_numpy(), dtype=np.float64)

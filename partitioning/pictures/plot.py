@@ -1,0 +1,126 @@
+"""Pictures of a population; matplotlib's object-oriented interface, so no window and no global state."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from partitioning.common.checks import Integers
+from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.measures.statistics import summarise
+from partitioning.pictures.panels import PANELS, Panel, count_norm, is_written_out, name_rows, ticks, write_counts
+from partitioning.pictures.views import View, share_classes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PANELS", "View", "draw", "heatmap", "save"]
+
+_KEY = 0.22  # inches: the width of a colour bar
+
+
+def draw(views: Sequence[View], panels: Sequence[str] = ()) -> "Figure":
+    """Draw populations side by side, on shared scales, in panels one below the other.
+
+    Args:
+        views: at least one; those classes that only one of them has are empty in the others.
+        panels: names in `PANELS`; by default all for which the populations have something to show.
+
+    Raises InputError for a panel that is unknown or has nothing to show.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    rows = _panels(share_classes(views), panels)
+    heights, width = [panel.height for panel in rows], 9.0 if len(views) == 1 else 6.5
+    layout = ConstrainedLayoutEngine(h_pad=0.1)
+    figure = Figure(figsize=(width * len(views) + 1, sum(heights) + 0.8 * len(rows) + 0.4), layout=layout)
+    grid = figure.subplots(
+        len(rows), len(views) + 1, squeeze=False, width_ratios=[width] * len(views) + [_KEY], height_ratios=heights
+    )
+    for panel, (*axes, key) in zip(rows, grid, strict=True):
+        panel.draw(axes, key)
+    for axes, view in zip(grid[0], views, strict=False):
+        axes.set_title(f"{_headline(view)}\n\n{axes.get_title('left')}", loc="left", fontsize=10)
+    return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure as .png, .svg or .pdf; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    _settle(figure)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # its ids would be random
+        figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
+
+
+def heatmap(
+    class_counts: Integers, classes: Sequence[object], *, title: str | None = None, width: float = 10.0
+) -> "Figure":
+    """Draw how many samples each client has of each class: a column a client, a row a class.
+
+    Args:
+        class_counts: samples a client and class [K, C].
+        classes: the label of each class [C].
+        title: the headline; by default the counts and the C-score.
+        width: inches; the height follows from the number of classes.
+
+    Colours grow with the square root of the count, so that small clients show beside large ones.
+    """
+    from matplotlib.figure import Figure
+
+    clients, count = class_counts.shape
+    figure = Figure(figsize=(width, float(np.clip(1.6 + 0.28 * count, 3.0, 9.0))), layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(
+        class_counts.T,
+        aspect="auto",
+        cmap="YlGnBu",
+        norm=count_norm(int(class_counts.max())),
+        interpolation="antialiased",
+    )
+    axes.set_title(title if title is not None else _summary(class_counts))
+    axes.set_xlabel("client")
+    axes.set_ylabel("class")
+    axes.set_xticks(ticks(clients))
+    name_rows(axes, classes)
+    if is_written_out(clients, count):
+        write_counts(axes, class_counts)
+    figure.colorbar(image, ax=axes, label="samples", pad=0.01)
+    return figure
+
+
+def _settle(figure: "Figure") -> None:
+    # Where the layout's solver puts the axes differs in the last bits from one call to the next.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = np.round(axes.get_position().bounds, 6).tolist()
+        axes.set_position((left, bottom, width, height))
+
+
+def _panels(views: Sequence[View], names: Sequence[str]) -> list[Panel]:
+    for name in names:
+        if name not in PANELS:
+            raise InputError(f"panel {name!r} is unknown: choose {listing(PANELS)}{suggestion(name, PANELS)}")
+    found = {name: PANELS[name](views) for name in dict.fromkeys(names or PANELS)}
+    for name in names:
+        if not found[name]:
+            full = [panel for panel in PANELS if panel != name]
+            raise InputError(f"panel {name!r} has nothing to show: choose {listing(full)}")
+    return [panel for panels in found.values() for panel in panels]
+
+
+def _headline(view: View) -> str:
+    classes = int(view.class_counts.any(axis=0).sum())
+    return f"{view.name}\n{view.sizes.sum():,} samples on {view.sizes.size:,} clients, {classes:,} classes"
+
+
+def _summary(class_counts: Integers) -> str:
+    numbers = summarise(class_counts)
+    return (
+        f"{numbers.samples:,} samples on {numbers.clients:,} clients, {numbers.classes:,} classes, "
+        f"C-score {numbers.c_score:.2f}"
+    )

@@ -1,0 +1,1 @@
+"""Populations on disk: written, read, verified and fetched."""

@@ -1,0 +1,217 @@
+"""Arrow files of a population: many record batches, each with a checksum, and one checksum for the rest.
+
+The checksums cover every byte of a file, and bytes are checked before Arrow parses them: `frame` is the
+crc32 of what lies before the first and after the last record batch (schema, dictionaries, footer), and each
+batch has its own.
+"""
+
+import hashlib
+import itertools
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from partitioning.common.errors import InputError
+
+SHARD_BYTES = 256 * 2**20
+"""A shard that has grown to this many bytes takes no further client."""
+
+_BUFFER = 2**20  # bytes: Arrow makes several small writes a batch
+
+
+@dataclass(frozen=True)
+class Section:
+    """One record batch in a file: its rows, its byte range, and the crc32 of these bytes."""
+
+    rows: int
+    offset: int
+    length: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of record batches as the manifest knows it; the batches fill the bytes from `start` to `end`."""
+
+    name: str
+    bytes: int
+    sha256: str
+    batches: int
+    start: int
+    end: int
+    frame: int
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A Parquet file as the manifest knows it."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "TableFile":
+        """Describe a file that has been written."""
+        return cls(path.name, path.stat().st_size, sha256(path))
+
+    def check(self, folder: Path) -> Path:
+        """Return the file's path; raises InputError where it is not the one that was written."""
+        path = folder / self.name
+        check_size(path, self.bytes)
+        if sha256(path) != self.sha256:
+            raise InputError(f"{path}: its sha256 is not the manifest's: restore it or make the population again")
+        return path
+
+
+SECTIONS = np.dtype([("rows", np.int64), ("offset", np.int64), ("length", np.int64), ("checksum", np.uint32)])
+"""Many `Section`s as one array of records: a population may have millions."""
+
+Written = tuple[StoredFile, npt.NDArray[np.void]]
+"""A file and its record batches, as an array of `SECTIONS`."""
+
+
+def write_files(
+    folder: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    limit: int = SHARD_BYTES,
+    runs: Iterable[int | None] = (None,),
+) -> Iterator[Written]:
+    """Write record batches to shard-00000.arrow and so on, a new file above `limit` bytes and for each run.
+
+    Args:
+        folder: where they go.
+        schema: of all batches.
+        batches: one or more.
+        limit: bytes of a file that takes no further batch.
+        runs: how many of the batches are in each run; None: those that are left.
+    """
+    remaining, paths = iter(batches), (folder / f"shard-{number:05d}.arrow" for number in itertools.count())
+    for run in runs:
+        together = itertools.islice(remaining, run)
+        while (first := next(together, None)) is not None:
+            yield write_file(next(paths), schema, itertools.chain([first], together), limit=limit)
+
+
+def write_file(
+    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int | None = None
+) -> Written:
+    """Write record batches, at least one, to one uncompressed Arrow IPC file until it has `limit` bytes."""
+    rows, bounds = array("q"), array("q")
+    sink = pa.output_stream(str(path), compression=None, buffer_size=_BUFFER)
+    with sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows.append(batch.num_rows)
+            end = sink.tell()
+            if not bounds:
+                # Schema and dictionaries are written with the first batch: its start follows from its end.
+                bounds.append(end - pa.ipc.get_record_batch_size(batch))
+            bounds.append(end)
+            if limit is not None and end >= limit:
+                break
+    return _seal(path, rows, bounds)
+
+
+def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> Written:
+    # Checksums are of the file as it is on disk, not of what we meant to write.
+    sections = np.empty(len(rows), SECTIONS)
+    sections["rows"], sections["offset"], sections["length"] = rows, bounds[:-1], np.diff(bounds)
+    with pa.memory_map(str(path)) as source:
+        content = memoryview(source.read_buffer())
+        checksums = (zlib.crc32(content[offset:end]) for offset, end in itertools.pairwise(bounds))
+        sections["checksum"] = np.fromiter(checksums, np.uint32, len(rows))
+        return StoredFile(
+            name=path.name,
+            bytes=len(content),
+            sha256=sha256(path),
+            batches=len(sections),
+            start=bounds[0],
+            end=bounds[-1],
+            frame=_frame(content, bounds[0], bounds[-1]),
+        ), sections
+
+
+def _frame(content: memoryview, start: int, end: int) -> int:
+    return zlib.crc32(content[end:], zlib.crc32(content[:start]))
+
+
+def sha256(path: Path) -> str:
+    """Return the hash of a file's bytes, as hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Within, what Arrow cannot make out of a file is wrong input: its bytes are those that were written."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read ({error}): make the population again") from error
+
+
+def check_size(path: Path, expected: int) -> None:
+    """Raise InputError unless there is a regular file of the expected size."""
+    if not path.is_file():
+        raise InputError(f"{path} is missing: restore it or make the population again")
+    size = path.stat().st_size
+    if size != expected:
+        raise InputError(
+            f"{path} has {size} bytes where {expected} were written: restore it or make the population again"
+        )
+
+
+class MappedFile:
+    """A memory-mapped file of record batches; batches are views on the mapping.
+
+    Bytes are checked before Arrow parses them: the frame's at once, a batch's when it is first read.
+    """
+
+    def __init__(self, folder: Path, stored: StoredFile) -> None:
+        """Map the file; raises InputError where it is not the one that was written."""
+        self._path = folder / stored.name
+        check_size(self._path, stored.bytes)
+        source = pa.memory_map(str(self._path))
+        self._buffer = source.read_buffer()
+        if _frame(memoryview(self._buffer), stored.start, stored.end) != stored.frame:
+            raise InputError(_damage(self._path, "its schema or footer"))
+        with reading(self._path):
+            self._reader = pa.ipc.open_file(source)
+        if self._reader.num_record_batches != stored.batches:
+            raise InputError(_damage(self._path, "its number of record batches"))
+        self._checked = bytearray(stored.batches)  # 1 for each batch whose bytes are known to be right
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        return self._reader.schema
+
+    def read(self, number: int, section: Section, *, owner: str) -> pa.RecordBatch:
+        """Return a record batch without copying it; raises InputError, naming the owner, where it was changed."""
+        if not self._checked[number]:
+            self._check(section, owner)
+            self._checked[number] = 1
+        with reading(self._path):
+            batch = self._reader.get_batch(number)
+        if batch.num_rows != section.rows:
+            raise InputError(_damage(self._path, f"the number of rows of {owner}"))
+        return batch
+
+    def _check(self, section: Section, owner: str) -> None:
+        content = self._buffer.slice(section.offset, section.length)
+        if zlib.crc32(memoryview(content)) != section.checksum:
+            raise InputError(_damage(self._path, f"the checksum of {owner}"))
+
+
+def _damage(path: Path, what: str) -> str:
+    return f"{path}: {what} is not what was written: restore the file or make the population again"

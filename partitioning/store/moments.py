@@ -1,0 +1,193 @@
+"""Moments: mean and standard deviation of every numeric column on each client, for standardisation."""
+
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from partitioning.common.checks import Floats, Integers
+from partitioning.common.errors import InputError
+from partitioning.measures.numeric import flat
+from partitioning.store.files import TableFile, reading
+
+_VALUES = 2**20  # numbers that are held at once: of a client's rows, and of the clients of a row group
+_COLUMNS = b"columns"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Count, mean and standard deviation of the values of all numeric columns, one after the other.
+
+    Args:
+        n: rows.
+        mean: [D]; zeros where n is 0.
+        std: [D], divided by n, not n - 1; zeros where n is 0, and exactly 0 where a column is constant: divide by
+            `np.where(std > 0, std, 1)`, which makes a constant column 0.
+    """
+
+    n: int
+    mean: Floats
+    std: Floats
+
+    @classmethod
+    def none(cls, numbers: int) -> "Moment":
+        """The moment of no rows of `numbers` values."""
+        return cls(0, np.zeros(numbers), np.zeros(numbers))
+
+    @classmethod
+    def of(cls, values: Floats) -> "Moment":
+        """The moment of rows [n, D]; a column with NaN has NaN."""
+        return cls.pool(np.ones(len(values)), values, np.zeros_like(values))
+
+    @classmethod
+    def pool(cls, n: Floats, means: Floats, stds: Floats) -> "Moment":
+        """The moment of all rows of several clients.
+
+        mean = sum_k n_k m_k / n,   std^2 = sum_k n_k (s_k^2 + (m_k - mean)^2) / n   with n = sum_k n_k
+
+        Args:
+            n: rows a client [K].
+            means: their means [K, D].
+            stds: their standard deviations [K, D].
+        """
+        total, filled = int(n.sum()), n > 0
+        if not total:
+            return cls.none(means.shape[1])
+        shares = (n[filled] / total)[:, None]
+        means, stds = means[filled], stds[filled]
+        with np.errstate(invalid="ignore", over="ignore"):  # of columns with infinities
+            mean = means[0] + (shares * (means - means[0])).sum(axis=0)  # from the first: exact where all are equal
+            return cls(total, mean, np.sqrt((shares * (stds**2 + (means - mean) ** 2)).sum(axis=0)))
+
+    def __add__(self, other: "Moment") -> "Moment":
+        both = (self, other)
+        return Moment.pool(*(np.array([getattr(each, name) for each in both]) for name in ("n", "mean", "std")))
+
+
+def measured(
+    batches: Iterable[pa.RecordBatch], path: Path, columns: Mapping[str, int], test_sizes: Integers
+) -> Iterator[pa.RecordBatch]:
+    """Give the clients' batches on, and write each one's moment over its training part on the way.
+
+    Args:
+        batches: one a client, in order.
+        path: moments.parquet, whole when the last batch has been taken.
+        columns: of `numeric_columns`.
+        test_sizes: the last rows of each client that are left out [K].
+    """
+    import pyarrow.parquet as pq
+
+    schema = _SCHEMA.with_metadata({_COLUMNS: json.dumps(dict(columns))})
+    group, waiting, first = _rows_at_once(columns), list[Moment](), 0
+    with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
+        for batch, n_test in zip(batches, test_sizes.tolist(), strict=True):
+            waiting.append(_measure(batch.slice(0, batch.num_rows - n_test), columns))
+            if len(waiting) == group:
+                writer.write_table(_table(waiting, first, schema), row_group_size=group)
+                first, waiting = first + group, []
+            yield batch
+        if waiting:
+            writer.write_table(_table(waiting, first, schema), row_group_size=group)
+
+
+_Group = tuple[Integers, Floats, Floats]  # n [G], mean [G, D] and std [G, D] of a row group
+
+
+class Moments:
+    """The moments of a population's clients over their training parts: all but their own test parts.
+
+    Of RADFed's two ways to standardise, "localized" (-L) takes each client's own, and "global" (-G) takes those
+    of several clients together: the training clients, or all as the paper does.
+    """
+
+    def __init__(self, folder: Path, stored: TableFile) -> None:
+        """Open moments.parquet; raises InputError where it is not the one that was written."""
+        import pyarrow.parquet as pq
+
+        self._path = stored.check(folder)
+        with reading(self._path):
+            self._file = pq.ParquetFile(self._path, memory_map=True)
+        schema = self._file.schema_arrow
+        if schema.remove_metadata() != _SCHEMA or _COLUMNS not in (schema.metadata or {}) or not len(self):
+            raise InputError(f"{self._path} has other columns than {_SCHEMA.names}: make the population again")
+        self._sizes: dict[str, int] = json.loads(self._file.schema_arrow.metadata[_COLUMNS])
+        self._group: int = self._file.metadata.row_group(0).num_rows
+        self._latest: tuple[int, _Group] | None = None
+
+    def __len__(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    @cached_property
+    def columns(self) -> dict[str, slice]:
+        """Where each column's numbers are in `Moment.mean` and `Moment.std`."""
+        ends = np.cumsum(list(self._sizes.values())).tolist()
+        return {name: slice(end - size, end) for (name, size), end in zip(self._sizes.items(), ends, strict=True)}
+
+    def client(self, client: int) -> Moment:
+        """Return a client's own moment; IndexError where there is no such client."""
+        if not 0 <= client < len(self):
+            raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
+        group, row = divmod(client, self._group)
+        if self._latest is None or self._latest[0] != group:
+            self._latest = group, self._read(group)  # who asks for one client asks for its neighbour next
+        n, means, stds = self._latest[1]
+        return Moment(int(n[row]), means[row], stds[row])
+
+    def together(self, clients: Sequence[int] | Integers) -> Moment:
+        """Return the moment of all training rows of several clients, exactly, from the clients' own.
+
+        See `Moment.pool` for the formula; a client that is named twice counts once. IndexError where one is unknown.
+        """
+        wanted = np.unique(np.asarray(clients, dtype=np.int64))
+        if wanted.size and not 0 <= wanted[0] <= wanted[-1] < len(self):
+            raise IndexError(f"clients {wanted[0]} to {wanted[-1]} are not all in 0 to {len(self) - 1}")
+        whole = Moment.none(sum(self._sizes.values()))
+        for group in np.unique(wanted // self._group).tolist():
+            rows = wanted[wanted // self._group == group] % self._group
+            whole = whole + Moment.pool(*(part[rows] for part in self._read(group)))
+        return whole
+
+    def counts(self) -> Integers:
+        """Return the rows of each client's moment [K]."""
+        return np.asarray(self._file.read(columns=["n"]).column("n").to_numpy(), dtype=np.int64)
+
+    def _read(self, group: int) -> _Group:
+        table = self._file.read_row_group(group).combine_chunks()
+        shape = (table.num_rows, sum(self._sizes.values()))
+        means, stds = (table.column(name).combine_chunks().flatten().to_numpy() for name in ("mean", "std"))
+        return table.column("n").to_numpy(), means.reshape(shape), stds.reshape(shape)
+
+
+_SCHEMA = pa.schema(
+    [("client", pa.int64()), ("n", pa.int64()), ("mean", pa.list_(pa.float64())), ("std", pa.list_(pa.float64()))]
+)
+
+
+def _rows_at_once(columns: Mapping[str, int]) -> int:
+    return max(1, _VALUES // sum(columns.values()))
+
+
+def _measure(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Moment:
+    step = _rows_at_once(columns)
+    parts = (_values(batch.slice(start, step), columns) for start in range(0, max(batch.num_rows, 1), step))
+    return reduce(operator.add, map(Moment.of, parts))
+
+
+def _table(moments: Sequence[Moment], first: int, schema: pa.Schema) -> pa.Table:
+    bounds = np.arange(len(moments) + 1, dtype=np.int32) * moments[0].mean.size
+    lists = {
+        name: pa.ListArray.from_arrays(pa.array(bounds), np.concatenate([getattr(each, name) for each in moments]))
+        for name in ("mean", "std")
+    }
+    clients = np.arange(first, first + len(moments))
+    return pa.table({"client": clients, "n": [each.n for each in moments], **lists}, schema=schema)
+
+
+def _values(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Floats:
+    parts = [flat(batch.column(name)).reshape(-1, size) for name, size in columns.items()]
+    return np.concatenate(parts, axis=1, dtype=np.float64)  # [n, D]

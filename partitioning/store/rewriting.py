@@ -1,0 +1,63 @@
+"""`rewrite`: from a population to the same one with other columns."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from shutil import copyfile
+
+import pyarrow as pa
+
+from partitioning.common.columns import describe
+from partitioning.store.population import MANIFEST, Population
+from partitioning.store.writing import Progress, appearing, check_out, write_clients, write_test
+
+Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
+"""From a batch and the name of its owner, "client 3", to a batch with the same rows in the same order."""
+
+
+def rewrite(
+    population: Population, out: str | Path, convert: Convert, *, progress: Progress | None = None
+) -> Population:
+    """Write a population whose batches are converted; all that is known of the clients, and the rows' order, stay.
+
+    Moments stay those of the columns as they were made.
+
+    Args:
+        population: the one to read; every batch is checked on the way.
+        out: the folder to make; it must not exist, or be empty.
+        convert: may change, add and drop columns, the label's apart.
+        progress: called with the clients written so far and their number.
+    """
+    folder = check_out(out)
+    first = convert(population.batch(0).slice(0, 0), "client 0")
+    manifest = population.manifest
+    with appearing(folder) as draft:
+        batches = _clients(population, convert, progress)
+        shards, clients = write_clients(draft, first.schema, batches, population.table)
+        for kept in (manifest.rows, manifest.moments):
+            if kept is not None:
+                copyfile(kept.check(population.path), draft / kept.name)
+        manifest = replace(
+            manifest,
+            columns=describe(first.schema),
+            clients=clients,
+            shards=shards,
+            tests=tuple(
+                write_test(draft, name, first.schema, _slices(population, name, convert)) for name in population.tests
+            ),
+        )
+        (draft / MANIFEST).write_bytes(manifest.to_json())
+    return Population.open(folder)
+
+
+def _clients(population: Population, convert: Convert, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    for client in range(len(population)):
+        yield convert(population.batch(client), f"client {client}")
+        if progress is not None:
+            progress(client + 1, len(population))
+
+
+def _slices(population: Population, name: str | None, convert: Convert) -> Iterator[pa.RecordBatch]:
+    of = "" if name is None else f" of {name!r}"
+    for number in range(len(population.slices_of(name))):
+        yield convert(population.test_batch(number, name), f"test slice {number}{of}")

@@ -1,0 +1,227 @@
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from partitioning import Population
+from partitioning.cli.commands import main
+from partitioning.store.splits import Splits
+from tests.partitioning.sources.test_sources import WRITE
+
+
+@pytest.fixture
+def source(tmp_path, table):
+    path = tmp_path / "zoo.parquet"
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.fixture
+def call(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return caught.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_make_inspect_plot_verify(call, source, tmp_path):
+    out = tmp_path / "p"
+    status, said, _ = call(
+        *("make", source, "--out", out, "--scheme", "dirichlet-qp", "--clients", 6, "--test", source),
+        *("--label-alpha", 0.1, "--size-alpha", 2, "--min-size", 2, "--test-clients", 0.4, "--seed", 3),
+        *("--local-test", 0.5),
+    )
+    assert status == 0
+    assert "6 clients with 200 samples of 3 classes" in said
+    assert f"partitioning inspect {out}" in said
+    status, said, _ = call("inspect", out, "--json")
+    facts = json.loads(said)
+    assert status == 0
+    assert (facts["dataset"], facts["test_clients"], facts["min_size"], facts["seed"]) == (
+        "zoo.parquet",
+        2,
+        2,
+        3,
+    )
+    assert facts["global_test_samples"] == 200
+    status, said, _ = call("inspect", out)
+    assert status == 0
+    assert "C-score" in said
+    status, _, _ = call("plot", out, "--out", tmp_path / "p.png")
+    assert status == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    status, said, _ = call("verify", out)
+    assert status == 0
+    assert "is right" in said
+
+
+def test_make_takes_folds_features_and_test_sets(call, source, tmp_path):
+    odd = tmp_path / "a=b.parquet"
+    odd.write_bytes(source.read_bytes())
+    status, _, complaint = call(
+        *("make", source, "--out", tmp_path / "p", "--scheme=iid", "--clients=7", "--folds=3", "--stratify"),
+        *("--standardise", "--index-only", "--feature=kind", "--feature=row", "--buckets=3"),
+        *("--test", f"photo={source}", "--test", odd),
+    )
+    assert (status, complaint) == (0, "")
+    made = Population.open(tmp_path / "p", fold=2)
+    assert made.manifest.splits == Splits(0, 0, 3, True)
+    assert [(feature.name, feature.size) for feature in made.manifest.features] == [("kind", 3), ("row", 3)]
+    assert (made.tests, made.test_slices, made.slices_of("photo")) == (("photo", None), (200,), (200,))
+    assert made.manifest.shards == () and made.moments is not None
+    assert call("verify", tmp_path / "p")[0] == 0
+
+
+def test_make_holds_clients_out_for_validation(call, source, tmp_path):
+    options = ("--test-clients=2", "--validation-clients=0.3", "--stratify")
+    assert call("make", source, "--out", tmp_path / "p", "--scheme=iid", "--clients=10", *options)[0] == 0
+    made = Population.open(tmp_path / "p")
+    assert [len(made.train_clients), len(made.validation_clients), len(made.test_clients)] == [5, 3, 2]
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_every_kind_is_a_source_and_a_test_set(call, tmp_path, name):
+    WRITE[name](tmp_path / name)
+    out, source = tmp_path / "p", tmp_path / name
+    options = ("--scheme=iid", "--clients=3", "--memory=10KB")
+    status, said, _ = call("make", source, "--out", out, "--test", source, *options)
+    assert status == 0
+    assert f"{out}: 3 clients with " in said
+    status, said, _ = call("inspect", out, "--json")
+    assert json.loads(said)["dataset"] == name
+    assert json.loads(said)["global_test_samples"] == json.loads(said)["samples"]
+    assert call("verify", out)[0] == 0
+
+
+def test_arrow_files_and_streams_are_sources(call, table, tmp_path):
+    pyarrow.feather.write_feather(table, tmp_path / "a.feather")
+    with pa.ipc.new_stream(str(tmp_path / "b.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.feather", "b.arrow"):
+        status, _, _ = call("make", tmp_path / name, "--out", tmp_path / f"{name}-p", "--scheme=iid", "--clients=3")
+        assert status == 0
+    shards = [(tmp_path / f"{name}-p" / "shard-00000.arrow").read_bytes() for name in ("a.feather", "b.arrow")]
+    assert shards[0] == shards[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clients", "x"], "'x' is not a valid integer"),
+        (["--clients", "201"], "need 201 samples and there are 200"),
+        (["--clients", "0"], "clients is 0"),
+        (["--scheme", "dirichlet-pq"], "did you mean 'dirichlet-qp'"),
+        (["--label-alpha", "-1"], "label_alpha is -1.0"),
+        (["--label-alpha", "nan"], "label_alpha is nan"),
+        (["--label", "lable"], "did you mean 'label'"),
+        (["--test-clients", "1.5"], "test_clients is 1.5"),
+        (["--test", "missing.parquet"], "missing.parquet is not a file"),
+        (["--test", "zoo=missing.parquet"], "missing.parquet is not a file"),
+        (["--test", "a=x", "--test", "a=y"], "gives the test set 'a' twice"),
+        (["--test", "x", "--test", "y"], "gives the global test set twice"),
+        (["--folds", "2"], "folds is 2: give 3 or more"),
+        (["--folds", "3", "--test-clients", "1"], "folds is 3 beside held-out clients"),
+        (["--validation-clients", "4"], "leave at least one client for training"),
+        (["--stratify"], "no client is held out"),
+        (["--feature", "lable"], "did you mean 'label'"),
+        (["--buckets", "1"], "buckets is 1"),
+        (["--memory", "much"], "--memory is 'much': give a number above 0 and one of"),
+        (["--labl", "x"], "No such option"),
+        (["--out", "."], "exists already"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_nothing(call, source, tmp_path, arguments, message):
+    options = ["--scheme", "dirichlet-qp", "--clients", "4", "--out", tmp_path / "p", *arguments]
+    status, said, complaint = call("make", source, *options)
+    assert (status, said) == (2, "")
+    assert complaint.startswith("partitioning: ")
+    assert message in complaint
+    assert complaint.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.npz", "x.json"])
+@pytest.mark.parametrize("kind", ["missing", "empty", "noise", "truncated"])
+def test_a_damaged_source_is_one_line(call, source, tmp_path, name, kind):
+    path = tmp_path / name
+    if kind == "empty":
+        path.write_bytes(b"")
+    if kind == "noise":
+        path.write_bytes(np.random.default_rng(0).bytes(2000))
+    if kind == "truncated":
+        path.write_bytes(source.read_bytes()[:-100])
+    status, _, complaint = call("make", path, "--scheme=iid", "--clients=2", "--out", tmp_path / "p")
+    assert status == 2
+    assert complaint.startswith(f"partitioning: {path}")
+    assert complaint.count("\n") == 1
+    assert not (tmp_path / "p").exists()
+
+
+def test_wrong_folders_and_commands(call, source, tmp_path):
+    call("make", source, "--scheme=iid", "--clients=2", "--out", tmp_path / "p")
+    for arguments in (
+        ("inspect", tmp_path),
+        ("plot", tmp_path / "p", "--out", tmp_path / "p.txt"),
+        ("plot", tmp_path / "p", "--out", tmp_path / "no" / "p.png"),
+        ("verify",),
+        ("verfy", tmp_path),
+    ):
+        status, _, complaint = call(*arguments)
+        assert status == 2
+        assert complaint.count("\n") == 1
+    shard = tmp_path / "p" / "shard-00000.arrow"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    status, said, complaint = call("verify", tmp_path / "p")
+    assert status == 2
+    assert complaint.count("\n") == 1
+    assert "sha256" in complaint
+    assert len(said.splitlines()) == 2
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = """
+import sys
+from partitioning.cli.commands import main
+try:
+    main(["make", "--help"])
+except SystemExit as end:
+    assert end.code == 0
+heavy = {"torch", "ray", "raysim", "algorithms", "cvxpy", "matplotlib", "scipy"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
+    assert time.perf_counter() - start < 5  # under a second on an idle machine
+
+
+def test_no_part_of_the_package_imports_torch_or_ray():
+    code = """
+import pkgutil, sys, importlib, numpy, pyarrow, tempfile
+import partitioning
+for module in pkgutil.walk_packages(partitioning.__path__, "partitioning."):
+    importlib.import_module(module.name)
+with tempfile.TemporaryDirectory() as folder:
+    table = pyarrow.table({"label": [0, 1] * 20})
+    population = partitioning.make(table, folder + "/p", scheme="dirichlet-qp", clients=4)
+    partitioning.plot.heatmap(population.class_counts, [0, 1])
+    assert partitioning.verify(folder + "/p") == []
+assert not {"torch", "ray", "raysim", "algorithms"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_public_names_are_there():
+    import partitioning
+
+    assert all(hasattr(partitioning, name) for name in partitioning.__all__)

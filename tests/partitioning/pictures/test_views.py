@@ -1,0 +1,80 @@
+import time
+
+import numpy as np
+import pytest
+
+from partitioning import make
+from partitioning.pictures.views import View, arrange, share_classes
+
+
+def test_a_few_clients_keep_the_order_of_their_ids():
+    columns = arrange(np.array([[0, 1], [5, 0], [2, 2]]))
+    assert columns.are_named
+    assert [group.tolist() for group in columns.groups] == [[0], [1], [2]]
+    assert columns.edges.tolist() == [0, 1, 2, 3]
+
+
+def test_more_clients_are_ordered_by_their_largest_class_and_its_share():
+    kinds = np.array([[0, 0, 0], [1, 3, 0], [0, 4, 0], [9, 1, 0], [0, 0, 2], [4, 0, 0]])
+    columns = arrange(np.repeat(kinds, 6, axis=0))
+    assert not columns.are_named
+    kind_of_client = np.concatenate(columns.groups) // 6
+    assert kind_of_client[::6].tolist() == [5, 3, 2, 1, 4, 0]  # the empty ones last
+
+
+@pytest.mark.parametrize("clients", [26, 250, 251, 7777])
+def test_every_client_is_in_one_column_and_columns_are_nearly_equal(clients):
+    counts = np.random.default_rng(0).integers(0, 4, (clients, 3))
+    columns = arrange(counts)
+    widths = [len(group) for group in columns.groups]
+    assert sorted(np.concatenate(columns.groups)) == list(range(clients))
+    assert len(widths) == min(clients, 250)
+    assert max(widths) - min(widths) <= 1
+    assert columns.edges[-1] == clients
+    assert columns.means(counts).T @ widths == pytest.approx(counts.sum(axis=0))
+
+
+def test_a_column_has_the_mean_shares_of_its_clients_whatever_their_sizes():
+    counts = np.array([[100, 0], [0, 1], [0, 0]])
+    columns = arrange(counts)
+    assert columns.shares(counts).tolist() == [[1, 0], [0, 1], [0, 0]]
+    together = type(columns)([np.array([0, 1, 2])], are_named=False)
+    assert together.shares(counts).tolist() == [[0.5, 0.5]]
+    assert together.means(counts).tolist() == [[100 / 3, 1 / 3]]
+
+
+def test_clients_of_one_class_are_not_blurred_when_a_column_stands_for_many():
+    counts = np.eye(10, dtype=int)[np.random.default_rng(0).integers(0, 10, 20_000)]
+    pure = (arrange(counts).shares(counts).max(axis=1) == 1).mean()
+    assert pure > 0.95  # in the order of their ids, none would be
+
+
+def test_views_get_the_classes_of_all():
+    first, second = share_classes(
+        [View("a", np.array([[1, 2]]), ["bee", "cat"]), View("b", np.array([[3, 4]]), ["cat", "ant"])]
+    )
+    assert first.classes == second.classes == ["ant", "bee", "cat"]
+    assert first.class_counts.tolist() == [[0, 1, 2]]
+    assert second.class_counts.tolist() == [[4, 0, 3]]
+
+
+def test_equal_classes_keep_their_order_and_unlike_types_stay_apart():
+    same = [View("a", np.array([[1, 2]]), ["name 2", "name 10"])] * 2
+    assert share_classes(same) == same
+    mixed = share_classes([View("a", np.array([[1, 2]]), [0, 1]), View("b", np.array([[3, 4]]), [False, True])])
+    assert [view.class_counts.tolist() for view in mixed] == [[[0, 0, 1, 2]], [[3, 4, 0, 0]]]
+
+
+def test_a_population_on_disk_is_viewed(table, tmp_path):
+    population = make(table, tmp_path / "p", scheme="iid", clients=3)
+    view = View.of(population, "mine")
+    assert (view.name, list(view.classes), dict(view.features)) == ("mine", ["ant", "bee", "cat"], {})
+    assert view.sizes.tolist() == population.sizes.tolist()
+
+
+def test_a_million_clients_are_arranged_in_seconds():
+    counts = np.random.default_rng(0).integers(0, 9, (1_000_000, 10))
+    start = time.perf_counter()
+    columns = arrange(counts)
+    assert columns.shares(counts).sum(axis=1) == pytest.approx(np.ones(250))
+    assert time.perf_counter() - start < 10  # about a second on an idle machine
