@@ -1,1 +1,1 @@
-"""Reproductions: a paper's table or figure as a study, and what its claims come to here."""
+"""Reproductions: a paper's table or figure as a study, with verdicts on the paper's claims."""

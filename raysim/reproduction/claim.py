@@ -1,4 +1,4 @@
-"""A claim: a number of the paper, where its counterpart is, and what would bear it out."""
+"""Claims of a paper: a number, its counterpart in a study, and a condition."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from raysim.config.check import Table
 from raysim.reproduction.taking import OF_ROUNDS, Take
 
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
-"""A round, or a share of them all."""
+"""A round, or a fraction of all rounds."""
 
 
 class Claim(Table):
-    """`[[claim]]`: a number of the paper, where its counterpart is, and what would bear it out.
+    """`[[claim]]`: a number of the paper, its counterpart in the study, and the condition under which it holds.
 
     Args:
-        says: the claim, in words.
-        dataset: of the study.
-        algorithm: its folder.
-        column: of the results, or of `metrics.parquet`.
-        take: what of the column, see `raysim.reproduction.taking`.
-        level: that must be reached, with take = "reached".
-        period: in values of the column, with take = "growth".
-        since: the first of the rounds that count, as a number or as a share of all.
-        until: likewise the last one.
-        minus: the algorithm that is subtracted; with `minus_dataset` also, or only, on another data set.
-        minus_dataset: see `minus`.
-        relative: whether the difference is in parts of what is subtracted.
-        than_dataset: a data set whose difference between the two algorithms is subtracted from that of `dataset`.
+        says: the claim in words.
+        dataset: data set of the study.
+        algorithm: folder name of the algorithm.
+        column: column of `trials.parquet`, or of `metrics.parquet`.
+        take: reduction of the column to a number; see `raysim.reproduction.taking`.
+        level: value to reach, with take = "reached".
+        period: number of values in a period, with take = "growth".
+        since: first round that counts, as a number or a fraction of all rounds.
+        until: last round that counts, likewise.
+        minus: algorithm to subtract.
+        minus_dataset: data set of the subtracted number, if it differs from `dataset`.
+        relative: divide the difference by the subtracted number.
+        than_dataset: data set for a second difference of the two algorithms, which is subtracted from the first.
         paper: the paper's number.
-        above: it holds if the number is above this one;
-        below: if it is below;
-        within: if it is no further from the paper's.
-        full: whether only the paper's setting can tell.
+        above: the claim holds if the number is greater than this.
+        below: the claim holds if the number is less than this.
+        within: the claim holds if the number is at most this far from the paper's.
+        full: only the paper's setting can test the claim.
     """
 
     says: str
@@ -59,41 +59,39 @@ class Claim(Table):
     full: bool = False
 
     def check(self) -> None:
-        """InputError where the keys do not go together."""
+        """Raise InputError if the keys contradict each other."""
         conditions = [key for key in ("above", "below", "within") if getattr(self, key) is not None]
         self._require(
             len(conditions) == 1,
             f"has {' and '.join(conditions) or 'no condition'}: must have one of above, below and within",
         )
-        self._require(
-            self.within is None or self.paper is not None, "has `within` and no number of the paper: set paper"
-        )
+        self._require(self.within is None or self.paper is not None, "has `within` and no paper's number: set paper")
         self._require(
             self.than_dataset is None or (self.minus is not None and self.minus_dataset is None),
             "has than_dataset: must stand with `minus` and without `minus_dataset`",
         )
         self._require(
             not self.relative or self.minus is not None or self.minus_dataset is not None,
-            "has `relative` and nothing that is subtracted: must stand with `minus` or `minus_dataset`",
+            "has `relative` and nothing to subtract: must stand with `minus` or `minus_dataset`",
         )
         for key, take in (("level", "reached"), ("period", "growth")):
             there = getattr(self, key) is not None
-            self._require(there == (self.take == take), f'{key} must stand with take = "{take}", and only there')
+            self._require(there == (self.take == take), f'{key} must stand with take = "{take}", and only with it')
         self._require(
             self.take in OF_ROUNDS or (self.since, self.until) == (None, None),
-            f"has since or until, and take = {self.take!r}: must be of {', '.join(OF_ROUNDS)}",
+            f"has since or until, and take = {self.take!r}: must be one of {', '.join(OF_ROUNDS)}",
         )
         if self.since is not None and self.until is not None and type(self.since) is type(self.until):
-            # Else one is a round and the other a share, which compare only in a run.
+            # A round and a fraction can be compared only in a run.
             what = f"has since = {self.since} and until = {self.until}: must not begin after its end"
             self._require(self.since <= self.until, what)
 
     def check_names(self, datasets: Collection[str], algorithms: Collection[str]) -> None:
-        """InputError where the study has no such algorithm or data set: such a claim would never be tested.
+        """Raise InputError if the study lacks the claim's algorithms or data sets.
 
         Args:
-            datasets: of the study; none where it has one that is called by its data.
-            algorithms: of the study.
+            datasets: names of the study's data sets; empty if the study has a single unnamed one.
+            algorithms: folder names of the study's algorithms.
         """
         for name in filter(None, (self.algorithm, self.minus)):
             self._known("algorithm", name, algorithms)
@@ -109,7 +107,7 @@ class Claim(Table):
             raise InputError(f"claim {self.says!r}: {what}; mend it")
 
     def met_by(self, number: float) -> bool:
-        """Whether a number bears the claim out."""
+        """Return whether a number meets the condition."""
         if self.above is not None:
             return number > self.above
         if self.below is not None:
@@ -118,7 +116,7 @@ class Claim(Table):
 
     @property
     def condition(self) -> str:
-        """The condition in words."""
+        """Condition in words."""
         if self.above is not None:
             return f"above {self.above:g}"
         return f"below {self.below:g}" if self.below is not None else f"within {self.within:g} of the paper"

@@ -1,4 +1,4 @@
-"""The file of a reproduction: a study with the paper's setting, what is less where it is reduced, and the claims."""
+"""File of a reproduction: a study in the paper's setting, its reduction, the paper's figures and claims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raysim.studies.grid import flat
 
 
 class About(Table):
-    """`[reproduction]`: what of which paper it is, and what a reader must know of the setting."""
+    """`[reproduction]`: the paper, the table or figure (`place`), and a note on the setting."""
 
     paper: str
     place: str
@@ -28,14 +28,14 @@ class About(Table):
 
 
 class Reduced(Table):
-    """`[reduced]`: what is run where nothing is said; `[reduced.set]` has the keys that differ from the paper's.
+    """`[reduced]`: the default setting; `[reduced.set]` has the keys that differ from the paper's.
 
     Args:
-        datasets: those that are run; by default all.
-        algorithms: likewise.
-        without: keys of the paper's setting that are left out, before others are set.
-        note: what differs, in words.
-        found: what was found when it was run: why claims do not hold, or more easily than in the paper.
+        datasets: data sets to run; default: all.
+        algorithms: algorithms to run; default: all.
+        without: keys of the paper's setting to remove before others are set.
+        note: differences from the paper in words.
+        found: findings of the run, such as the reason why a claim does not hold.
     """
 
     datasets: tuple[str, ...] | None = None
@@ -47,16 +47,16 @@ class Reduced(Table):
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A paper's table or figure.
+    """Reproduction of a paper's table or figure.
 
     Args:
-        name: of its file.
-        about: it.
-        claims: what it says.
-        full: the study with the paper's setting.
-        reduced: what is less where it is reduced.
-        settings: the keys that have other values then.
-        figures: of the paper.
+        name: name of its file.
+        about: paper, table or figure, and a note.
+        claims: the paper's claims.
+        full: tables of the study in the paper's setting.
+        reduced: the reduction.
+        settings: keys that the reduced setting changes, with their values.
+        figures: the paper's figures.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Reproduction:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], name: str) -> Reproduction:
-        """Check what a file says; InputError where it is not as it must be."""
+        """Check the tables of a file; raise InputError if they are wrong."""
         given = part(raw, "reduced")
         reduced = checked(Reduced, given, "reduced", besides=("set",))
         study = {key: value for key, value in raw.items() if key not in ("reproduction", "reduced", "claim", "figure")}
@@ -79,10 +79,10 @@ class Reproduction:
         return cls(name, about, claims, study, reduced, flat(part(given, "set")), figures)
 
     def study(self, full: bool, changes: Iterable[str] = ()) -> dict[str, Any]:
-        """The tables of the study.
+        """Return the tables of the study.
 
         Args:
-            full: whether with the paper's setting.
+            full: use the paper's setting, not the reduced one.
             changes: `key.path=value` each.
         """
         raw = deepcopy(dict(self.full))
@@ -96,13 +96,13 @@ class Reproduction:
 
     @property
     def is_full_alone(self) -> bool:
-        """Whether it has the paper's setting alone: one of raysim's own that neither reduces anything nor is quick."""
+        """Whether a bundled reproduction has no reduced setting."""
         reduced = self.reduced
         is_less = bool(self.settings or reduced.datasets or reduced.algorithms or reduced.without)
         return self.name in reproductions() and not is_less and not self.name.endswith("-quick")
 
     def words(self, full: bool, as_it_comes: bool = True) -> dict[str, Any]:
-        """What is said of it to readers; what was found is of the reduced setting, and as it comes."""
+        """Return the texts for readers. Findings belong to the unchanged reduced setting."""
         return {
             "about": self.about.model_dump(),
             "note": "" if full else self.reduced.note,
@@ -112,9 +112,9 @@ class Reproduction:
 
 def _claims(given: Any, study: Mapping[str, Any], name: str) -> tuple[Claim, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
-        raise InputError(f"reproduction {name}: must have a [[claim]]; add one")
+        raise InputError(f"reproduction {name}: must have at least one [[claim]]; add one")
     claims = tuple(checked(Claim, each, "claim") for each in given)
-    # Without any there is one, called by its data.
+    # A study without [study.datasets] has a single data set under its own name.
     datasets, algorithms = part(part(study, "study"), "datasets"), list(_by_name(study))
     for claim in claims:
         claim.check()
@@ -130,7 +130,7 @@ def _figures(given: Any, study: Mapping[str, Any]) -> tuple[Figure, ...]:
 
 
 def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a study's algorithms, by their folders."""
+    """Return the tables of a study's algorithms by folder name."""
     several = study.get("algorithm", {})
     tables = several if isinstance(several, list) else [several]
     if not all(isinstance(table, dict) for table in tables):
@@ -139,22 +139,22 @@ def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _only(raw: dict[str, Any], reduced: Reduced) -> None:
-    """Leave of a study's data sets and algorithms those that are named."""
+    """Keep only the data sets and algorithms that the reduction names."""
     if reduced.datasets is not None:
         there = part(part(raw, "study"), "datasets")
         raw["study"]["datasets"] = {name: _known(name, there, "data set") for name in reduced.datasets}
     if reduced.algorithms is not None:
         by_name = _by_name(raw)
-        raw["algorithm"] = kept = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
-        if (names := algorithm_names([table.get("name", "fedavg") for table in kept])) != list(reduced.algorithms):
+        raw["algorithm"] = chosen = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
+        if (names := algorithm_names([table.get("name", "fedavg") for table in chosen])) != list(reduced.algorithms):
             raise InputError(
-                f"reduced.algorithms = {list(reduced.algorithms)}: their folders would be {names}, for the second of a "
-                "name is called so after the first; name the first as well"
+                f"reduced.algorithms = {list(reduced.algorithms)}: "
+                f"must keep their folder names, and would become {names}; name the first algorithm of that name, too"
             )
 
 
 def _leave_out(raw: dict[str, Any], path: str) -> None:
-    """Take a key out of tables; InputError where it is not there."""
+    """Remove a key from nested tables; raise InputError if it is missing."""
     *above, last = path.split(".")
     table: Any = raw
     for key in above:
@@ -171,16 +171,16 @@ def _known(name: str, there: Mapping[str, Any], what: str) -> Any:
 
 
 def reproductions() -> dict[str, Path]:
-    """The reproductions that come with raysim, by name."""
+    """Return the paths of the bundled reproductions by name."""
     folder = Path(str(files("raysim") / "recipes" / "papers"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def read_reproduction(name: str) -> Reproduction:
-    """Read a reproduction by its name, or by the path of its file.
+    """Read a reproduction by its name or its file's path.
 
     Raises:
-        InputError: there is no such one, or it is not as it must be.
+        InputError: the reproduction does not exist, or its file is wrong.
     """
     path = Path(name)
     if path.suffix != ".toml":
@@ -195,7 +195,7 @@ def read_reproduction(name: str) -> Reproduction:
 
 
 def differences(reproduction: Reproduction) -> Sequence[tuple[str, Any, Any]]:
-    """What the reduced setting changes: a key, the paper's value and ours; None where there is none."""
+    """Return the reduced setting's changes: key, the paper's value, ours; None for a missing value."""
     before = flat(reproduction.full)
     left_out = [(path, before.get(path), None) for path in reproduction.reduced.without]
     return left_out + [(path, before.get(path), value) for path, value in reproduction.settings.items()]

@@ -1,18 +1,19 @@
-"""What is said of reproductions: in Markdown, for one and for all."""
+"""Markdown about reproductions: a section for each, and a summary of all."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-NOTHING = "nothing of it is run in this setting."
+NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
-HEAD = "| claim | paper | here | it holds if | verdict |\n|---|---|---|---|---|"
+HEAD = "| claim | paper | here | condition | verdict |\n|---|---|---|---|---|"
 
 
 def as_markdown(record: Mapping[str, Any]) -> str:
-    """A reproduction: what it is, how it differs from the paper's, and its claims."""
+    """Return a reproduction's section: its setting, its differences from the paper and its claims."""
     lines = [f"## {_title(record)}", "", *_setting(record)]
     tested = [_claim(each) for each in record["claims"] if each["verdict"] != UNTESTED]
     others = [_claim(each) for each in record["claims"] if each["verdict"] == UNTESTED]
@@ -21,44 +22,54 @@ def as_markdown(record: Mapping[str, Any]) -> str:
     if record["found"]:
         lines += ["", f"Found: {record['found']}"]
     if others:
-        lines += ["", f"<details><summary>{len(others)} {UNTESTED}</summary>", "", HEAD, *others, "", "</details>"]
+        lines += ["", *_folded(f"{len(others)} {UNTESTED}", HEAD, *others)]
     return "\n".join(lines) + "\n"
 
 
-def pictures(record: Mapping[str, Any], place: str = "") -> str:
-    """The figures of a reproduction as images, `place` being the way to its folder, with a slash at the end."""
-    return "".join(f"\n{_picture(each, place)}\n" for each in record.get("figures", []))
+def pictures(record: Mapping[str, Any], prefix: str = "") -> str:
+    """Return the figures of a reproduction as Markdown images.
+
+    Args:
+        record: record of the reproduction.
+        prefix: path of its folder, with a slash at the end.
+    """
+    return "".join(f"\n{_picture(each, prefix)}\n" for each in record.get("figures", []))
 
 
-def _picture(figure: Mapping[str, Any], place: str) -> str:
+def _picture(figure: Mapping[str, Any], prefix: str) -> str:
     if figure["file"] is None:
         return f"{figure['title']}: {NOTHING}"
-    return f"{figure['title']}\n\n![{figure['title']}]({place}{figure['file']})"
+    return f"{figure['title']}\n\n![{figure['title']}]({prefix}{figure['file']})"
 
 
 def _setting(record: Mapping[str, Any]) -> list[str]:
     lines = [f"    {command(record)}"]
-    if said := _sentences(record["about"]["note"], record["note"]):
-        lines += ["", *said]
-    not_done = f", of which {record['not_done']} did not end" if record["not_done"] else ""
+    if notes := [note for note in (record["about"]["note"], record["note"]) if note]:
+        lines += ["", *notes]
+    unfinished = f", {record['not_done']} of them unfinished" if record["not_done"] else ""
     made = f"raysim {record['version']}" + (f" at `{record['commit'][:12]}`" if record["commit"] else "")
-    time = f"{record['trials']} trials{not_done}, {_time(record['seconds'])} of training in all"
+    time = f"{record['trials']} trials{unfinished}, {_time(record['seconds'])} of training in all"
     lines += ["", f"{time}; {record['machine']}; {made}; models and metrics sha256 `{record['sha256'][:16]}`."]
     if record["differs"]:
         changed = [f"`{key}` {_value(ours)}{_of_paper(theirs)}" for key, theirs, ours in record["differs"]]
         count = f"{len(changed)} keys differ from the paper's" if len(changed) > 1 else "A key differs from the paper's"
-        lines += ["", f"<details><summary>{count}</summary>", "", f"Reduced: {'; '.join(changed)}.", "", "</details>"]
+        lines += ["", *_folded(count, f"Reduced: {'; '.join(changed)}.")]
     return lines
 
 
+def _folded(title: str, *lines: str) -> list[str]:
+    """Return lines that a reader unfolds; `markdown` lets MkDocs render tables inside."""
+    return [f'<details markdown="1"><summary>{title}</summary>', "", *lines, "", "</details>"]
+
+
 def command(record: Mapping[str, Any]) -> str:
-    """What runs it."""
+    """Return the command that runs a reproduction."""
     words = ["raysim reproduce", record["name"], *(["--full"] if record["full"] else [])]
     return " ".join([*words, *(f"--set {change}" for change in record["changes"])])
 
 
 def summary(records: Iterable[Mapping[str, Any]]) -> str:
-    """All reproductions: how many claims of each came to which verdict; the quick ones do not count in all."""
+    """Return a table with the number of claims by reproduction and verdict; the total leaves out the quick ones."""
     verdicts = ("holds", "holds in direction", "does not hold", UNTESTED)
     lines = [f"| reproduction | paper | {' | '.join(verdicts)} |", "|---|---|" + "---|" * len(verdicts)]
     total = Counter[str]()
@@ -68,13 +79,14 @@ def summary(records: Iterable[Mapping[str, Any]]) -> str:
         cells = [str(counts[verdict] or "") for verdict in verdicts]
         lines.append(f"| {_link(record)} | {about['paper']}, {about['place']} | {' | '.join(cells)} |")
     sums = " | ".join(str(total[verdict]) for verdict in verdicts)
-    return "\n".join([*lines, f"| all but the quick ones | | {sums} |"])
+    return "\n".join([*lines, f"| all except the quick ones | | {sums} |"])
 
 
 def _link(record: Mapping[str, Any]) -> str:
-    """The way to a reproduction's section, as hosts of Markdown name headings."""
-    kept = "".join(each for each in _title(record).lower() if each.isalnum() or each in " -_")
-    return f"[{record['name']}](#{kept.replace(' ', '-')})"
+    """Return a link to a reproduction's section on its paper's page."""
+    words = re.sub(r"[^\w\s-]", "", _title(record).lower())
+    anchor = re.sub(r"[-\s]+", "-", words)
+    return f"[{record['name']}]({record['name'].partition('-')[0]}.md#{anchor})"
 
 
 def _title(record: Mapping[str, Any]) -> str:
@@ -87,24 +99,20 @@ def _claim(row: Mapping[str, Any]) -> str:
 
 
 def paper_text(row: Mapping[str, Any]) -> str:
-    """A claim's number in the paper."""
+    """Return a claim's number in the paper."""
     return "" if row.get("paper") is None else f"{row['paper']:.4g}"
 
 
 def here_text(row: Mapping[str, Any]) -> str:
-    """The number that it came to, and its deviation."""
+    """Return a claim's mean and standard deviation here."""
     if row["mean"] is None:
         return ""
     spread = "" if row["spread"] is None else f" ± {row['spread']:.2g}"
     return f"{row['mean']:.4g}{spread} (n = {len(row['numbers'])})"
 
 
-def _sentences(*notes: str) -> Sequence[str]:
-    return [note for note in notes if note]
-
-
 def _of_paper(value: Any) -> str:
-    # What the paper's setting does not say by this very key is a default, or said by another one.
+    # Without a value, the paper's setting has the default, or gives it by another key.
     return "" if value is None else f" (paper: {value})"
 
 

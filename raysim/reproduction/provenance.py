@@ -1,4 +1,4 @@
-"""Where a reproduction's numbers come from: the commit, the machine, and a digest that shows if they come again."""
+"""Provenance of a reproduction: the commit, the machine and a digest of the numbers."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ import torch
 import raysim
 from raysim.reproduction.file import Reproduction
 
-RESULTS = ("raysim/recipes/results", "raysim/recipes/README.md")
-CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml", *(f":(exclude){path}" for path in RESULTS))
-"""What of a checkout results come from."""
+CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml")
+"""Paths of a checkout that results depend on."""
 
 TIMED = ("seconds", "machine_")
-"""What the columns begin with that differ from run to run."""
+"""Prefixes of the columns that differ from run to run."""
+
+RECORDED_NAMES = {"aggregated": "merged", "updates": "visits"}
+"""Names of columns in the digest. The records in docs/reproductions were made under these."""
 
 
 def commit() -> str | None:
-    """The commit of the checkout that raysim is run from, with a `+` where its code differs; None outside one."""
-    here = Path(raysim.__file__).parents[1]
-    if not (here / ".git").exists():
+    """Return the checkout's commit, with a `+` if its code differs from it; None outside a checkout."""
+    root = Path(raysim.__file__).parents[1]
+    if not (root / ".git").exists():
         return None
     try:
-        name = _git(here, "rev-parse", "HEAD").strip()
-        return name + ("+" if _git(here, "status", "--porcelain", "--untracked-files=normal", "--", *CODE) else "")
+        name = _git(root, "rev-parse", "HEAD").strip()
+        return name + ("+" if _git(root, "status", "--porcelain", "--untracked-files=normal", "--", *CODE) else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 def machine() -> str:
-    """The processor and what torch uses of it, the cores, and torch."""
+    """Describe the machine: processor, the instruction set that torch uses, cores, torch's version."""
     used = torch.backends.cpu.get_cpu_capability()
     return f"{_processor()} ({used}), {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def setting_of(reproduction: Reproduction, full: bool) -> str:
-    """The sha256 of all that a reproduction's file says of its study."""
+    """Return the sha256 of the study that a reproduction's file describes."""
     return hashlib.sha256(json.dumps(reproduction.study(full), sort_keys=True).encode()).hexdigest()
 
 
 def digest(folder: Path) -> str:
-    """The sha256 of a study's models and metrics, trial by trial, without what is timed.
+    """Return the sha256 of a study's models and metrics, trial by trial, without timed columns.
 
     Args:
-        folder: of the study.
+        folder: folder of the study.
     """
     found = hashlib.sha256()
-    for trial in sorted(pq.read_table(folder / "trials.parquet").to_pylist(), key=_what):
-        found.update(_what(trial).encode())
+    for trial in sorted(pq.read_table(folder / "trials.parquet").to_pylist(), key=_identity):
+        found.update(_identity(trial).encode())
         # A trial has one algorithm.
         for path in sorted((folder / "trials" / trial["trial"]).glob("*/model.safetensors")):
             found.update(path.read_bytes())
@@ -65,19 +67,19 @@ def digest(folder: Path) -> str:
     return found.hexdigest()
 
 
-def _what(trial: Mapping[str, object]) -> str:
-    """What is tried, and not where: a trial's folder is named by all of its settings, of which there may come more."""
+def _identity(trial: Mapping[str, object]) -> str:
+    """Return a trial's identity in a study. Its folder does not serve: later settings change the folder's name."""
     keys = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "status")
-    return repr([trial[key] for key in keys])
+    return repr([trial[key] for key in keys]).replace("aggregate_every", "merge_every")
 
 
 def _metrics(path: Path) -> Iterator[bytes]:
-    """Column by column: values say the same in every version of the file's format."""
+    """Yield the columns one by one: values do not depend on the version of the file format."""
     table = pq.read_table(path)
     for name in table.column_names:
         if not name.startswith(TIMED):
             column: pa.ChunkedArray = table[name]
-            yield f"{name}:{column.to_pylist()!r}".encode()
+            yield f"{RECORDED_NAMES.get(name, name)}:{column.to_pylist()!r}".encode()
 
 
 def _processor() -> str:

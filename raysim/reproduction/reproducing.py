@@ -1,4 +1,4 @@
-"""Reproducing a paper's table or figure: its study is run, and its claims are judged by what that comes to."""
+"""Reproduce a paper's table or figure: run its study, judge its claims, draw its figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from raysim.reproduction.file import Reproduction, differences, read_reproductio
 from raysim.reproduction.page import as_markdown, pictures
 from raysim.reproduction.provenance import commit, digest, machine, setting_of
 from raysim.reproduction.section import RECORD, section
-from raysim.reproduction.verdict import Judged, Measured
+from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 from raysim.studies.concluding import conclude
 from raysim.studies.folder import STUDY
 from raysim.studies.read import read_findings
@@ -33,44 +33,44 @@ PAGE, FIGURES = "claims.md", "figures"
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What a reproduction came to.
+    """Finished reproduction.
 
     Args:
-        folder: of its study, with the claims and the figures beside the study's own tables, and in its report.
-        claims: each with its verdict.
+        folder: folder of its study, with the judged claims and the figures.
+        claims: judged claims.
     """
 
     folder: Path
-    claims: tuple[Judged, ...]
+    claims: tuple[JudgedClaim, ...]
 
 
 def reproduce(
-    name: str, out: str | Path | None = None, *, full: bool = False, changes: Iterable[str] = (), **how: Any
+    name: str, out: str | Path | None = None, *, full: bool = False, changes: Iterable[str] = (), **options: Any
 ) -> Reproduced:
-    """Run the study of a paper's table or figure, or go on with it; judge the paper's claims by it, draw its figures.
+    """Run or continue the study of a paper's table or figure; judge its claims and draw its figures.
 
     Args:
-        name: of the reproduction, or its file.
-        out: the folder, a new one or that of the same study; default `runs/NAME-TIME`.
-        full: whether with the paper's setting; else with the reduced one.
+        name: name of the reproduction, or path of its file.
+        out: folder, either new or of the same study; default `runs/NAME-TIME`.
+        full: use the paper's setting, not the reduced one.
         changes: `key.path=value` each, applied to the study.
-        how: what else `raysim.study` takes.
+        options: further arguments of `raysim.study`.
 
     Raises:
-        InputError: there is no such reproduction, it has no reduced setting, or its data are not there.
-        Others: as a study.
+        InputError: the reproduction does not exist, it has no reduced setting, or its data are missing.
+        Others: as `raysim.study`.
     """
     reproduction = read_reproduction(name)
     if reproduction.is_full_alone and not full:
-        raise InputError(f"reproduction {name!r} has no reduced setting: must be run in the paper's own; add --full")
+        raise InputError(f"reproduction {name!r} has no reduced setting: must run in the paper's setting; add --full")
     changes = tuple(changes)
     folder = Path(out) if out is not None else Path("runs") / f"{reproduction.name}-{datetime.now():%Y%m%d-%H%M%S}"
-    # Now, for the checkout may be another one in the end.
+    # The checkout may change during the run.
     begun = commit()
     try:
-        study(reproduction.study(full, changes), folder, **how)
+        study(reproduction.study(full, changes), folder, **options)
     except StoppedError:
-        # The study's own command would go on, too, and neither judge nor draw.
+        # `raysim study` would also continue, but neither judge nor draw.
         remedy = f"; continue with: {_again(name, folder, full, changes)}" if (folder / STUDY).is_file() else ""
         raise StoppedError(f"stopped{remedy}") from None
     claims = judge(reproduction, folder, full)
@@ -85,20 +85,20 @@ def reproduce(
 
 
 def _again(name: str, folder: Path, full: bool, changes: Iterable[str]) -> str:
-    """The command that goes on with a reproduction."""
+    """Return the command that continues a reproduction."""
     asked = [word for change in changes for word in ("--set", change)]
     return shlex.join(["raysim", "reproduce", name, *(["--full"] if full else []), *asked, "--out", str(folder)])
 
 
-def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[Judged, ...]:
-    """The claims, by what a study's folder has; in a reduced setting some cannot be judged."""
-    measured = Measured(folder)
+def judge(reproduction: Reproduction, folder: Path, full: bool) -> tuple[JudgedClaim, ...]:
+    """Judge the claims by a study's folder. A reduced setting cannot test claims with `full`."""
+    numbers = StudyNumbers(folder)
     claims = reproduction.claims
-    return tuple(Judged(claim) if claim.full and not full else measured.judged(claim) for claim in claims)
+    return tuple(JudgedClaim(claim) if claim.full and not full else numbers.judge(claim) for claim in claims)
 
 
 def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]]:
-    """Draw the figures from a study's folder into it; their titles and files, None where nothing of one was run."""
+    """Draw the figures into a study's folder. Return title and file each; None without data to draw."""
     study = read_findings(folder)
     figures: list[dict[str, str | None]] = []
     for number, figure in enumerate(reproduction.figures, 1):
@@ -115,9 +115,9 @@ def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]
 
 
 def record_of(
-    reproduction: Reproduction, folder: Path, claims: Iterable[Judged], full: bool, changes: Iterable[str]
+    reproduction: Reproduction, folder: Path, claims: Iterable[JudgedClaim], full: bool, changes: Iterable[str]
 ) -> Mapping[str, Any]:
-    """All that the results page says of a reproduction, as JSON has it."""
+    """Return the record of a reproduction for the results page."""
     trials = pq.read_table(folder / "trials.parquet", columns=["seconds", "status"])
     set_by_hand = [change for change in changes if not change.startswith("data.root")]
     return {
@@ -136,7 +136,7 @@ def record_of(
 
 
 def origin(folder: Path, begun: str | None) -> Mapping[str, str | None]:
-    """Where a study's results come from: what was recorded when they were new, else the commit `begun` with."""
+    """Return commit, machine and digest: the recorded ones if the results did not change, else today's."""
     new = {"commit": begun, "machine": machine(), "sha256": digest(folder)}
     if (folder / RECORD).is_file():
         recorded = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -145,7 +145,7 @@ def origin(folder: Path, begun: str | None) -> Mapping[str, str | None]:
     return new
 
 
-def _row(judged: Judged) -> dict[str, Any]:
+def _row(judged: JudgedClaim) -> dict[str, Any]:
     numbers = {"numbers": list(judged.numbers), "verdict": judged.verdict}
     found = {"mean": judged.mean, "spread": judged.spread} if judged.numbers else {"mean": None, "spread": None}
     claim = {**judged.claim.model_dump(exclude_none=True), "condition": judged.claim.condition}

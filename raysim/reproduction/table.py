@@ -1,4 +1,4 @@
-"""The claims of a reproduction for the terminal."""
+"""Table of a reproduction's claims for the terminal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from raysim.reproduction.verdict import Judged
+from raysim.reproduction.verdict import JudgedClaim
 
 
-def claims_table(claims: Sequence[Judged]) -> Table:
-    """One row a claim: the paper's number, ours, and the verdict."""
+def claims_table(claims: Sequence[JudgedClaim]) -> Table:
+    """Return a table with a row a claim: the paper's number, ours and the verdict."""
     table = Table("claim")
-    for heading in ("paper", "here", "it holds if"):
+    for heading in ("paper", "here", "condition"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for each in claims:

@@ -1,13 +1,13 @@
-"""What a claim or a figure takes of a column: one number of a run's rounds.
+"""Reductions of a column over the rounds of a run to one number, for claims and figures.
 
-| take | the number |
+| take | number |
 |---|---|
-| `final` | the chosen model's value |
-| `last`, `best`, `least`, `mean` | the last, the largest, the smallest and the mean value over the rounds |
-| `jitter` | the standard deviation of the changes from one value to the next |
-| `growth` | what the last value of each `period` is above its first, in the mean of all whole periods |
-| `reached` | the first round at `level`, infinity where there is none |
-| `population` | of the data set's clients, a column of RADFed's table I: min, max, mean, std, c_score |
+| `final` | value of the selected model |
+| `last`, `best`, `least`, `mean` | last, largest, smallest and mean value over the rounds |
+| `jitter` | standard deviation of the changes from one value to the next |
+| `growth` | last minus first value of each whole `period`, averaged over the periods |
+| `reached` | first round at `level`; infinity if there is none |
+| `population` | a column of RADFed's table I about the clients: min, max, mean, std, c_score |
 """
 
 from __future__ import annotations
@@ -24,39 +24,43 @@ Take = Literal["final", "last", "best", "least", "mean", "jitter", "growth", "re
 
 TAKEN: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
-    # Not a number stays one, wherever it stands: Python's own depend on the order.
+    # NumPy propagates NaN; Python's max and min depend on its position.
     "best": lambda values: float(np.max(values)),
     "least": lambda values: float(np.min(values)),
     "mean": lambda values: float(np.mean(values)),
     "jitter": lambda values: float(np.std(np.diff(values))) if len(values) > 2 else np.nan,
 }
-"""What is taken of values alone."""
+"""Reductions that need the values alone."""
 
 OF_ROUNDS = (*TAKEN, "growth", "reached")
-"""What is taken of values by round."""
+"""Reductions over rounds."""
 
 
 def growth(values: Sequence[float], period: int) -> float:
-    """What the last value of a period is above its first, in the mean of all whole periods.
+    """Return last minus first value of a period, averaged over all whole periods.
 
     Raises:
-        InputError: there is no whole period.
+        InputError: there are fewer values than a period.
     """
     whole = len(values) // period * period
     if not whole:
-        raise InputError(f"{len(values)} values are no period of {period}: must be more; set rounds")
+        raise InputError(
+            f"period = {period}: must be at most {len(values)}, the number of values; set more rounds, or a shorter one"
+        )
     periods = np.reshape(values[:whole], (-1, period))
     return float(np.mean(periods[:, -1] - periods[:, 0]))
 
 
 def reached(column: str, rounds: Sequence[int], values: Sequence[float], level: float) -> float:
-    """The first round in which a column is as good as `level`; infinity where there is none."""
-    there = (number for number, value in zip(rounds, values, strict=True) if reaches(column, value, level))
-    return float(next(there, np.inf))
+    """Return the first round in which a column reaches `level`; infinity if it never does."""
+    reaching = (
+        round_number for round_number, value in zip(rounds, values, strict=True) if reaches(column, value, level)
+    )
+    return float(next(reaching, np.inf))
 
 
 def round_of(reach: int | float | None, total: int, default: int) -> float:
-    """A round that is given as a number, or as a share of all."""
+    """Return a round from a number, a fraction of `total`, or the default."""
     if reach is None:
         return default
     return reach if isinstance(reach, int) else reach * total

@@ -1,4 +1,4 @@
-"""What a claim comes to: its number on each split of the study, and whether they bear it out."""
+"""Verdicts: a claim's number on each split of a study, and whether they meet its condition."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from raysim.studies.read import metrics_of
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
 
 Split = tuple[int, int | None, int | None]
-"""The seed, the fold that is tested, and the one for validation."""
+"""Seed, test fold and validation fold."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A claim, and what it came to.
+class JudgedClaim:
+    """Claim with its numbers and verdict.
 
     Args:
-        claim: the one.
-        numbers: its number on each split, in the order of the splits; none where it is not tested here.
-        lost: how many of the trials that it is about did not end well.
+        claim: the claim.
+        numbers: its number on each split, in order; empty if the claim is not tested here.
+        lost: number of its trials that diverged or failed.
     """
 
     claim: Claim
@@ -43,19 +43,19 @@ class Judged:
 
     @property
     def mean(self) -> float:
-        """The mean over the splits."""
-        with np.errstate(invalid="ignore"):  # a level that is never reached is reached in round infinity
+        """Mean over the splits."""
+        with np.errstate(invalid="ignore"):  # the round of a level that is never reached is infinite
             return float(np.mean(self.numbers))
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over the splits; None for one."""
-        with np.errstate(invalid="ignore"):  # likewise
+        """Sample standard deviation over the splits; None for a single split."""
+        with np.errstate(invalid="ignore"):
             return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
 
     @property
     def verdict(self) -> Verdict:
-        """It holds where every split bears it out, and in direction where the mean of those that ended well does."""
+        """Verdict: every split meets the condition, or only the mean of the finished ones, or neither."""
         if not self.numbers:
             return "not tested here"
         if not self.lost and all(self.claim.met_by(number) for number in self.numbers):
@@ -63,11 +63,11 @@ class Judged:
         return "holds in direction" if self.claim.met_by(self.mean) else "does not hold"
 
 
-class Measured:
-    """The numbers of a study.
+class StudyNumbers:
+    """Numbers of a finished study, and verdicts from them.
 
     Args:
-        folder: of the study.
+        folder: folder of the study.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,13 +78,13 @@ class Measured:
         table = pq.read_table(self._folder / "trials.parquet")
         return table.filter(pc.field("chosen") & (pc.field("stage") == "final"))
 
-    def judged(self, claim: Claim) -> Judged:
-        """What a claim comes to; InputError where the study never has such a number."""
+    def judge(self, claim: Claim) -> JudgedClaim:
+        """Judge a claim; raise InputError if the study cannot have its number."""
         others = (claim.minus_dataset, claim.than_dataset)
         datasets = {claim.dataset, *(each for each in others if each is not None)}
         lost = sum(self._lost(each, name) for each in datasets for name in {claim.algorithm, claim.minus} - {None})
         try:
-            return Judged(claim, tuple(self._numbers(claim).values()), lost)
+            return JudgedClaim(claim, tuple(self._numbers(claim).values()), lost)
         except InputError as error:
             raise InputError(f"claim {claim.says!r}: {error}") from None
 
@@ -101,21 +101,21 @@ class Measured:
         return self._trials.filter((pc.field("dataset") == dataset) & (pc.field("algorithm") == algorithm))
 
     def _lost(self, dataset: str, algorithm: str | None) -> int:
-        """How many trials of an algorithm on a data set diverged or failed."""
+        """Count the trials of an algorithm on a data set that diverged or failed."""
         return int(self._of(dataset, algorithm).filter(pc.field("status") != "done").num_rows)
 
     def _differences(self, claim: Claim, dataset: str, minus_dataset: str) -> dict[Split, float]:
-        """What an algorithm is ahead of the other by, on each split that both have."""
+        """Return the difference of two algorithms on each split that both have."""
         ours = self._values(claim, dataset, claim.algorithm)
         others = self._values(claim, minus_dataset, claim.minus or claim.algorithm)
         both = {split: (ours[split], others[split]) for split in ours if split in others}
         return {split: _difference(a, b, claim.relative) for split, (a, b) in both.items()}
 
     def _values(self, claim: Claim, dataset: str, algorithm: str) -> dict[Split, float]:
-        """A column's value on each split, as far as an algorithm was run on a data set."""
+        """Return a column's value on each split with a finished trial."""
         here = self._of(dataset, algorithm).filter(pc.field("status") == "done")
         if claim.take == "population":
-            # Of a seed's trials all have the same clients, of whom each holds others out.
+            # All trials of a seed have the same clients; they differ only in the held-out ones.
             trials = {(row["seed"], None, None): row["trial"] for row in here.to_pylist()}
             return {split: self._of_clients(claim.column, trial) for split, trial in sorted(trials.items())}
         return {
@@ -148,7 +148,7 @@ class Measured:
         return TAKEN[claim.take](values)
 
     def _of_clients(self, column: str, trial: str) -> float:
-        """A number of a trial's population: all clients, whatever is held out."""
+        """Return a number about all clients of a trial's population."""
         config = tomllib.loads((self._folder / "trials" / trial / "config.toml").read_text(encoding="utf-8"))
         numbers = asdict(summarise(Population.open(config["data"]["population"]).class_counts))
         if not isinstance(numbers.get(column), int | float):
@@ -158,7 +158,7 @@ class Measured:
 
 
 def _counting(table: pa.Table, claim: Claim) -> tuple[list[int], list[float]]:
-    """The rounds that count for a claim and were measured, and their values."""
+    """Return the measured rounds that count for a claim, and their values."""
     total = pc.max(table["round"]).as_py() or 0
     first, last = round_of(claim.since, total, 1), round_of(claim.until, total, total)
     counts = (pc.field("round") >= first) & (pc.field("round") <= last) & pc.field(claim.column).is_valid()
@@ -167,10 +167,10 @@ def _counting(table: pa.Table, claim: Claim) -> tuple[list[int], list[float]]:
 
 
 def _difference(ours: float, theirs: float, relative: bool) -> float:
-    """What a number is above another; in parts of one that is infinite all of it is missing."""
+    """Return the difference of two numbers. Relative to infinity, it is -1."""
     if not relative:
         return ours - theirs
     if np.isinf(theirs) and np.isfinite(ours):
         return -1.0
-    # Of nothing there are no parts: a number that bears nothing out.
+    # A relative difference from 0 is undefined, and NaN meets no condition.
     return (ours - theirs) / theirs if theirs else float("nan")

@@ -21,7 +21,7 @@ from raysim import study
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import draw
 from raysim.reproduction.taking import OF_ROUNDS
-from raysim.reproduction.verdict import Measured
+from raysim.reproduction.verdict import StudyNumbers
 from raysim.studies.read import read_findings
 from tests.raysim.reproduction.drawn_files import sums_of_cifar10, write_all
 
@@ -83,9 +83,9 @@ def test_the_full_setting_takes_its_first_rounds(name: str, root: Path, tmp_path
     trials = read_findings(run).trials
     assert trials
     assert {trial.status for trial in trials} == {"done"}
-    measured = Measured(run)
+    measured = StudyNumbers(run)
     for claim in reproduction.claims:
-        measured.judged(claim.model_copy(update=LAST if claim.take in OF_ROUNDS else {}))
+        measured.judge(claim.model_copy(update=LAST if claim.take in OF_ROUNDS else {}))
     assert any(figure["file"] for figure in draw(reproduction, run)) or not reproduction.figures
 
 

@@ -25,8 +25,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_code_as_it_was_committed_has_a_plain_name(checkout: Path) -> None:
     (checkout / "README.md").write_text("Other words.")
     (checkout / "mine.toml").write_text("")
-    (checkout / "raysim" / "recipes" / "results").mkdir(parents=True)
-    (checkout / "raysim" / "recipes" / "results" / "claims.json").write_text("{}")
+    (checkout / "docs").mkdir()
+    (checkout / "docs" / "claims.json").write_text("{}")
     assert len(commit() or "") == 40
 
 

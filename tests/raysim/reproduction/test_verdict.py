@@ -12,7 +12,7 @@ import partitioning
 from raysim.common.errors import InputError
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.file import Reproduction, differences
-from raysim.reproduction.verdict import Judged, Measured
+from raysim.reproduction.verdict import JudgedClaim, StudyNumbers
 
 ACCURACIES = {"fedavg": [0.80, 0.82, 0.84], "fedbn": [0.85, 0.90, 0.83], "fedavg-2": [0.5, 0.6, 0.7]}
 
@@ -96,22 +96,22 @@ def claim(**keys: Any) -> Claim:
     ],
 )
 def test_verdicts(study: Path, keys: dict[str, Any], numbers: list[float], verdict: str) -> None:
-    judged = Measured(study).judged(claim(**keys))
+    judged = StudyNumbers(study).judge(claim(**keys))
     assert judged.numbers == pytest.approx(numbers, abs=1e-4, nan_ok=True)
     assert judged.verdict == verdict
 
 
 def test_the_spread_is_over_the_splits(study: Path) -> None:
-    judged = Measured(study).judged(claim(above=0))
+    judged = StudyNumbers(study).judge(claim(above=0))
     assert judged.mean == pytest.approx(0.82) and judged.spread == pytest.approx(0.02)
-    assert Judged(claim(above=0), (0.5,)).spread is None
+    assert JudgedClaim(claim(above=0), (0.5,)).spread is None
 
 
 def test_who_never_is_at_a_level_is_infinitely_late(study: Path) -> None:
     late = {"minus": "fedavg", "take": "reached", "level": 0.845, "relative": True, "below": 0}
-    judged = Measured(study).judged(claim(algorithm="fedbn", **late))
+    judged = StudyNumbers(study).judge(claim(algorithm="fedbn", **late))
     assert judged.numbers[:2] == (-1, -1) and judged.verdict == "does not hold"
-    assert np.isnan(Judged(claim(below=5), (float("inf"), 4.0)).spread or 0)
+    assert np.isnan(JudgedClaim(claim(below=5), (float("inf"), 4.0)).spread or 0)
 
 
 def test_what_is_no_number_bears_nothing_out(tmp_path: Path) -> None:
@@ -120,24 +120,24 @@ def test_what_is_no_number_bears_nothing_out(tmp_path: Path) -> None:
         _curve(tmp_path / "trials" / f"fedavg-{place}" / "fedavg", values)
     rows = [_row("fedavg", seed, test_accuracy=0.0) for seed in (1, 2)] + [_row("fedbn", 1, test_accuracy=None)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "trials.parquet")
-    measured = Measured(tmp_path)
+    measured = StudyNumbers(tmp_path)
     for keys in ({"take": "best"}, {"take": "least"}, {"minus": "fedavg", "relative": True}):
-        judged = measured.judged(claim(**keys, above=-1))
+        judged = measured.judge(claim(**keys, above=-1))
         assert np.isnan(judged.numbers).tolist() == [True, True] and judged.verdict == "does not hold"
-    assert Judged(claim(above=0), (float("inf"), -float("inf"))).verdict == "does not hold"
+    assert JudgedClaim(claim(above=0), (float("inf"), -float("inf"))).verdict == "does not hold"
     with pytest.raises(InputError, match="fedbn-1 has no test_accuracy"):
-        measured.judged(claim(algorithm="fedbn", above=0))
+        measured.judge(claim(algorithm="fedbn", above=0))
 
 
 def test_the_second_of_a_name_is_the_first_of_its_run(tmp_path: Path) -> None:
     _curve(tmp_path / "trials" / "fedavg-2-1" / "fedavg", [0.5, 0.7])
     pq.write_table(pa.Table.from_pylist([_row("fedavg-2", 1, test_accuracy=0.6)]), tmp_path / "trials.parquet")
-    assert Measured(tmp_path).judged(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
+    assert StudyNumbers(tmp_path).judge(claim(algorithm="fedavg-2", take="last", above=0)).numbers == (0.7,)
 
 
 def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
     with pytest.raises(InputError, match=r"claim 'it': .*test_acuracy.*test_accuracy"):
-        Measured(study).judged(claim(column="test_acuracy", above=0))
+        StudyNumbers(study).judge(claim(column="test_acuracy", above=0))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_column_that_nobody_measured_is_refused(study: Path) -> None:
     [
         ({}, "no condition"),
         ({"above": 0, "below": 1}, "above and below"),
-        ({"within": 1}, "no number of the paper"),
+        ({"within": 1}, "no paper"),
         ({"take": "reached", "above": 1}, "level"),
         ({"level": 3, "above": 1}, "level"),
         ({"take": "growth", "above": 1}, "period"),
@@ -218,7 +218,7 @@ def test_the_second_of_a_name_is_kept_with_the_first() -> None:
     study = {**STUDY, "algorithm": [{"name": "fedavg"}, {"name": "fedavg", "fraction": 0.5}, {"name": "fedbn"}]}
     made = Reproduction.of({**study, "reduced": {"algorithms": ["fedavg", "fedavg-2"]}}, "a").study(full=False)
     assert made["algorithm"] == study["algorithm"][:2]
-    with pytest.raises(InputError, match="name the first as well"):
+    with pytest.raises(InputError, match="name the first algorithm"):
         Reproduction.of({**study, "reduced": {"algorithms": ["fedavg-2"]}}, "a").study(full=False)
 
 
@@ -231,9 +231,9 @@ def test_a_population_is_measured(study: Path, tmp_path: Path) -> None:
         (tmp_path / "trials" / f"fedavg-{seed}").mkdir(parents=True)
         (tmp_path / "trials" / f"fedavg-{seed}" / "config.toml").write_text(config, encoding="utf-8")
     pq.write_table(pq.read_table(study / "trials.parquet"), tmp_path / "trials.parquet")
-    measured = Measured(tmp_path)
+    measured = StudyNumbers(tmp_path)
     for column, number in (("min", 1), ("max", 3), ("mean", 2), ("std", 1), ("c_score", 2 / 3)):
-        judged = measured.judged(claim(column=column, take="population", paper=number, within=1e-9))
+        judged = measured.judge(claim(column=column, take="population", paper=number, within=1e-9))
         assert judged.verdict == "holds" and len(judged.numbers) == 3
     with pytest.raises(InputError, match="'size' of a population"):
-        measured.judged(claim(column="size", take="population", above=0))
+        measured.judge(claim(column="size", take="population", above=0))

@@ -1,0 +1,107 @@
+"""Collect the records of reproductions and write the pages about them.
+
+    uv run python -m docs.reproductions.collect FOLDER ...
+
+takes the record and the figures of each folder into `results/` and writes all pages of this folder again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raysim.common.errors import InputError
+from raysim.reproduction.file import Reproduction, read_reproduction, reproductions
+from raysim.reproduction.page import as_markdown, pictures, summary
+from raysim.reproduction.provenance import setting_of
+from raysim.reproduction.section import RECORD
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+
+PAPERS = {
+    "fedmmb": "Federated Multi-Mini-Batch (FedMMB, FedSMB)",
+    "radfed": "Aggregation Delayed Federated Learning (RADFed)",
+    "fedbn": "FedBN",
+    "fedbs": "FedBS",
+    "fixbn": "Making Batch Normalization Great in Federated Deep Learning (FixBN)",
+}
+"""Title of each page by the prefix of its reproductions' names, in order."""
+
+
+def take(folder: Path) -> Path:
+    """Copy the record and the figures of a reproduction's folder into `results/`.
+
+    Raises:
+        InputError: the folder has no record, or a record of another setting, of an unknown reproduction, or of
+            code without a commit.
+    """
+    if not (folder / RECORD).is_file():
+        raise InputError(f"{folder} has no {RECORD}: must be the folder of a finished reproduction; run it first")
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    name = str(record["name"])
+    known = name in reproductions() and record["setting"] == setting_of(read_reproduction(name), full=False)
+    if not known or record["changes"]:
+        raise InputError(
+            f"{folder}: must be {name} in its own reduced setting, without changes; run `raysim reproduce {name}`"
+        )
+    if not record["commit"] or record["commit"].endswith("+"):
+        raise InputError(f"{folder} was made at {record['commit']}: must be a clean commit; commit, and run it again")
+    target = RESULTS / name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in (RECORD, *(each["file"] for each in record["figures"] if each["file"])):
+        (target / file).parent.mkdir(exist_ok=True)
+        shutil.copy(folder / file, target / file)
+    return target
+
+
+def records() -> Sequence[Mapping[str, Any]]:
+    """Read the records in the order of the pages, with the texts that the files have today."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob(f"*/{RECORD}")]
+    current = [{**record, **read_reproduction(record["name"]).words(full=False)} for record in found]
+    return sorted(current, key=lambda record: _order(record["name"]))
+
+
+def pages(found: Sequence[Mapping[str, Any]], every: Iterable[Reproduction]) -> dict[str, str]:
+    """Return the Markdown of each page by its file name.
+
+    Args:
+        found: records of the reproductions that were run.
+        every: all reproductions, run or not.
+    """
+    known = {record["name"] for record in found}
+    others = sorted((each for each in every if each.name not in known), key=lambda each: _order(each.name))
+    listed = [f"| `raysim reproduce {each.name} --full` | {each.about.paper}, {each.about.place} |" for each in others]
+    rest = ["## Not run here", "", "| command | table or figure |", "|---|---|", *listed, ""] if listed else []
+    introduction = (HERE / "introduction.txt").read_text(encoding="utf-8")
+    written = {"index.md": "\n".join([introduction, summary(found), "", *rest])}
+    for paper, title in PAPERS.items():
+        own = [record for record in found if record["name"].partition("-")[0] == paper]
+        sections = [as_markdown(record) + pictures(record, f"results/{record['name']}/") for record in own]
+        written[f"{paper}.md"] = "\n".join([f"# {title}", "", *sections])
+    return written
+
+
+def _order(name: str) -> tuple[int, str, int, str]:
+    """Return the sort key of a reproduction: paper, table or figure, number."""
+    paper, _, rest = name.partition("-")
+    kind, _, number = rest.partition("-")
+    digits = "".join(filter(str.isdigit, number)) or "0"
+    return list(PAPERS).index(paper) if paper in PAPERS else len(PAPERS), kind, int(digits), number
+
+
+def main(folders: Sequence[str]) -> None:
+    """Take folders in and write the pages."""
+    for folder in folders:
+        take(Path(folder))
+    for name, text in pages(records(), map(read_reproduction, reproductions())).items():
+        (HERE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
