@@ -93,13 +93,13 @@ def test_the_record_and_the_pages_name_them(folder: Path) -> None:
     assert figures[0] == {"title": "Figure 1", "file": "figures/1.svg"}
     assert figures[6] == {"title": "Figure 7", "file": None}
     markdown = (folder / "claims.md").read_text()
-    assert "![Figure 5](figures/5.svg)" in markdown and "Figure 7: nothing of it is run" in markdown
+    assert "![Figure 5](figures/5.svg)" in markdown and "Figure 7: this setting runs no part" in markdown
     page = (folder / "report.html").read_text(encoding="utf-8")
     outline = Outline(page)
     assert outline.open == [] and len(outline.ids) == len(set(outline.ids))
     assert "http:" not in page
     assert 0 < page.index("The paper's figures and claims") < page.index("<h2>Results</h2>")
-    assert "it learns" in outline.text and "Figure 7: nothing of it is run" in outline.text
+    assert "it learns" in outline.text and "Figure 7: this setting runs no part" in outline.text
 
 
 def test_it_is_drawn_again_to_the_same_bytes_without_a_run(folder: Path, tmp_path: Path) -> None:
