@@ -14,7 +14,7 @@ from partitioning.measures.features import Feature
 from partitioning.store.files import Section, StoredFile, TableFile
 from partitioning.store.splits import Splits
 
-FORMAT, VERSION = "partitioning.store.population", 3
+FORMAT, VERSION = "partitioning.population", 3
 _SEAL = "sha256"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no separator and no leading dot: never outside the folder
 
