@@ -1,6 +1,6 @@
 """SCAFFOLD: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", 2020."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,7 +14,7 @@ from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Equal
-from algorithms.training.update import Stacks, Update
+from algorithms.training.chain import RECEIVED, AffineTerm, Chain, LocalSteps
 
 
 def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -43,6 +43,10 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), place, Equal(), server)
 
 
+CORRECTION = (AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_control"))
+"""Terms of a local step: g <- g - c_k + c."""
+
+
 @dataclass(frozen=True)
 class Controlled(Local):
     """`Local` whose gradients are corrected by control variates: c_k, "control", and c, "common_control".
@@ -65,28 +69,17 @@ class Controlled(Local):
         clients = len(census.clients)
         return replace(super().fitted(census), share=self.sample.size(clients) / clients)
 
-    def update(self, stacks: Stacks, slots: Mapping[str, Stacks], lr: float) -> Update:
-        return Corrected(self, stacks, slots, lr, self.share)
-
-
-class Corrected(Update):
-    """g <- g - c_k + c; and at the end c_k becomes what the visit says, and c moves as much, by its share."""
-
-    needs_received = True
-
-    def __init__(self, local: Local, stacks: Stacks, slots: Mapping[str, Stacks], lr: float, share: float) -> None:
-        super().__init__(local, stacks, slots, lr)
-        self._share = share
-
-    def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
-        own, common = (self.view(name, self.slots[name], lanes) for name in ("control", "common_control"))
-        super().__call__(list(torch._foreach_add(torch._foreach_sub(list(gradients), own), common)), lanes)
+    @property
+    def chain(self) -> Chain:
+        plain = super().chain
+        return replace(plain, terms=(*CORRECTION, *plain.terms), keeps_received=True)
 
     @torch.no_grad()
-    def finish(self, steps: Sequence[int]) -> None:
-        for lane, taken in enumerate(steps):
-            for name, w in self.stacks.items() if taken else ():
-                own, common = self.slots["control"][name][lane], self.slots["common_control"][name][lane]
-                change = (self.received[name][lane] - w[lane]) / (taken * self.lr) - common
+    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        received, controls, commons = (steps.stacks(slot) for slot in (RECEIVED, "control", "common_control"))
+        for lane, count in enumerate(taken):
+            for name, w in steps.weights.items() if count else ():
+                own, common = controls[name][lane], commons[name][lane]
+                change = (received[name][lane] - w[lane]) / (count * steps.lr) - common
                 own += change
-                common += self._share * change
+                common += self.share * change

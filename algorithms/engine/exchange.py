@@ -22,7 +22,8 @@ from algorithms.engine.fleet import Block, Output, Worker
 from algorithms.engine.layout import Floats
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
-from algorithms.training.steps import Trainer, Work, steps
+from algorithms.training.chain import LocalSteps
+from algorithms.training.steps import Trainer, Work, stacked_batches
 
 Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
 
@@ -172,7 +173,8 @@ class Together:
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
         gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
-        local.update(trained, resident.slots, lr)([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
+        steps = LocalSteps(local.chain, trained, resident.slots, lr)
+        steps([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
         for layer, common in seen:
             _track(layer, common)
         return float(loss.detach())
@@ -180,7 +182,7 @@ class Together:
 
 def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:
     """The samples of a visit's first step."""
-    step = next(steps([work]))
+    step = next(stacked_batches([work]))
     return step.x[0], step.y[0]
 
 

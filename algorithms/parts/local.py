@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -14,7 +14,16 @@ from algorithms.engine.batch_norm import Statistics
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.finite import Nonfinite
 from algorithms.parts.compute import Compute
-from algorithms.training.update import Stacks, Update
+from algorithms.training.chain import (
+    RECEIVED,
+    AdamDirection,
+    AffineTerm,
+    Chain,
+    Clip,
+    LocalSteps,
+    MomentumDirection,
+    Stage,
+)
 
 if TYPE_CHECKING:
     from algorithms.engine.fleet import Census
@@ -147,9 +156,26 @@ class Local:
         return (*momentum, *(("batches",) if self.batches else ()))
 
     @property
-    def is_folded(self) -> bool:
-        """Whether a step needs no more than its sum with the parameters or the velocity: no gradient of its own."""
-        return type(self) is Local and self.clip is None and not self.nesterov and self.optimizer == "sgd"
+    def chain(self) -> Chain:
+        """The arithmetic of a step; a method with other steps changes it, as `scaffold` does."""
+        terms: list[Stage] = []
+        if self.clip is not None:
+            terms.append(Clip(self.clip))
+        if self.weight_decay:
+            terms.append(AffineTerm(a=self.weight_decay))
+        if self.proximal:
+            terms.append(AffineTerm(a=self.proximal, b=-self.proximal, v=RECEIVED))
+        if self.optimizer == "adam":
+            return Chain(tuple(terms), AdamDirection(self.beta1, self.beta2, self.eps))
+        return Chain(tuple(terms), MomentumDirection(self.momentum, self.nesterov))
+
+    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        """Change slots after the last step of a stack of client updates; nothing here.
+
+        Args:
+            steps: weights and slots.
+            taken: number of steps that each lane took.
+        """
 
     def rate(self, number: int, rounds: int | None = None) -> float:
         """The learning rate of a round, the first being 1, of so many.
@@ -209,10 +235,6 @@ class Local:
             for start in range(0, samples, size)[:left]:
                 yield order[start : start + size]
                 left -= 1
-
-    def update(self, stacks: Stacks, slots: Mapping[str, Stacks], lr: float) -> Update:
-        """What takes the steps of a stack of visits; a method with steps of its own gives its own."""
-        return Update(self, stacks, slots, lr)
 
     def _size(self, samples: int) -> int:
         return max(1, samples) if self.batch_size == "full" else self.batch_size

@@ -40,7 +40,8 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
     """Resolve `execution = "auto"`, and refuse what the model cannot do.
 
     - `compile`, `channels_last` or bf16 on a CPU: sequential.
-    - A stack of linear layers with ReLU, tanh or sigmoid, with SGD without `clip` and `nesterov`: fused.
+    - A stack of linear layers with ReLU, tanh or sigmoid, with SGD without `clip` and `nesterov`: fused. A chain with
+      terms that read slots, such as SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised where the model has no convolution and at most 2^18 numbers, and blocks have at
       least 8 clients; else sequential.
@@ -60,8 +61,9 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
     linear = layers_of(module) is not None
     if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
-    if compute.execution == "fused" and (not (linear and local.is_folded)):
-        needs = "local.clip, local.nesterov, Adam and steps of one's own need the whole gradient"
+    chain = local.chain
+    if compute.execution == "fused" and not (linear and chain.is_foldable):
+        needs = "local.clip, local.nesterov, Adam and some terms of own methods need the whole gradient"
         why = needs if linear else "the model is no stack of linear layers without norm"
         raise InputError(
             f'local.execution = "fused": must be sequential or vectorised, for {why}; set local.execution = "auto"',
@@ -74,7 +76,7 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
         return compute
     if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
         return replace(compute, execution="sequential")
-    if linear and local.is_folded and compute.precision != "bf16":
+    if linear and chain.is_foldable and not chain.reads_slots and compute.precision != "bf16":
         return replace(compute, execution="fused")
     small = Layout.of(module).floats <= SMALL and not any(isinstance(layer, _ConvNd) for layer in module.modules())
     stacks = device != "cpu" or (small and block >= LEAST_LANES)

@@ -12,10 +12,11 @@ from algorithms.engine.batch_norm import train_mode
 from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
+from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
 from algorithms.training.losses import mean_loss
-from algorithms.training.steps import Losses, Work, steps
+from algorithms.training.steps import Taken, Work, losses_of, stacked_batches
 
 
 class Sequential:
@@ -58,16 +59,16 @@ class Sequential:
         train_mode(resident.module, local.statistics)
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
-        update = local.update(trained, resident.slots, lr)
-        losses = Losses()
-        for step in steps(works):
-            x = step.x[0].contiguous(memory_format=self._format)
+        steps = LocalSteps(local.chain, trained, resident.slots, lr)
+        taken: list[Taken] = []
+        for batch in stacked_batches(works):
+            x = batch.x[0].contiguous(memory_format=self._format)
             for name, mask in self._masks.draw(works, len(x)).items():
                 self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
             with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
-                loss = mean_loss(self._forward(x), step.y[0])
+                loss = mean_loss(self._forward(x), batch.y[0])
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
-            update([gradient.unsqueeze(0) for gradient in gradients], step.lanes)
-            losses.add(step, loss.detach().view(1))
-        update.finish([len(work.batches) for work in works])
-        return losses.means(len(works))
+            steps([gradient.unsqueeze(0) for gradient in gradients], batch.lanes)
+            taken.append((batch.lanes, batch.labels, loss.detach().view(1)))
+        local.finish(steps, [len(work.batches) for work in works])
+        return losses_of(taken, len(works))

@@ -43,7 +43,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Step:
+class StackedBatch:
     """Neighbouring lanes that take a step on batches of one size.
 
     Args:
@@ -97,7 +97,7 @@ class Trainer(Protocol):
         ...
 
 
-def steps(works: Sequence[Work]) -> Iterator[Step]:
+def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
     """All steps of a stack of visits, the samples gathered, and augmented where the works say so.
 
     Lanes that have batches left form the stack's head, since the longest come first; among them neighbours with
@@ -132,7 +132,7 @@ def steps(works: Sequence[Work]) -> Iterator[Step]:
             # A crop may have changed the shape of an image.
             step_x = gathered_x[start:end].view(*shape, *gathered_x.shape[1:])
             step_y = gathered_y[start:end].view(*shape, *gathered_y.shape[1:])
-            yield Step(plan.lanes, plan.size, step_x, step_y)
+            yield StackedBatch(plan.lanes, plan.size, step_x, step_y)
             start = end
         first = last
 
@@ -185,23 +185,15 @@ def _draws(works: Sequence[Work]) -> torch.Tensor:
     return torch.cat(ordered) if ordered else torch.empty(0)
 
 
-class Losses:
-    """The losses of the steps of a stack of visits, on the device: each look at one would wait for it."""
+Taken = tuple[slice, torch.Tensor, torch.Tensor]
+"""A batch's lanes, their numbers of labels [k], and their mean losses [k], on the device: a look would wait for it."""
 
-    def __init__(self) -> None:
-        self._owners: list[int] = []
-        self._losses: list[torch.Tensor] = []
-        self._labels: list[torch.Tensor] = []
 
-    def add(self, step: Step, losses: torch.Tensor) -> None:
-        """Take note of the mean loss of each lane's batch, [k]."""
-        self._owners += range(step.lanes.start, step.lanes.stop)
-        self._losses.append(losses)
-        self._labels.append(step.labels)
-
-    def means(self, lanes: int) -> NDArray[np.float64]:
-        """Each lane's mean loss over its labels as they were passed; see `mean_losses`."""
-        return mean_losses(self._owners, _here(self._losses), _here(self._labels), lanes)
+def losses_of(taken: Sequence[Taken], lanes: int) -> NDArray[np.float64]:
+    """Return each lane's mean loss over the batches taken; see `mean_losses`."""
+    owners = [lane for batch, _, _ in taken for lane in range(batch.start, batch.stop)]
+    labels, losses = [row[1] for row in taken], [row[2] for row in taken]
+    return mean_losses(owners, _on_host(losses), _on_host(labels), lanes)
 
 
 def mean_losses(
@@ -223,5 +215,5 @@ def mean_losses(
     return means
 
 
-def _here(values: Sequence[torch.Tensor]) -> NDArray[np.float64]:
+def _on_host(values: Sequence[torch.Tensor]) -> NDArray[np.float64]:
     return torch.cat(list(values)).double().cpu().numpy() if values else np.empty(0)

@@ -13,9 +13,10 @@ from algorithms.engine.batch_norm import train_mode
 from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
+from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks
 from algorithms.training.losses import mean_loss
-from algorithms.training.steps import Losses, Work, steps
+from algorithms.training.steps import Taken, Work, losses_of, stacked_batches
 
 Tensors = dict[str, torch.Tensor]
 
@@ -49,22 +50,22 @@ class Vectorised:
         train_mode(self._resident.module, local.statistics)
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
-        update = local.update(trained, self._resident.slots, lr)
-        losses = Losses()
-        for step in steps(works):
-            lanes = step.lanes
+        steps = LocalSteps(local.chain, trained, self._resident.slots, lr)
+        taken: list[Taken] = []
+        for batch in stacked_batches(works):
+            lanes = batch.lanes
             parameters = {name: stack[lanes] for name, stack in trained.items()}
             # Running statistics are tracked in place, each lane its own. In place means in copies: where the lanes of
             # a buffer are not neighbours in memory, batch norm under vmap would silently track nothing.
             buffers = {name: stack[lanes].clone() for name, stack in constant.items()}
-            masks = self._masks.draw(works[lanes], step.size)
-            gradients, values = self._step(parameters, buffers, masks, step.x, step.y)
+            masks = self._masks.draw(works[lanes], batch.size)
+            gradients, values = self._step(parameters, buffers, masks, batch.x, batch.y)
             for name, tracked in buffers.items():
                 constant[name][lanes] = tracked
-            update([gradients[name] for name in parameters], lanes)
-            losses.add(step, values.detach())
-        update.finish([len(work.batches) for work in works])
-        return losses.means(len(works))
+            steps([gradients[name] for name in parameters], lanes)
+            taken.append((lanes, batch.labels, values.detach()))
+        local.finish(steps, [len(work.batches) for work in works])
+        return losses_of(taken, len(works))
 
     def _loss(self, parameters: Tensors, buffers: Tensors, masks: Tensors, x: torch.Tensor, y: torch.Tensor) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):

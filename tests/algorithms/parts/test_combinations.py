@@ -125,7 +125,7 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
     "a server for clients alone": (lambda: singleset(EVERY, LOCAL, Adam()), "must be 'assign' where nothing travels"),
     "phases of two places": (
         lambda: phases(fedavg(EVERY, LOCAL), (2, fedbn(EVERY, LOCAL))),
-        "place = .* in a later phase",
+        "sharing = .* in a later phase",
     ),
     "phases computed in two ways": (
         lambda: phases(fedavg(EVERY, LOCAL), (2, fedavg(EVERY, Local(compute=Compute("vectorised"))))),

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Census, InputError, Local
-from algorithms.training.update import Update
+from algorithms import Census, InputError, Local, LocalSteps
 from tests.algorithms.conftest import perceptron
 
 SGD = [(0, 0, False), (0.9, 0, False), (0, 0.01, False), (0.9, 0.01, False), (0.9, 0, True), (0.5, 0.01, True)]
@@ -28,14 +27,14 @@ OPTIMISERS: list[tuple[Local, type[torch.optim.Optimizer], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("local", "kind", "options"), OPTIMISERS)
-def test_update_is_torchs(local: Local, kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
+def test_local_steps_are_torchs(local: Local, kind: type[torch.optim.Optimizer], options: dict[str, Any]) -> None:
     ours, theirs = perceptron(), perceptron()
-    update = Update(local, {n: p.detach().unsqueeze(0) for n, p in ours.named_parameters()}, {}, local.rate(1))
+    steps = LocalSteps(local.chain, {n: p.detach().unsqueeze(0) for n, p in ours.named_parameters()}, {}, local.rate(1))
     optimiser = kind(theirs.parameters(), lr=0.05, **options)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(5):
         gradients = torch.autograd.grad(ours(x).square().sum(), list(ours.parameters()))
-        update([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
+        steps([gradient.unsqueeze(0) for gradient in gradients], slice(0, 1))
         optimiser.zero_grad()
         theirs(x).square().sum().backward()
         optimiser.step()
@@ -47,17 +46,18 @@ def test_update_is_torchs(local: Local, kind: type[torch.optim.Optimizer], optio
 
 def test_proximal_term_pulls_to_the_received_model() -> None:
     w = torch.tensor([[1.0]])
-    update = Update(Local(lr=0.5, proximal=2.0), {"w": w}, {}, 0.5)
-    update([torch.tensor([[1.0]])], slice(0, 1))
+    steps = LocalSteps(Local(lr=0.5, proximal=2.0).chain, {"w": w}, {}, 0.5)
+    steps([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 1 - 0.5 (1 + 2 (1 - 1))
-    update([torch.tensor([[1.0]])], slice(0, 1))
+    steps([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 0.5 - 0.5 (1 + 2 (0.5 - 1))
 
 
-def test_update_leaves_gradients_alone() -> None:
+def test_local_steps_leave_gradients_alone() -> None:
     g = torch.ones(1).expand(1, 3)
-    update = Update(Local(weight_decay=0.1, proximal=0.1, momentum=0.5), {"w": torch.ones(1, 3)}, {}, 0.1)
-    update([g], slice(0, 1))
+    chain = Local(weight_decay=0.1, proximal=0.1, momentum=0.5).chain
+    steps = LocalSteps(chain, {"w": torch.ones(1, 3)}, {}, 0.1)
+    steps([g], slice(0, 1))
     assert g.tolist() == [[1, 1, 1]]
 
 
@@ -113,10 +113,10 @@ def test_wrong_numbers_are_refused_in_one_line(wrong: dict[str, object]) -> None
 def test_lanes_that_have_taken_fewer_steps_are_corrected_as_such() -> None:
     local, g = Local(lr=1.0, optimizer="adam"), torch.ones(1, 1)
     both, alone = torch.zeros(2, 1), torch.zeros(1, 1)
-    update, other = (Update(local, {"w": w}, {}, 1.0) for w in (both, alone))
-    update([g.expand(2, 1)], slice(0, 2))
-    update([g], slice(0, 1))
-    update([2 * g], slice(1, 2))
+    steps, other = (LocalSteps(local.chain, {"w": w}, {}, 1.0) for w in (both, alone))
+    steps([g.expand(2, 1)], slice(0, 2))
+    steps([g], slice(0, 1))
+    steps([2 * g], slice(1, 2))
     other([g], slice(0, 1))
     other([2 * g], slice(0, 1))
     assert both[1].item() == alone[0].item() != both[0].item()

@@ -1,7 +1,7 @@
 """All executions compute the same: every algorithm, ragged batches, unequal sizes, every rule of a visit."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from algorithms import (
+    AffineTerm,
     Algorithm,
+    Chain,
     Compute,
     InputError,
     Layout,
@@ -26,6 +28,7 @@ from algorithms import (
     lanes_of,
     radfed,
     run_round,
+    scaffold,
     trainer,
 )
 from algorithms.named import ALGORITHMS
@@ -117,7 +120,7 @@ def differ(a: Packed, b: Packed) -> float:
 @pytest.mark.parametrize("local", LOCALS)
 @pytest.mark.parametrize("execution", STACKED)
 def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
-    if execution == "fused" and (model not in FUSED or not LOCALS[local].is_folded):
+    if execution == "fused" and (model not in FUSED or not LOCALS[local].chain.is_foldable):
         pytest.skip("no such visits")
     algorithm = fedavg(Sample(), LOCALS[local])
     # float32 is compared on a single visit each: rounding grows from round to round.
@@ -144,6 +147,54 @@ def test_every_algorithm_stacks(name: str, execution: str, federation: Federatio
     stacked = run(federation, algorithm, model, Compute(execution, "fp64"), 3, 3)  # type: ignore[arg-type]
     assert differ(stacked.model, plain.model) < 1e-9
     assert differ(stacked.average, plain.average) < 1e-9
+
+
+def test_scaffold_is_fused_if_asked(federation: Federation) -> None:
+    local = replace(LOCAL, epochs=2, weight_decay=0.1, proximal=0.5)
+    algorithm = scaffold(Sample(fraction=0.7), local)
+    plain, fused = (
+        run(federation, algorithm, "linear", Compute(execution, "fp64"), 3, 3 if execution == "fused" else 1)
+        for execution in ("sequential", "fused")
+    )
+    assert differ(fused.model, plain.model) < 1e-9
+    assert differ(fused.average, plain.average) < 1e-9
+    asked = replace(algorithm.local, compute=Compute("fused"))
+    assert choose(asked, seeded("linear"), torch.zeros(4), "cpu", 8).execution == "fused"
+    assert choose(algorithm.local, seeded("linear"), torch.zeros(4), "cpu", 8).execution == "vectorised"
+
+
+@dataclass(frozen=True)
+class Drifting(Local):
+    """A method's own local steps: two affine terms beside those of `Local`."""
+
+    @property
+    def chain(self) -> Chain:
+        plain = super().chain
+        return replace(plain, terms=(AffineTerm(a=0.2), *plain.terms, AffineTerm(a=0.1, b=0.3, v="received")))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("proximal", [0.0, 0.5])
+def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, federation: Federation) -> None:
+    local = Drifting(lr=0.05, batch_size=4, epochs=2, momentum=momentum, proximal=proximal)
+    algorithm = fedavg(Sample(), local)
+    assert choose(local, seeded("linear"), torch.zeros(4), "cpu", 1).execution == "fused"
+    plain, stacked, fused = (
+        run(federation, algorithm, "linear", Compute(execution, "fp64"), 2, lanes)
+        for execution, lanes in (("sequential", 1), ("vectorised", 3), ("fused", 3))
+    )
+    assert differ(stacked.model, plain.model) < 1e-9
+    assert differ(fused.model, plain.model) < 1e-9
+    without = run(federation, fedavg(Sample(), LOCAL), "linear", Compute("sequential", "fp64"), 2, 1)
+    assert differ(plain.model, without.model) > 1e-3
+
+
+def test_a_chain_with_a_stage_that_is_not_affine_is_not_fused() -> None:
+    for other in (Local(clip=1.0), Local(momentum=0.9, nesterov=True), Local(optimizer="adam")):
+        assert not other.chain.is_foldable
+        asked = replace(other, compute=Compute("fused"))
+        with pytest.raises(InputError, match="need the whole gradient"):
+            choose(asked, seeded("linear"), torch.zeros(4), "cpu", 4)
 
 
 def test_redistributed_models_stack(federation: Federation) -> None:

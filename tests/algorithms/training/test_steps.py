@@ -1,10 +1,10 @@
-"""The steps of a stack of visits: whatever way they are gathered, each has the samples of its batch."""
+"""The steps of a stack of client updates: whatever way they are gathered, each has the samples of its batch."""
 
 import numpy as np
 import pytest
 import torch
 
-from algorithms.training.steps import GATHER_BYTES, Work, steps
+from algorithms.training.steps import GATHER_BYTES, Work, stacked_batches
 
 
 @pytest.mark.parametrize("samples", [40, 400], ids=["many of them are used", "few of them are used"])
@@ -17,10 +17,10 @@ def test_a_step_has_the_samples_of_its_batches(samples: int, width: int) -> None
         order = rng.permutation(samples)[: 8 * count]
         works.append(Work(x, torch.arange(samples), np.array_split(order, count) if count else []))
     taken = [0] * len(works)
-    for step in steps(works):
-        for i, lane in enumerate(range(step.lanes.start, step.lanes.stop)):
+    for batch in stacked_batches(works):
+        for i, lane in enumerate(range(batch.lanes.start, batch.lanes.stop)):
             rows = works[lane].batches[taken[lane]]
-            assert step.y[i].tolist() == rows.tolist()
-            assert torch.equal(step.x[i], works[lane].x[rows])
+            assert batch.y[i].tolist() == rows.tolist()
+            assert torch.equal(batch.x[i], works[lane].x[rows])
             taken[lane] += 1
     assert taken == [5, 4, 2, 0]

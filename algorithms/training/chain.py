@@ -1,0 +1,193 @@
+"""The chain of a local step: terms that change the gradient, then the direction of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+Tensors = list[torch.Tensor]
+Stacks = Mapping[str, torch.Tensor]
+"""A tensor [lanes, *shape] for each parameter, by its name."""
+
+RECEIVED = "received"
+"""Name of the weights that a client update started from, for terms that read them."""
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Limit on the norm of a batch's gradient, all parameters together: g <- g min(1, norm / |g|).
+
+    Args:
+        norm: largest norm, > 0.
+    """
+
+    norm: float
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        squares = torch.stack([each.reshape(len(each), -1).square().sum(1) for each in g])
+        # torch.nn.utils.clip_grad_norm_ adds the same number, so both clip alike.
+        scale = (self.norm / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
+        return [each * scale.view(-1, *(1 for _ in each.shape[1:])) for each in g]
+
+
+@dataclass(frozen=True)
+class AffineTerm:
+    """Term that is affine in the weights w: g <- g + a w + b v.
+
+    Weight decay is `AffineTerm(a=decay)`; FedProx's proximal term is `AffineTerm(a=mu, b=-mu, v=RECEIVED)`.
+
+    Args:
+        a: factor of the weights.
+        b: factor of v.
+        v: name of stacks that stay constant during a client update: a slot of `Local.slots`, or `RECEIVED`.
+    """
+
+    a: float = 0.0
+    b: float = 0.0
+    v: str | None = None
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        w = steps.view(None, lanes)
+        if self.v is None:
+            return list(torch._foreach_add(g, w, alpha=self.a))
+        v = steps.view(self.v, lanes)
+        if self.a and self.a == -self.b:
+            # Take the difference first: near v it loses no digits.
+            return list(torch._foreach_add(g, list(torch._foreach_sub(w, v)), alpha=self.a))
+        g = list(torch._foreach_add(g, w, alpha=self.a)) if self.a else g
+        return list(torch._foreach_add(g, v, alpha=self.b))
+
+
+@dataclass(frozen=True)
+class MomentumDirection:
+    """Direction of SGD: along u <- beta u + g, or g + beta u with Nesterov's look-ahead; along g without momentum.
+
+    u is the slot "momentum". It starts at 0, unless `Sharing` keeps it between client updates.
+
+    Args:
+        beta: momentum, in [0, 1).
+        nesterov: whether to look ahead along u.
+    """
+
+    beta: float = 0.0
+    nesterov: bool = False
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        if not self.beta:
+            return g
+        u = steps.view("momentum", lanes)
+        torch._foreach_mul_(u, self.beta)
+        torch._foreach_add_(u, g)
+        return list(torch._foreach_add(g, u, alpha=self.beta)) if self.nesterov else u
+
+
+@dataclass(frozen=True)
+class AdamDirection:
+    """Direction of Adam: m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,  along m' / (sqrt(v') + eps).
+
+    m' and v' are corrected for their start at 0. Both start anew in each client update.
+
+    Args:
+        beta1: decay of the first moment, in [0, 1).
+        beta2: decay of the second moment, in [0, 1).
+        eps: bound of the step, > 0.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        # All lanes of one step have taken equally many.
+        count = steps.counts.get(lanes.start, 0) + 1
+        steps.counts |= dict.fromkeys(range(lanes.start, lanes.stop), count)
+        m, v = steps.view("first", lanes), steps.view("second", lanes)
+        torch._foreach_mul_(m, self.beta1)
+        torch._foreach_add_(m, g, alpha=1 - self.beta1)
+        torch._foreach_mul_(v, self.beta2)
+        torch._foreach_addcmul_(v, g, g, value=1 - self.beta2)
+        roots = torch._foreach_sqrt(torch._foreach_div(v, 1 - self.beta2**count))
+        torch._foreach_add_(roots, self.eps)
+        return list(torch._foreach_div(torch._foreach_div(m, 1 - self.beta1**count), roots))
+
+
+Stage: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
+"""Change the gradients [k, *shape] of some lanes, in new tensors: autograd may alias the given ones."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Arithmetic of a local step: with g the gradient, apply the terms in order, then w <- w - lr direction(g).
+
+    Args:
+        terms: `Clip`, `AffineTerm`, or a method's own stages.
+        direction: `MomentumDirection` (plain SGD with beta 0), `AdamDirection`, or a method's own stage.
+        keeps_received: whether `Local.finish` reads the received weights, though no term does.
+    """
+
+    terms: tuple[Stage, ...] = ()
+    direction: Stage = MomentumDirection()
+    keeps_received: bool = False
+
+    @property
+    def affine(self) -> list[AffineTerm]:
+        """The affine terms, in order."""
+        return [term for term in self.terms if isinstance(term, AffineTerm)]
+
+    @property
+    def is_foldable(self) -> bool:
+        """Whether a gradient can go into the weights, or the velocity, without being stored: see `Fused`."""
+        direction = self.direction
+        plain = isinstance(direction, MomentumDirection) and not direction.nesterov
+        return plain and len(self.affine) == len(self.terms)
+
+    @property
+    def reads_slots(self) -> bool:
+        """Whether an affine term reads more than the weights and those received."""
+        return any(term.v not in (None, RECEIVED) for term in self.affine)
+
+
+class LocalSteps:
+    """Local steps of a stack of client updates. Tensors are [lanes, *shape], and each lane stands alone.
+
+    Args:
+        chain: arithmetic of a step.
+        weights: parameters, changed in place.
+        slots: values beside the parameters, by the slot's name, changed in place.
+        lr: learning rate of the round.
+    """
+
+    def __init__(self, chain: Chain, weights: Stacks, slots: Mapping[str, Stacks], lr: float) -> None:
+        self.chain, self.weights, self.lr = chain, weights, lr
+        self.slots = {slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()}
+        if chain.keeps_received or any(term.v == RECEIVED for term in chain.affine):
+            self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
+        self.counts: dict[int, int] = {}
+        self._stages = (*chain.terms, chain.direction)
+        self._views: dict[tuple[int, int, str | None], Tensors] = {}
+
+    @torch.no_grad()
+    def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
+        """Take one step along the gradients, [k, *shape] each."""
+        g = list(gradients)
+        for stage in self._stages:
+            g = stage(self, g, lanes)
+        torch._foreach_add_(self.view(None, lanes), g, alpha=-self.lr)
+
+    def stacks(self, slot: str | None) -> Stacks:
+        """Return the stacks of a slot, or the weights for None; a slot that nobody gave starts at 0."""
+        if slot is None:
+            return self.weights
+        if slot not in self.slots:
+            self.slots[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
+        return self.slots[slot]
+
+    def view(self, slot: str | None, lanes: slice) -> Tensors:
+        """Return some lanes of a slot's stacks, or of the weights for None."""
+        key = lanes.start, lanes.stop, slot
+        if key not in self._views:
+            self._views[key] = [stack[lanes] for stack in self.stacks(slot).values()]
+        return self._views[key]
