@@ -42,10 +42,10 @@ def folder_of(name: str) -> Path:
         return Path(name)
     from rich.console import Console
 
-    from partitioning.cli.progress import patience
+    from partitioning.cli.progress import progress_bar
     from partitioning.store.fetching import fetch
 
-    with patience(Console(stderr=True), "fetching") as told:
+    with progress_bar(Console(stderr=True), "fetching") as told:
         return fetch(name, told=told)
 
 

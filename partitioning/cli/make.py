@@ -109,7 +109,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     """
     from rich.console import Console
 
-    from partitioning.cli.progress import patience
+    from partitioning.cli.progress import progress_bar
     from partitioning.cli.units import parse_bytes
     from partitioning.making.make import make as make_population
     from partitioning.measures import statistics
@@ -120,7 +120,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     check_out(out)  # before anything that takes time
     tests, size = _name_tests(test), parse_bytes("--memory", memory)
     given = {name: value for name, value in options.items() if value is not None}
-    with patience(Console(stderr=True)) as progress:
+    with progress_bar(Console(stderr=True)) as progress:
         population = make_population(
             [open_source(source) for source in sources],
             out,

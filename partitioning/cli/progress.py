@@ -14,7 +14,7 @@ _SECONDS = 2.0
 
 
 @contextmanager
-def patience(console: "Console", what: str = "partitioning") -> Iterator["Progress"]:
+def progress_bar(console: "Console", what: str = "partitioning") -> Iterator["Progress"]:
     """Give a callback for what is done of what there is to do; a bar appears after two seconds, only on a terminal."""
     from rich.progress import Progress as Bar
 

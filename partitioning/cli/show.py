@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from partitioning.cli.exit_status import folder_of
-from partitioning.common.disk import complete
+from partitioning.common.disk import write_whole
 from partitioning.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
     else:
         _print(facts)
     if out is not None:
-        with complete(out) as draft:
+        with write_whole(out) as draft:
             draft.write_text(FORMATS[out.suffix.lower()]([each.row for each in facts]), encoding="utf-8")
         click.echo(f"{out}: Table I, rows: {len(facts)}", err=True)
 
@@ -94,7 +94,7 @@ def plot(folders: Sequence[str], out: Path, panels: Sequence[str]) -> None:
         raise InputError(f"{len(folders)} populations are given: a picture has room for one, or two side by side")
     views = [View.of(Population.open(folder_of(folder)), folder) for folder in folders]
     figure = draw(views, panels)
-    with complete(out) as draft:
+    with write_whole(out) as draft:
         save(figure, draft)
     click.echo(f"{out}: {' and '.join(f'{view.sizes.size} clients of {view.name}' for view in views)}")
 

@@ -17,7 +17,7 @@ class DiskFullError(OSError):
 
 
 @contextmanager
-def written(path: Path) -> Iterator[None]:
+def report_full_disk(path: Path) -> Iterator[None]:
     """Within, a file or folder is written.
 
     Raises:
@@ -37,11 +37,11 @@ def written(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def complete(path: Path) -> Iterator[Path]:
+def write_whole(path: Path) -> Iterator[Path]:
     """A path to write to, which becomes `path` when it is complete; DiskFullError and nothing left where it is not."""
     aside = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
-        with written(path):
+        with report_full_disk(path):
             yield aside
             # Some libraries write files that only their owner may read.
             aside.chmod(0o644)

@@ -26,7 +26,7 @@ MEMORY = 256 * 2**20
 _FILES = 32  # runs are made larger where more than about twice as many scratch files would be open at once
 
 
-def arranged(
+def arrange_samples(
     source: Source,
     rows: Integers,
     sizes: Integers,
@@ -51,7 +51,7 @@ def arranged(
         raise InputError(f"no client has a sample of {source.name}: choose other parameters of the scheme")
     if isinstance(source, TableSource):
         check_values(source.table, name=source.name)
-        batches = gathered(source.table, rows, sizes)
+        batches = gather_batches(source.table, rows, sizes)
     else:
         sound = SoundSource(source)
         batches = _streamed(sound, rows, sizes, scratch, memory, _row_bytes(sound))
@@ -72,7 +72,7 @@ def _streamed(
     for run in runs:
         stored = ArrowSource(run.path)
         if run.bytes <= memory or np.count_nonzero(run.sizes) == 1:
-            yield from gathered(read_columns(stored), run.rows, run.sizes)
+            yield from gather_batches(read_columns(stored), run.rows, run.sizes)
         else:  # its rows were larger than estimated, or the files too few
             yield from _streamed(stored, run.rows, run.sizes, run.path.with_suffix(""), memory, run.row_bytes)
         run.path.unlink()
@@ -136,7 +136,7 @@ def _writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchStreamWrite
         yield writer
 
 
-def gathered(table: pa.Table, rows: Integers, sizes: Integers) -> Iterator[pa.RecordBatch]:
+def gather_batches(table: pa.Table, rows: Integers, sizes: Integers) -> Iterator[pa.RecordBatch]:
     """Give the table's rows that each owner has, a batch an owner: the next of `sizes` of the row numbers."""
     source = _compact(table)
     starts = np.cumsum([0, *(batch.num_rows for batch in source)])

@@ -12,7 +12,7 @@ import pyarrow as pa
 from partitioning.common.checks import floor_share, read_seed, share, whole
 from partitioning.common.columns import check_columns, describe, is_image, labels_of
 from partitioning.common.errors import InputError, listing, suggestion
-from partitioning.making.arranging import MEMORY, arranged, gathered
+from partitioning.making.arranging import MEMORY, arrange_samples, gather_batches
 from partitioning.making.dealing import Asked, Deal
 from partitioning.making.testsets import Tests, check_tests
 from partitioning.measures.numeric import numeric_columns
@@ -33,10 +33,10 @@ from partitioning.store.writing import (
     TEST_IMAGES,
     TEST_ROWS,
     Progress,
-    appearing,
     check_out,
-    slices,
+    slice_sizes,
     write_clients,
+    write_folder,
     write_rows,
     write_table,
     write_test,
@@ -120,11 +120,13 @@ def make(
     _check_domains(deal.parts, tests)
     splits = split(len(deal.parts))
     owners = _own(deal, splits, local_test, asked.seed)
-    with appearing(folder) as draft:
+    with write_folder(folder) as draft:
         source = (
             source if isinstance(source, TableSource) else SameSource(source, label, deal.labels, deal.source_codes)
         )
-        batches = arranged(source, deal.rows, deal.sizes, scratch=draft / "scratch", memory=memory, progress=progress)
+        batches = arrange_samples(
+            source, deal.rows, deal.sizes, scratch=draft / "scratch", memory=memory, progress=progress
+        )
         batches = _changed(batches, deal, source, label)
         manifest = Manifest(
             dataset=dataset or source.name,
@@ -244,5 +246,5 @@ def _check_numeric(source: Source, label: str) -> dict[str, int]:
 
 def _write_test(folder: Path, name: str | None, test: pa.Table, label: str) -> TestSet:
     rows = np.arange(test.num_rows)
-    sizes = slices(rows.size, TEST_IMAGES if is_image(test.schema.field(label).type) else TEST_ROWS)
-    return write_test(folder, name, test.schema, gathered(test, rows, sizes))
+    sizes = slice_sizes(rows.size, TEST_IMAGES if is_image(test.schema.field(label).type) else TEST_ROWS)
+    return write_test(folder, name, test.schema, gather_batches(test, rows, sizes))

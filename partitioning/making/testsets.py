@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from partitioning.common.columns import check_table
 from partitioning.common.errors import InputError
-from partitioning.store.writing import name_of_test
+from partitioning.store.writing import test_file_name
 
 Tests = Mapping[str | None, pa.Table]
 """Test sets by the name of their domain; the global one has none."""
@@ -31,7 +31,7 @@ def _check_names(names: list[str | None]) -> None:
     for name in names:
         if name is not None and not (isinstance(name, str) and 0 < len(name) <= _LONGEST):
             raise InputError(f"test names the test set {name!r}: give names of 1 to {_LONGEST} characters")
-        file = name_of_test(name).casefold()  # some file systems take both cases for one
+        file = test_file_name(name).casefold()  # some file systems take both cases for one
         if file in files:
             raise InputError(f"test names {files[file]!r} and {name!r}, whose files are both {file}: rename one")
         files[file] = name

@@ -19,24 +19,24 @@ def numeric_columns(schema: pa.Schema, label: str) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size}
 
 
-def flat(array: pa.Array) -> np.ndarray[Any, Any]:
+def flatten(array: pa.Array) -> np.ndarray[Any, Any]:
     """Return all numbers of a numeric column, sample after sample; booleans as 0 and 1."""
     if isinstance(array, pa.ExtensionArray):
-        return flat(array.storage)
+        return flatten(array.storage)
     if pa.types.is_fixed_size_list(array.type):
-        return flat(array.flatten())
+        return flatten(array.flatten())
     return np.asarray((array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array).to_numpy())
 
 
-def shaped(numbers: Floats, like: pa.Array) -> pa.Array:
+def unflatten(numbers: Floats, like: pa.Array) -> pa.Array:
     """Return numbers as a column of the type of `like`, the reverse of `flat`.
 
     Whole numbers are rounded and kept in the range of their type, booleans are true from 1/2.
     """
     if isinstance(like, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(like.type, shaped(numbers, like.storage))
+        return pa.ExtensionArray.from_storage(like.type, unflatten(numbers, like.storage))
     if pa.types.is_fixed_size_list(like.type):
-        return pa.FixedSizeListArray.from_arrays(shaped(numbers, like.flatten()), type=like.type)
+        return pa.FixedSizeListArray.from_arrays(unflatten(numbers, like.flatten()), type=like.type)
     if pa.types.is_boolean(like.type):
         return pa.array(numbers >= 0.5)
     kind = np.dtype(like.type.to_pandas_dtype())
@@ -56,7 +56,7 @@ def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float
     totals: dict[str, tuple[int, float, float]] = {}  # how many, their mean, the sum of squares around it
     for batch in _in_blocks(batches):
         for name in numeric_columns(batch.schema, label):
-            numbers = flat(batch.column(name)).astype(np.float64)
+            numbers = flatten(batch.column(name)).astype(np.float64)
             if numbers.size:
                 totals[name] = _pooled(totals.get(name, (0, 0.0, 0.0)), numbers)
     if not totals:

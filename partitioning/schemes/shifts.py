@@ -12,7 +12,7 @@ from partitioning.common.checks import Floats, Integers, encode, positive, read_
 from partitioning.common.columns import class_codes
 from partitioning.common.errors import InputError
 from partitioning.common.streams import Purpose, generator
-from partitioning.measures.numeric import deviations, flat, shaped
+from partitioning.measures.numeric import deviations, flatten, unflatten
 from partitioning.schemes.even import iid
 from partitioning.schemes.parts import Change, Parts
 
@@ -83,9 +83,9 @@ class Noise:
         def add(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for place, (name, spread) in enumerate(spreads.items()):
-                numbers = flat(columns[name])
+                numbers = flatten(columns[name])
                 noise = generator(self.seed, Purpose.NOISE, client, place).standard_normal(numbers.size)
-                columns[name] = shaped(numbers + self.levels[client] * spread * noise, columns[name])
+                columns[name] = unflatten(numbers + self.levels[client] * spread * noise, columns[name])
             return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
 
         return add

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from partitioning.common.caching import cache as default_cache
-from partitioning.common.disk import written
+from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.store.files import check_size
 from partitioning.store.manifest import Manifest
 from partitioning.store.population import MANIFEST
 from partitioning.store.remote import RemoteFolder
-from partitioning.store.writing import appearing
+from partitioning.store.writing import write_folder
 
 Told = Callable[[int, int], object]
 """Called with the bytes copied so far and those of all files."""
@@ -32,15 +32,15 @@ def fetch(uri: str, cache: Path | None = None, *, told: Told | None = None) -> P
     DiskFullError where it does not fit; then nothing is left behind.
     """
     remote = RemoteFolder.of(uri)
-    return copied(remote.read(MANIFEST), remote.chunks, uri, cache, told=told)
+    return copy_to_cache(remote.read(MANIFEST), remote.chunks, uri, cache, told=told)
 
 
-def place_of(digest: str, cache: Path | None = None) -> Path:
+def cached_folder(digest: str, cache: Path | None = None) -> Path:
     """Return where the cache has the population of which manifest.json has this sha256, or would have it."""
     return (cache or default_cache()) / "populations" / digest
 
 
-def holds(folder: Path, digest: str) -> bool:
+def has_manifest(folder: Path, digest: str) -> bool:
     """Return whether a folder has the manifest of this sha256."""
     try:
         return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest() == digest
@@ -50,7 +50,7 @@ def holds(folder: Path, digest: str) -> bool:
 
 def is_whole(folder: Path, digest: str) -> bool:
     """Return whether a folder has the population of which the manifest has this sha256, every file in its size."""
-    if not holds(folder, digest):
+    if not has_manifest(folder, digest):
         return False
     try:
         for stored in Manifest.from_json((folder / MANIFEST).read_bytes(), name=str(folder)).files:
@@ -60,7 +60,7 @@ def is_whole(folder: Path, digest: str) -> bool:
     return True
 
 
-def copied(
+def copy_to_cache(
     content: bytes,
     chunks: Callable[[str], Iterable[bytes]],
     origin: str,
@@ -79,7 +79,7 @@ def copied(
     """
     manifest = Manifest.from_json(content, name=f"{origin}/{MANIFEST}")
     digest = hashlib.sha256(content).hexdigest()
-    folder = place_of(digest, cache)
+    folder = cached_folder(digest, cache)
     if is_whole(folder, digest):
         return folder
     with _alone(folder):
@@ -87,7 +87,7 @@ def copied(
             return folder
         if folder.exists():
             shutil.rmtree(folder)
-        with appearing(folder) as draft:
+        with write_folder(folder) as draft:
             done, total = 0, sum(stored.bytes for stored in manifest.files)
             for stored in manifest.files:
                 checked = hashlib.sha256()
@@ -110,7 +110,7 @@ def copied(
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     # Of all processes on a machine one copies, and the others wait for it; its death frees the lock.
-    with written(folder):
+    with report_full_disk(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with folder.with_name(f".{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

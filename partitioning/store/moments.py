@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from partitioning.common.checks import Floats, Integers
 from partitioning.common.errors import InputError
-from partitioning.measures.numeric import flat
+from partitioning.measures.numeric import flatten
 from partitioning.store.files import TableFile, reading
 
 _VALUES = 2**20  # numbers that are held at once: of a client's rows, and of the clients of a row group
@@ -189,5 +189,5 @@ def _table(moments: Sequence[Moment], first: int, schema: pa.Schema) -> pa.Table
 
 
 def _values(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Floats:
-    parts = [flat(batch.column(name)).reshape(-1, size) for name, size in columns.items()]
+    parts = [flatten(batch.column(name)).reshape(-1, size) for name, size in columns.items()]
     return np.concatenate(parts, axis=1, dtype=np.float64)  # [n, D]

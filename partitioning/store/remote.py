@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 from pyarrow import fs
 
-from partitioning.common.disk import written
+from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
 
 CHUNK = 8 * 2**20
@@ -87,7 +87,7 @@ class RemoteFolder:
     def fetch(self, name: str, path: Path) -> None:
         """Copy a file from here; DiskFullError where it does not fit."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written(path), path.open("wb") as sink:
+        with report_full_disk(path), path.open("wb") as sink:
             for chunk in self.chunks(name):
                 sink.write(chunk)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from partitioning.common.columns import describe
 from partitioning.store.population import MANIFEST, Population
-from partitioning.store.writing import Progress, appearing, check_out, write_clients, write_test
+from partitioning.store.writing import Progress, check_out, write_clients, write_folder, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
 """From a batch and the name of its owner, "client 3", to a batch with the same rows in the same order."""
@@ -31,7 +31,7 @@ def rewrite(
     folder = check_out(out)
     first = convert(population.batch(0).slice(0, 0), "client 0")
     manifest = population.manifest
-    with appearing(folder) as draft:
+    with write_folder(folder) as draft:
         batches = _clients(population, convert, progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
         for kept in (manifest.rows, manifest.moments):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from partitioning.common.checks import Integers
-from partitioning.common.disk import written
+from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.making.sites import runs
 from partitioning.store.clients import ClientTable, Places
@@ -41,12 +41,12 @@ def check_out(out: str | Path) -> Path:
 
 
 @contextmanager
-def appearing(folder: Path) -> Iterator[Path]:
+def write_folder(folder: Path) -> Iterator[Path]:
     """Give a draft folder that takes the place of `folder` at the end, or is removed on any failure."""
     draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.draft")
     new_parents = [parent for parent in folder.parents if not parent.exists()]
     try:
-        with written(folder):
+        with report_full_disk(folder):
             draft.mkdir(parents=True)
             yield draft
             if folder.exists():
@@ -83,11 +83,11 @@ def write_clients(
 
 def write_test(folder: Path, name: str | None, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TestSet:
     """Write the global test set, or a domain's, a batch a slice."""
-    stored, sections = write_file(folder / name_of_test(name), schema, batches)
+    stored, sections = write_file(folder / test_file_name(name), schema, batches)
     return TestSet(name, stored, tuple(Section(*record) for record in sections.tolist()))
 
 
-def name_of_test(name: str | None) -> str:
+def test_file_name(name: str | None) -> str:
     """Return the file name of a test set; signs that no file name should have become a hyphen."""
     return "test.arrow" if name is None else f"test-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}.arrow"
 
@@ -97,7 +97,7 @@ def write_rows(folder: Path, rows: Integers) -> TableFile:
     return write_table(folder / ROWS, pa.table({"row": rows}), use_dictionary=False)
 
 
-def slices(rows: int, most: int = TEST_ROWS) -> Integers:
+def slice_sizes(rows: int, most: int = TEST_ROWS) -> Integers:
     """The sizes of the slices of a test set: so many rows, fewer in the last."""
     return np.diff(np.append(np.arange(0, rows, most), rows))
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, TextIO, cast
 
-from partitioning.common.disk import written
+from partitioning.common.disk import report_full_disk
 
 LIMIT = 2**30
 """Bytes that a folder may have in all its files: the head keeps the logs of its jobs."""
@@ -105,7 +105,7 @@ def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
     folder.parent.mkdir(parents=True, exist_ok=True)
     archive, draft = folder.with_name(f".{folder.name}.parcel"), folder.with_name(f".{folder.name}.draft")
     try:
-        with written(folder):
+        with report_full_disk(folder):
             with archive.open("wb") as file:
                 there = _collect(lines, file)
             if there:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from partitioning.common.disk import DiskFullError, written
+from partitioning.common.disk import DiskFullError, report_full_disk
 from raysim.common.errors import InputError
 from raysim.data.sources import read
 
@@ -49,7 +49,7 @@ def export(
         tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test
     try:
         # In the same folder, hence on the same disk, so that the renames at the end are atomic.
-        with written(path), tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
+        with report_full_disk(path), tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
             for target, table in tables.items():
                 pq.write_table(table, Path(stage) / target.name, compression="zstd", row_group_size=ROWS)
             for target in tables:

@@ -14,7 +14,7 @@ import torch
 
 from algorithms import Augment, Purpose, torch_seed
 from partitioning.common.columns import class_codes, distinct
-from partitioning.making.arranging import gathered
+from partitioning.making.arranging import gather_batches
 from raysim.common.errors import MOST, InputError
 from raysim.data.arrays import flat, nested
 from raysim.data.augment import chain, check_pixels
@@ -86,7 +86,7 @@ def only(table: pa.Table, label: str, classes: Sequence[int | str]) -> pa.Table:
 
 def taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
     """Some rows of a table, in this order: `Table.take` returns wrong ones of sliced nested lists."""
-    return pa.Table.from_batches(gathered(table, rows, np.array([rows.size])), table.schema)
+    return pa.Table.from_batches(gather_batches(table, rows, np.array([rows.size])), table.schema)
 
 
 def with_copies(

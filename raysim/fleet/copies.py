@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from partitioning import fetch
 from partitioning.common.disk import DiskFullError
-from partitioning.store.fetching import copied, holds, is_whole, place_of
+from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
 from partitioning.store.population import MANIFEST
 from raysim.common.errors import InputError
 from raysim.fleet.lost import AbsentError
@@ -48,14 +48,14 @@ def found(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan:
     origin = plan.origin
     if copy is not None:
         return replace(plan, population=copy)
-    if origin is None or holds(plan.population, origin.digest):
+    if origin is None or has_manifest(plan.population, origin.digest):
         return plan
     if not origin.copies:
         raise InputError(
             f"data.population: every node must see {plan.population}, and {platform.node()} does not, and may have no "
             "copy (fleet.copies = false, or fleet.pinned = true); mount it there"
         )
-    folder = place_of(origin.digest)
+    folder = cached_folder(origin.digest)
     if not is_whole(folder, origin.digest):
         raise AbsentError(ray.get_runtime_context().get_node_id())
     return replace(plan, population=folder)
@@ -132,7 +132,9 @@ def receive(origin: Origin, sender: Any) -> Path:
     """
     try:
         if origin.uri is None:
-            folder = copied(b"".join(pieces(sender, MANIFEST)), partial(pieces, sender), "the driver's population")
+            folder = copy_to_cache(
+                b"".join(pieces(sender, MANIFEST)), partial(pieces, sender), "the driver's population"
+            )
         else:
             folder = fetch(origin.uri)
     except (DiskFullError, RayError):

@@ -11,7 +11,7 @@ import torch
 
 from algorithms import Block, ClientUpdates, Function, Output, Worker
 from algorithms.engine.asynchronous import Sent
-from partitioning.common.disk import written
+from partitioning.common.disk import report_full_disk
 from raysim.common.errors import OutOfMemoryError
 
 ALLOCATORS_SAY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -65,7 +65,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _attempt(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
     """What a block comes to; None where memory does not suffice, the failed call's own being free again by then."""
     try:
-        with written(worker.personal.folder):
+        with report_full_disk(worker.personal.folder):
             return function(worker, replace(block, references=()), *common, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):

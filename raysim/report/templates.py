@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from partitioning import InputError
-from partitioning.common.disk import complete
+from partitioning.common.disk import write_whole
 
 
 def template(name: str, package: str = "raysim.report") -> jinja2.Template:
@@ -32,6 +32,6 @@ def save(page: str, out: Path) -> Path:
     if out.is_dir():
         raise InputError(f"{out} is a folder, and the report is one file; name a file in it")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with complete(out) as aside:
+    with write_whole(out) as aside:
         aside.write_text(page, encoding="utf-8")
     return out

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from partitioning.common.disk import complete
+from partitioning.common.disk import write_whole
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.charts import as_file
 from raysim.reproduction.drawing import drawn
@@ -76,9 +76,9 @@ def reproduce(
     claims = judge(reproduction, folder, full)
     record = {**record_of(reproduction, folder, claims, full, changes), "figures": draw(reproduction, folder)}
     record |= origin(folder, begun)
-    with complete(folder / RECORD) as aside:
+    with write_whole(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    with complete(folder / PAGE) as aside:
+    with write_whole(folder / PAGE) as aside:
         aside.write_text(as_markdown(record) + pictures(record), encoding="utf-8")
     conclude(folder, lead=section(folder))
     return Reproduced(folder, claims)
@@ -106,7 +106,7 @@ def draw(reproduction: Reproduction, folder: Path) -> list[dict[str, str | None]
         svg = drawn(f"paper{number}", figure, study)
         if svg:
             (folder / FIGURES).mkdir(exist_ok=True)
-            with complete(folder / file) as aside:
+            with write_whole(folder / file) as aside:
                 aside.write_text(as_file(svg), encoding="utf-8")
         else:
             (folder / file).unlink(missing_ok=True)

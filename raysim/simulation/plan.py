@@ -8,7 +8,7 @@ from pathlib import Path
 
 from algorithms import InputError as AlgorithmInputError
 from algorithms import Purpose, torch_seed
-from partitioning.store.fetching import place_of
+from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
@@ -73,7 +73,7 @@ def planned(
 
 def _origin(experiment: Experiment, samples: Prepared) -> Origin:
     """Where nodes find the population: by its URI, where what is trained on is what was fetched, or on the driver's."""
-    name, fetched = experiment.data.population or "", place_of(samples.digest)
+    name, fetched = experiment.data.population or "", cached_folder(samples.digest)
     uri = name if is_uri(name) and samples.path == fetched else None
     fleet = experiment.fleet
     return Origin(samples.digest, uri, fleet.copies and not fleet.pinned)

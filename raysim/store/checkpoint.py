@@ -28,7 +28,7 @@ from algorithms.engine.asynchronous import Trained, UnderWay
 from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.personal import FULL
 from algorithms.parts.arrivals import Flight, Timeline
-from partitioning.common.disk import written
+from partitioning.common.disk import report_full_disk
 from raysim.common.errors import InputError
 from raysim.common.files import sync
 from raysim.measures.selection import Best, Standing
@@ -119,7 +119,7 @@ class Checkpoints:
             sync(self._run)
         aside = self._folder / ".partial"
         try:
-            with written(self._folder):
+            with report_full_disk(self._folder):
                 save_file({**arrays, "personal": table}, aside, {"checkpoint": json.dumps(about, allow_nan=False)})
                 sync(aside)
                 aside.chmod(0o644)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import tomli_w
 from safetensors.numpy import save_file
 
-from partitioning.common.disk import complete
+from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.errors import InputError
 from raysim.common.files import sync
@@ -165,18 +165,18 @@ class AlgorithmFolder:
 
         self._background.close()
         whole = layouts.model(state.model, state.average, layouts.frozen.pack(initial))
-        with complete(self.path / "model.safetensors") as aside:
+        with write_whole(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
         clients = list(state.personal.clients(state.round))
         if clients:
-            with complete(self.path / "personal.safetensors") as aside:
+            with write_whole(self.path / "personal.safetensors") as aside:
                 save_file(
                     _stacked(state, PersonalStore(self.personal, layouts.personal), layouts.personal, clients), aside
                 )
         self._metrics.finish()
         self._updates.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)
-        with complete(self.path / SUMMARY) as aside:
+        with write_whole(self.path / SUMMARY) as aside:
             aside.write_text(json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n", encoding="utf-8")
         tidy(self.path)
 
@@ -185,7 +185,7 @@ class AlgorithmFolder:
         self._background.close()
         self._metrics.finish()
         self._updates.finish()
-        with complete(self.path / STOPPED) as aside:
+        with write_whole(self.path / STOPPED) as aside:
             aside.write_text(json.dumps(_plain(why), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     def close(self) -> None:
@@ -325,7 +325,7 @@ def _has_rounds(out: Path) -> bool:
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write the resolved experiment."""
-    with complete(path) as aside:
+    with write_whole(path) as aside:
         aside.write_text(tomli_w.dumps(config), encoding="utf-8")
 
 

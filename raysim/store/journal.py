@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.common.disk import DiskFullError, complete, written
+from partitioning.common.disk import DiskFullError, report_full_disk, write_whole
 from raysim.common.files import sync
 
 
@@ -26,7 +26,7 @@ class Journal:
 
     def __init__(self, path: Path, schema: pa.Schema, keep: int = 0) -> None:
         self._path = path
-        with complete(path) as aside:
+        with write_whole(path) as aside:
             self._sink = pa.OSFile(str(aside), "wb")
             self._writer = pa.ipc.new_stream(self._sink, schema)
             for batch in islice(batches(path), keep):
@@ -48,7 +48,7 @@ class Journal:
         self.close()
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as stream:
             table = stream.read_all()
-        with complete(self._path.with_suffix(".parquet")) as aside:
+        with write_whole(self._path.with_suffix(".parquet")) as aside:
             pq.write_table(table, aside)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Journal:
         """Within, something is written; where it does not fit, the journal ends where it ended before."""
         whole = self._sink.tell()
         try:
-            with written(self._path):
+            with report_full_disk(self._path):
                 yield
         except DiskFullError:
             self._sink.close()

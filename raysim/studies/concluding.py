@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.common.disk import complete
+from partitioning.common.disk import write_whole
 from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.latex import latex
@@ -58,10 +58,10 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     """
     study = read_findings(folder)
     rows = rows_of(study)
-    with complete(folder / "summary.parquet") as aside:
+    with write_whole(folder / "summary.parquet") as aside:
         pq.write_table(_summary(study, rows), aside)
     for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
-        with complete(folder / name) as aside:
+        with write_whole(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
     return save(page.render(study, rows, lead), out or folder / "report.html")
 

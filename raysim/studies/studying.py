@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partitioning.common.disk import DiskFullError, complete
+from partitioning.common.disk import DiskFullError, write_whole
 from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.config import own
 from raysim.config.own import whose
@@ -195,7 +195,7 @@ def _tell(trial: Trial, record: Record, ending: Ending, board: Board) -> None:
 
 def _write(course: Course, folder: Path, board: Board, running: int) -> None:
     standing = course.standing()
-    with complete(folder / TRIALS) as aside:
+    with write_whole(folder / TRIALS) as aside:
         pq.write_table(standing.trials, aside)
     board.stand(standing, running)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import partitioning
 from partitioning import InputError
 from partitioning.making import arranging
-from partitioning.making.arranging import arranged
+from partitioning.making.arranging import arrange_samples
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import TableSource, read_columns
 from tests.partitioning.conftest import rich_table
@@ -68,8 +68,8 @@ def deals(draw):
 def test_any_rows_of_any_clients_are_arranged_as_in_memory(tmp_path_factory, deal, memory):
     table, rows, sizes = deal
     scratch = tmp_path_factory.mktemp("arranged") / "scratch"
-    held = list(arranged(TableSource(table), rows, sizes, scratch=scratch))
-    streamed = list(arranged(Chunks(table), rows, sizes, scratch=scratch, memory=memory))
+    held = list(arrange_samples(TableSource(table), rows, sizes, scratch=scratch))
+    streamed = list(arrange_samples(Chunks(table), rows, sizes, scratch=scratch, memory=memory))
     assert [batch.num_rows for batch in streamed] == sizes.tolist()
     for ours, theirs in zip(streamed, held, strict=True):
         assert ours.serialize() == theirs.serialize()
@@ -154,7 +154,7 @@ def test_a_source_that_shrinks_between_the_passes_is_refused(tmp_path):
 def test_rows_must_be_asked_for(tmp_path):
     nothing = np.zeros(0, np.int64)
     with pytest.raises(InputError, match="no client has a sample of table"):
-        next(arranged(TableSource(rich_table()), nothing, np.zeros(3, np.int64), scratch=tmp_path / "s"))
+        next(arrange_samples(TableSource(rich_table()), nothing, np.zeros(3, np.int64), scratch=tmp_path / "s"))
 
 
 def held_at_once(monkeypatch, source, rows, sizes, scratch, memory):
@@ -164,7 +164,7 @@ def held_at_once(monkeypatch, source, rows, sizes, scratch, memory):
     monkeypatch.setattr(
         arranging, "_distribute", lambda source, runs: files.append(len(runs)) or distribute(source, runs)
     )
-    list(arranged(source, rows, sizes, scratch=scratch, memory=memory))
+    list(arrange_samples(source, rows, sizes, scratch=scratch, memory=memory))
     return held, files
 
 

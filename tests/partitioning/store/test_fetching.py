@@ -10,7 +10,7 @@ import pytest
 import partitioning
 from partitioning import InputError, Population
 from partitioning.cli.commands import main
-from partitioning.store.fetching import copied
+from partitioning.store.fetching import copy_to_cache
 from partitioning.store.population import MANIFEST
 from partitioning.store.remote import RemoteFolder, is_uri
 
@@ -101,7 +101,7 @@ def test_one_of_several_at_once_copies(far):
         yield (folder / name).read_bytes()
 
     content, found = (folder / MANIFEST).read_bytes(), []
-    threads = [threading.Thread(target=lambda: found.append(copied(content, chunks, far))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: found.append(copy_to_cache(content, chunks, far))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
