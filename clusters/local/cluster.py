@@ -32,7 +32,7 @@ except ModuleNotFoundError:
 if TYPE_CHECKING:  # Ray reads its settings from the environment when it is imported
     from ray.cluster_utils import Cluster
 
-LEFTOVERS = Path(raysim.__file__).parent / "fleet" / "leftovers.py"
+LEFTOVERS = Path(raysim.__file__).parent / "fleet" / "ray_cleanup.py"
 """The program that clears up; by its path, for its package imports Ray."""
 
 _LEFTOVERS = runpy.run_path(str(LEFTOVERS))

@@ -106,7 +106,6 @@ class FleetTable(Table):
     group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     labels: dict[str, str] = Field(default_factory=dict)
     pinned: bool = False
-    transport: Literal["host", "direct"] = "host"
 
 
 class Evaluate(Table):

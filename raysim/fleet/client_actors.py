@@ -1,169 +1,110 @@
-"""Client actors on Ray: processes that play many clients, started beside the driver's other work."""
+"""Client actors on Ray, which start while the driver does other work."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import ray
 
-from algorithms import Block, Function, Worker
-from algorithms.engine.tree import Node
-from raysim.fleet.copies import Copies, found
-from raysim.fleet.inline import run_here
-from raysim.fleet.lost import ActorLostError, late, take
-from raysim.fleet.machine import fingerprint, keep_memory, settle
-from raysim.fleet.meter import PUBLISH_SECONDS, Meter
-from raysim.fleet.patience import START_SECONDS, Patience
-from raysim.fleet.personal import Keeping, reached
-from raysim.fleet.placing import ActorResources, Host, check_gpus, check_labels, here, living, places
-from raysim.fleet.probe import measure
+from algorithms import Block
+from raysim.common.errors import InputError, of_algorithm
+from raysim.data.sites import Sites
+from raysim.fleet.client_actor import ClientActor
+from raysim.fleet.gpu_sharing import arranged, capacity, fraction, sharers
+from raysim.fleet.machine import fingerprint
+from raysim.fleet.population_copies import population_copier
+from raysim.fleet.prometheus import PUBLISH_SECONDS, PrometheusLogger
 from raysim.fleet.ray_fleet import RayFleet
-from raysim.fleet.ray_process import ANSWER_SECONDS, check_answers, running
-from raysim.fleet.traffic import array_bytes
+from raysim.fleet.ray_runtime import ANSWER_SECONDS, check_answers, running
+from raysim.fleet.remote_personal import StoreHandle, served_store
+from raysim.fleet.resources import (
+    ActorResources,
+    RayNode,
+    actors_that_fit,
+    check_gpus,
+    check_labels,
+    living_nodes,
+    this_node,
+)
+from raysim.fleet.results import ActorLostError, fetch_results, late_message
+from raysim.fleet.timeouts import START_SECONDS, ActorTimeouts
 from raysim.fleet.worker_plan import WorkerPlan
-
-if TYPE_CHECKING:
-    from raysim.watching.loggers.logger import Logger
+from raysim.watching.loggers.logger import Logger
 
 LOG = logging.getLogger("raysim")
 
 ENDING: list[threading.Thread] = []
-"""Those whose Ray was still starting when nobody wanted it any more: it has to end before another one starts."""
-
-
-class ClientActor:
-    """One process that plays many clients: resident models, pinned threads, memory-mapped shards.
-
-    Args:
-        number: its own among the actors.
-        threads: that it may use.
-        device: "cpu" or "cuda".
-        share: its part of the device, in (0, 1].
-    """
-
-    def __init__(self, number: int, threads: int, device: str, share: float = 1.0) -> None:
-        keep_memory()
-        settle(threads)
-        self._number, self._device, self._share = number, device, share
-        self._worker: Worker | None = None
-
-    def fingerprint(self) -> dict[str, str]:
-        """What this process's results depend on."""
-        return fingerprint(self._device)
-
-    def measure(self, plan: WorkerPlan, copy: Path | None = None) -> tuple[int, int]:
-        """The most bytes that a plan takes of the GPU, and those that it has; `copy` is as for `prepare`."""
-        return measure(found(plan, copy))
-
-    def prepare(self, plan: WorkerPlan, keeper: Any = None, copy: Path | None = None) -> tuple[dict[str, str], str]:
-        """Set up the bench that the following blocks run on; the fingerprint, and the node that it is on.
-
-        Args:
-            plan: of the bench.
-            keeper: keeps what clients keep, where the node does not see the folder for it; None where all see it.
-            copy: of the population, on this node; None where it has not been given one.
-
-        Raises:
-            AbsentError: the population is to be copied to the node.
-        """
-        if self._worker is not None:
-            self._worker.personal.close()
-            # Its models go before the next ones come, for a GPU may not hold both; cycles hold some of them.
-            self._worker = None
-            if self._device != "cpu":
-                gc.collect()
-        worker = found(plan, copy).build(self._share)
-        self._worker = worker if keeper is None else replace(worker, personal=reached(worker.personal, keeper))
-        return self.fingerprint(), here()
-
-    def run(self, function: Function, blocks: Sequence[tuple[Block, int]], common: int, *values: Any) -> Any:
-        """Run neighbouring blocks.
-
-        Args:
-            function: what to do.
-            blocks: each with the number of its own values.
-            common: how many values all of them take; these come first, then the blocks' own.
-            values: what references have come to on the way.
-
-        Returns:
-            facts: of the machine, the sizes of the joined value and of the objects, the bytes of the values; then the
-            joined value; then each of the objects.
-        """
-        if self._worker is None:
-            raise RuntimeError("a block came before the bench")
-        own = iter(values[common:])
-        whole = [replace(block, references=tuple(islice(own, count))) for block, count in blocks]
-        done = run_here(self._worker, function, Node(0, len(whole)), whole, values[:common], self._number)
-        sizes = [array_bytes(thing) for thing in done.objects]
-        return (done.machine, array_bytes(done.value), sizes, array_bytes(values)), done.value, *done.objects
+"""Threads of abandoned Ray starts. They must end before another Ray starts."""
 
 
 class ClientActors:
-    """A running Ray with client actors on it; a context that ends what it started.
+    """Pool of client actors on a running Ray; a context that ends what it started.
 
-    Entering it returns at once: Ray and the actors start in the background, while the driver reads its data and, on
-    this machine's CPUs, runs the first blocks itself.
+    The context starts Ray and the actors in the background, while the driver reads its data. On this machine's CPUs the
+    driver also runs the first blocks itself.
+
+    With `gpus_per_actor = "auto"` or `pinned`, the actors start only in `fit`, which knows the plans. A pinned actor
+    has the clients of one site and runs on a node with the label site=NAME. Models travel to it; the data stay.
 
     Args:
-        actors: how many; None for as many as Ray's nodes hold.
-        cpus_per_actor: CPUs of each, and the threads it may use.
-        gpus_per_actor: GPUs of each, a fraction or a whole number; 0 computes on the CPU.
-        address: of a running cluster; None starts Ray on this machine.
-        patience: how long they are waited for, and how often what they leave undone is tried again.
-        labels: that the nodes have on which they may be.
+        actors: number of actors, if pinned of each site; None for as many as fit Ray's nodes.
+        cpus_per_actor: CPUs and threads of each actor.
+        gpus_per_actor: GPUs of each actor, a fraction or a whole number; 0 for the CPU; "auto" for as many actors on a
+            GPU as its memory holds.
+        address: address of a running cluster; None to start Ray on this machine.
+        timeouts: limits for starts and calls, and the number of retries.
+        labels: labels of the nodes that may have actors.
         group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
+        pinned: whether each actor has the clients of one site only.
 
     Raises:
-        InputError: the address does not answer, no node has what an actor takes, they do not hold so many, or Ray has
-            no such fraction of GPUs (from `handles`, where it comes to light there).
-        RuntimeError: the actors do not start in time, or differ in their fingerprint (from the fleet).
+        InputError: the address does not answer, or the actors do not fit the nodes, their GPUs or the population's
+            sites (some of this only from `handles` or `fit`).
+        RuntimeError: the actors do not start in time, or their fingerprints differ (from the fleet).
     """
-
-    pinned = False
-    """Whether each actor has the clients of one site alone."""
 
     def __init__(
         self,
         actors: int | None,
         cpus_per_actor: int = 1,
-        gpus_per_actor: float = 0,
+        gpus_per_actor: float | Literal["auto"] = 0,
         address: str | None = None,
-        patience: Patience = Patience(),
+        timeouts: ActorTimeouts = ActorTimeouts(),
         labels: Mapping[str, str] | None = None,
         group: int | Literal["auto"] = "auto",
+        pinned: bool = False,
     ) -> None:
-        check_gpus(gpus_per_actor)
+        gpus = 1.0 if gpus_per_actor == "auto" else gpus_per_actor
+        check_gpus(gpus)
         check_labels(labels or {})
-        self._each = ActorResources(cpus_per_actor, gpus_per_actor, labels or {})
-        self.patience, self.group, self.home = patience, group, ""
-        self.meter = Meter()
+        self._each = ActorResources(cpus_per_actor, gpus, labels or {})
+        self._auto = gpus_per_actor == "auto"
+        self.pinned, self.timeouts, self.group, self.home = pinned, timeouts, group, ""
+        self.meter = PrometheusLogger()
         self._address = address or os.environ.get("RAY_ADDRESS")
         if self._address not in (None, "local") and not ray.is_initialized():
-            check_answers(self._address)  # now, for before it is used data are read
-        self.copies = Copies()
-        self._keeping: Keeping | None = None
+            check_answers(self._address)  # before the run reads its data
+        self._copy_to = population_copier()
+        self._store: tuple[WorkerPlan, StoreHandle] | None = None
         self._wanted = actors
         self._cores = actors or max(1, (os.cpu_count() or 1) // cpus_per_actor)
-        """Actors that fit a Ray of our own, which has as many CPUs as these take."""
+        """Number of actors whose CPUs a Ray of our own has."""
+        self._site_names: tuple[str, ...] = ()
         self._sites: list[int | None] = []
-        """Of each actor, once they are created; there they have numbers."""
+        """Site of each actor, once the actors exist."""
         self._hosts: list[str] = []
         self._handles: list[Any] = []
         self._prints: list[dict[str, str]] = []
         self._error: BaseException | None = None
         self._up, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._live, name="ray", daemon=True)
-        self.device = "cuda" if gpus_per_actor else "cpu"
+        self.device = "cuda" if gpus else "cpu"
         self.arrived = False
-        """Whether an actor has ever answered."""
 
     def __enter__(self) -> ClientActors:
         self._thread.start()
@@ -171,28 +112,27 @@ class ClientActors:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        # Not for ever: where Ray still waits for an address, the thread ends with the process, and Ray with it.
+        # If Ray still waits for an address, do not wait with it: the thread and Ray end with the process.
         self._thread.join(START_SECONDS if self._up.is_set() else ANSWER_SECONDS)
         ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     @property
     def loggers(self) -> dict[str, Logger]:
-        """Who is told of a run beside those that it names: what Ray's own endpoint publishes."""
+        """Loggers beside those of the experiment: Ray's own endpoint for Prometheus."""
         return {"prometheus": self.meter}
 
     @property
     def driver_may_help(self) -> bool:
-        """Whether the driver computes the same bytes as the actors: they are on its machine, and on CPUs."""
+        """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
         return self._is_here and self.device == "cpu" and not self.pinned
 
     @property
     def _is_here(self) -> bool:
-        """Whether Ray is started on this machine."""
         return self._address in (None, "local")
 
     @property
     def workers(self) -> int:
-        """How many actors there are to be; waits for Ray where that follows from its nodes."""
+        """Planned number of actors. Waits for Ray if the number depends on its nodes."""
         if self._wanted is not None and not self.pinned:
             return self._wanted
         if self.driver_may_help:
@@ -202,26 +142,38 @@ class ClientActors:
 
     @property
     def hosts(self) -> list[str]:
-        """The nodes that can have an actor; `home` is the driver's."""
+        """Ids of the nodes that fit an actor."""
         self._wait()
         return self._hosts
 
     def site(self, number: int) -> int | None:
-        """The site whose clients alone an actor may have; None where it may have all."""
+        """Return the site whose clients an actor may have; None for all clients."""
         return self._sites[number]
 
     def handles(self, wait: bool = True) -> list[Any]:
-        """The actors' handles; none yet where Ray is still starting and nobody waits for it."""
+        """Return the actors' handles; none if Ray is still starting and `wait` is false."""
         if wait or self._up.is_set():
             self._wait()
         return self._handles
 
-    def plan_of(self, number: int, plan: WorkerPlan) -> WorkerPlan:
-        """What an actor sets up for a plan."""
-        return plan
-
     def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
-        """Nothing is left to choose: what an actor takes was given, and the actors start with Ray."""
+        """Start the actors if their number depends on the plans.
+
+        Args:
+            plans: plan of each algorithm, by name.
+
+        Raises:
+            InputError: see the class.
+            OutOfMemoryError: a plan does not fit a whole GPU.
+        """
+        if self.pinned:
+            self._site_names = _site_names(next(iter(plans.values())).sites)
+            self._wait()
+            self._create()
+        elif self._auto:
+            self._wait()
+            self._share_gpus(*self._measured(plans))
+            self._create()
 
     def fleet(
         self,
@@ -229,44 +181,42 @@ class ClientActors:
         done: Callable[[Block], None] = lambda block: None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> RayFleet:
-        """A fleet on these actors, each with a bench of its own."""
+        """Return a fleet on these actors, each with a worker of its own."""
         return RayFleet(self, plan, done, tell)
 
-    def keeper(self, plan: WorkerPlan) -> Any:
-        """What keeps what a plan's clients keep, for nodes that do not see its folder; None where there are none."""
-        if self._is_here or not plan.layouts.personal.entries:
-            return None
-        if self._keeping is None or self._keeping.folder != plan.personal:
-            self._keeping = Keeping(plan)
-        return self._keeping.handle
+    def prepare(self, number: int, plan: WorkerPlan, copy_to: str | None = None) -> Any:
+        """Set up an actor's worker, after a copy of the population to a node if one is named; return a reference."""
+        site = self._sites[number]
+        own = plan if site is None else replace(plan, here=(self._site_names[site],))
+        given = [] if copy_to is None else [self._copy_to(copy_to, plan)]
+        return self._handles[number].prepare.remote(own, self._personal(plan), *given)
 
-    def admit(self, actors: dict[str, str]) -> None:
-        """Take note of an actor that has arrived, by its fingerprint.
+    def admit(self, actor_print: dict[str, str]) -> None:
+        """Accept an actor by its fingerprint.
 
         Raises:
-            RuntimeError: it is not what the others are, or the driver where that has computed as well.
+            RuntimeError: it differs from the other actors, or from the driver if that may have computed as well.
         """
-        self._prints.append(actors)
+        self._prints.append(actor_print)
         agreed([*([fingerprint()] if self.driver_may_help else []), *self._prints])
         self.arrived = True
 
-    def replace(self, number: int) -> Any:
-        """Have an actor start in the place of one that died, or hangs: then it is ended; the new one's handle."""
+    def replace(self, number: int) -> None:
+        """Kill an actor and start another one in its place."""
         ray.kill(self._handles[number])
-        self._handles[number] = self._actor(number, self._kind(self._sites[number]))
-        return self._handles[number]
+        self._handles[number] = self._actor(number, self._resources(self._sites[number]))
 
     def room(self, site: int | None = None) -> int:
-        """How many actors, of a site, the living nodes hold, if nobody else uses them."""
-        return self._kind(site).room(living())
+        """Return the number of actors of a site that fit the living nodes."""
+        return self._resources(site).room(living_nodes())
 
-    def wanting(self, site: int | None = None) -> str:
-        """What to say where no living node has room."""
-        return f"none of Ray's {len(living())} living nodes has the {self._kind(site)} of one"
+    def shortage(self, site: int | None = None) -> str:
+        """Return the message that no living node has room for an actor."""
+        return f"none of Ray's {len(living_nodes())} living nodes has the {self._resources(site)} of one"
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """What all actors' results depend on; where they are on this machine, the driver's own."""
+        """Properties that all actors' results depend on: the driver's own if the actors are on this machine."""
         if self.driver_may_help:
             return fingerprint()
         if not self._prints:
@@ -274,21 +224,29 @@ class ClientActors:
         return dict(self._prints[0])
 
     def _first_print(self) -> dict[str, str]:
-        """The fingerprint of the first actor that answers: the others are compared with it before they run anything."""
+        """Return the fingerprint of the first actor that answers; `admit` compares the others with it."""
         answers = [handle.fingerprint.remote() for handle in self.handles()]
         while True:
-            ready, answers = ray.wait(answers, timeout=self.patience.start)
+            ready, answers = ray.wait(answers, timeout=self.timeouts.start)
             if not ready:
-                raise RuntimeError(late(len(answers), self.patience.start))
+                raise RuntimeError(late_message(len(answers), self.timeouts.start))
             try:
-                found: dict[str, str] = take(ready[0])
+                found: dict[str, str] = fetch_results(ready[0])
                 return found
             except ActorLostError:
                 if not answers:
                     raise
 
+    def _personal(self, plan: WorkerPlan) -> StoreHandle | None:
+        """Return access to a plan's personal state for nodes that do not see its folder; None without need."""
+        if self._is_here or not plan.layouts.personal.entries:
+            return None
+        if self._store is None or self._store[0].personal != plan.personal:
+            self._store = plan, served_store(plan)
+        return self._store[1]
+
     def _wait(self) -> None:
-        """Wait until Ray runs; what went wrong with it is raised here."""
+        """Wait until Ray runs, and raise the error of its start."""
         if not self._up.wait(START_SECONDS):
             raise RuntimeError(f"Ray did not start within {START_SECONDS} s; see its log, or use --inline")
         if self._error is not None:
@@ -301,49 +259,91 @@ class ClientActors:
                 thread.join()
             if not self._over.is_set():
                 self._serve()
-        except BaseException as error:  # raised again in the thread that asks for the handles
+        except BaseException as error:  # `_wait` raises it in the main thread
             self._error = error
         self._up.set()
 
     def _serve(self) -> None:
-        """Have Ray run until nobody wants it any more."""
+        """Run Ray until the context ends."""
         with running(self._cores * self._each.cpus, self._address):
-            self.home = here()
-            self._begin()
+            self.home = this_node()
+            if self._auto:
+                self._check_gpu()
+            elif not self.pinned:
+                self._create()
             self._up.set()
-            _tell_of_endpoint()
+            _log_endpoint()
             while not self._over.wait(PUBLISH_SECONDS):
                 self.meter.publish()
             for handle in self._handles:
                 ray.kill(handle)
 
-    def _begin(self) -> None:
-        """Do what must not wait, as soon as Ray runs."""
-        self._create()
+    def _check_gpu(self) -> None:
+        if not self._each.room(living_nodes()):
+            raise InputError(
+                'fleet.gpus_per_actor = "auto": must be a number if Ray has no GPU; set fleet.gpus_per_actor = 0'
+            )
+
+    def _share_gpus(self, peak: int, total: int) -> None:
+        """Set the number of actors and their GPU share.
+
+        Args:
+            peak: most bytes that a plan takes of a GPU.
+            total: bytes of a GPU.
+        """
+        held, nodes = sharers(peak, total), [node for node in living_nodes() if self._each.on(node)]
+        gpus = int(capacity(1, [node["Resources"]["GPU"] for node in nodes]))
+        places = replace(self._each, gpus=0).room(nodes)
+        self._wanted, shared = arranged(held, gpus, places, self._wanted)
+        self._each = replace(self._each, gpus=fraction(shared))
+        LOG.info(
+            'fleet.gpus_per_actor = "auto": a block takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
+            *(peak >> 20, total >> 20, held, self._wanted, self._each.gpus),
+        )
+
+    def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
+        """Measure the most bytes that a plan takes of a GPU, and the GPU's bytes, in an actor with a whole GPU."""
+        probe = self._actor(0, self._each)
+        try:
+            fetch_results([probe.fingerprint.remote()], START_SECONDS)
+            measured: list[tuple[int, int]] = []
+            for name, plan in plans.items():
+                with of_algorithm(name):
+                    taken, node = fetch_results(probe.measure.remote(plan))
+                    if taken is None:
+                        taken, _ = fetch_results(probe.measure.remote(plan, self._copy_to(node, plan)))
+                    measured.append(taken)
+            return max(measured)
+        finally:
+            ray.kill(probe)
 
     def _create(self) -> None:
-        """Have the actors start.
+        """Start the actors.
 
         Raises:
-            InputError: what no node can place would wait in silence.
+            InputError: an actor fits no node. Ray itself would wait in silence.
         """
-        hosts = living()
-        self._sites = self._places(hosts)
-        kinds = [self._kind(site) for site in dict.fromkeys(self._sites)]
-        self._hosts = [host.name for host in hosts if any(kind.held(host) for kind in kinds)]
-        self._handles = [self._actor(number, self._kind(site)) for number, site in enumerate(self._sites)]
+        nodes = living_nodes()
+        self._sites = self._planned_sites(nodes)
+        kinds = [self._resources(site) for site in dict.fromkeys(self._sites)]
+        self._hosts = [node["NodeID"] for node in nodes if any(kind.on(node) for kind in kinds)]
+        self._handles = [self._actor(number, self._resources(site)) for number, site in enumerate(self._sites)]
 
-    def _places(self, hosts: Sequence[Host]) -> list[int | None]:
-        """The site of each actor that there is to be: here none of them has one."""
-        return [None] * places(self._each, hosts, self._wanted)
+    def _planned_sites(self, nodes: Sequence[RayNode]) -> list[int | None]:
+        """Return the site of each actor to start; None for an actor that is not pinned."""
+        if not self.pinned:
+            return [None] * actors_that_fit(self._each, nodes, self._wanted)
+        return [
+            site
+            for site, name in enumerate(self._site_names)
+            for _ in range(actors_that_fit(self._resources(site), nodes, self._wanted, f" of site {name!r}"))
+        ]
 
-    def _kind(self, site: int | None) -> ActorResources:
-        """What an actor of a site takes."""
-        return self._each
+    def _resources(self, site: int | None) -> ActorResources:
+        return self._each if site is None else self._each.at(self._site_names[site])
 
     def _actor(self, number: int, each: ActorResources) -> Any:
-        """Have an actor start that takes so much of a node."""
-        # cuBLAS is deterministic only with a workspace of fixed size, which must be set before torch is imported.
+        # cuBLAS is deterministic only with a workspace of fixed size, set before torch is imported.
         environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if each.gpus else {}
         actor = ray.remote(
             num_cpus=each.cpus,
@@ -355,17 +355,36 @@ class ClientActors:
         return actor.remote(number, each.cpus, self.device, min(1.0, each.gpus) or 1.0)
 
 
-def _tell_of_endpoint() -> None:
-    """Log where Prometheus finds what this driver publishes: its node's endpoint, where that has one."""
-    here = ray.get_runtime_context().get_node_id()
-    for node in ray.nodes():  # type: ignore[no-untyped-call]
+def _site_names(sites: Sites | None) -> tuple[str, ...]:
+    """Return the names of the population's sites.
+
+    Raises:
+        InputError: the population has no sites, or a client has none.
+    """
+    if sites is None:
+        raise InputError(
+            "fleet.pinned = true: must be used with a population that has sites, and this one has none; set "
+            "fleet.pinned = false, or make the population with a column of sites"
+        )
+    if (without := (sites.numbers == len(sites.names)).sum()) > 0:
+        raise InputError(
+            f"fleet.pinned = true: every client must have a site, and {without} have none; set fleet.pinned = false, "
+            "or make the population with a site for each client"
+        )
+    return sites.names
+
+
+def _log_endpoint() -> None:
+    """Log the URL at which Prometheus finds this driver's numbers, if its node has one."""
+    here = this_node()
+    for node in living_nodes():
         if node["NodeID"] == here and node["MetricsExportPort"] > 0:
             LOG.info("for Prometheus: http://%s:%d/metrics", node["NodeManagerAddress"], node["MetricsExportPort"])
 
 
 def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The fingerprint that all have; RuntimeError where one differs, for so would its bytes."""
+    """Return the fingerprint that all actors have; raise RuntimeError if one differs."""
     for other in prints:
         if other != prints[0]:
-            raise RuntimeError(f"client actors differ, and so would their bytes: {prints[0]} and {other}")
+            raise RuntimeError(f"client actors differ, and their bytes would differ too: {prints[0]} and {other}")
     return dict(prints[0])

@@ -1,4 +1,4 @@
-"""The client actors of a fleet: they get ready, they are there, they die, and others take their place."""
+"""Client actors of a fleet: they get ready, die and are replaced."""
 
 from __future__ import annotations
 
@@ -6,84 +6,51 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 
 from raysim.common.errors import RetriesSpentError
-from raysim.fleet.lost import AbsentError, ActorLostError, late, take
+from raysim.fleet.pool import ActorPool, ReadyActor
+from raysim.fleet.results import ActorLostError, fetch_results, late_message
 from raysim.fleet.worker_plan import WorkerPlan
-
-if TYPE_CHECKING:
-    from raysim.fleet.client_actors import ClientActors
 
 LOG = logging.getLogger("raysim")
 
 
-@dataclass(frozen=True)
-class Member:
-    """A client actor that is there.
+class Crew:
+    """Actors of a fleet, by number.
 
     Args:
-        handle: Ray's.
-        host: the node that it is on.
-        site: whose clients alone it may have; None where it may have all.
+        pool: starts and replaces actors.
+        plan: worker that each actor sets up.
+        tell: called with a notice for the user: a death and its consequence.
     """
 
-    handle: Any
-    host: str
-    site: int | None = None
-
-
-class Roster:
-    """The client actors that are there, each by its number."""
-
-    def __init__(self) -> None:
-        self.there: dict[int, Member] = {}
-
-    @property
-    def hosts(self) -> list[str]:
-        """The nodes that actors are on."""
-        return sorted({member.host for member in self.there.values()})
-
-    def neighbours(self, host: str) -> list[int]:
-        """The actors on a node."""
-        return sorted(actor for actor, member in self.there.items() if member.host == host)
-
-
-class Crew(Roster):
-    """The actors of a fleet, each by its number.
-
-    Args:
-        place: starts them, once and again.
-        plan: what each sets up before it is there.
-        tell: is told of each death, and of what follows.
-    """
-
-    def __init__(self, place: ClientActors, plan: WorkerPlan, tell: Callable[[str], object]) -> None:
-        super().__init__()
+    def __init__(self, pool: ActorPool, plan: WorkerPlan, tell: Callable[[str], object]) -> None:
+        self.ready: dict[int, ReadyActor] = {}
         self.starting = 0.0
-        """Seconds spent on taking in actors, waiting for the first included."""
-        self._place, self._plan, self._tell = place, plan, tell
-        self._patience = place.patience
+        """Seconds spent on new actors, the wait for the first one included."""
+        self._pool, self._plan, self._tell = pool, plan, tell
+        self._timeouts = pool.timeouts
         self._begun = False
-        self._starts: dict[Any, _Start] = {}
+        self._starts: dict[Any, tuple[int, float]] = {}
+        """Number of each actor that is setting up its worker, and the time since which it does."""
         self._failed: Counter[int] = Counter()
         self._fewer = False
 
     @property
     def awaited(self) -> Iterable[Any]:
-        """References that are ready as soon as an actor is, or has failed to be."""
+        """References that resolve when an actor is ready or has failed to start."""
         return self._starts
 
     def gather(self, wait: float = 0) -> None:
-        """Take in the actors whose bench is set up; if asked to, wait so many seconds for one."""
+        """Take in actors that are ready; wait up to `wait` seconds for one."""
         started = time.perf_counter()
-        if not self._begun and (handles := self._place.handles(wait > 0)):
+        if not self._begun and (handles := self._pool.handles(wait > 0)):
             self._begun = True
-            for actor, handle in enumerate(handles):
-                self._prepare(actor, handle)
+            for actor in range(len(handles)):
+                self._prepare(actor)
         if self._starts:
             ready, _ = ray.wait([*self._starts], num_returns=1 if wait else len(self._starts), timeout=wait)
             for reference in ready:
@@ -91,104 +58,97 @@ class Crew(Roster):
             self.starting += time.perf_counter() - started
 
     def replace(self, actor: int, why: ActorLostError) -> None:
-        """Have another actor start in the place of one that is there no more."""
-        del self.there[actor]
-        self._place.meter.died()
-        self._place.meter.actors(len(self.there))
-        self._say(f"client actor {actor} died ({why.words}); another one takes its place and runs again what it had")
-        self._prepare(actor, self._place.replace(actor))
+        """Replace a ready actor that is lost."""
+        del self.ready[actor]
+        self._pool.meter.count_death()
+        self._pool.meter.set_actors(len(self.ready))
+        self._say(f"client actor {actor} died ({why.cause}); another one takes its place and repeats its work")
+        self._start_another(actor)
 
     def look(self) -> None:
-        """See to actors that take long to start.
+        """Check actors that take long to start.
 
         Raises:
-            RuntimeError: nobody is there, and nobody can come.
+            RuntimeError: no actor is ready and none can start.
         """
         now = time.monotonic()
-        waiting = [reference for reference, start in self._starts.items() if now - start.since > self._patience.place]
+        waiting = [reference for reference, (_, since) in self._starts.items() if now - since > self._timeouts.place]
         if not waiting:
             return
-        for site in {self._place.site(self._starts[reference].actor) for reference in waiting}:
+        for site in {self._site_of(reference) for reference in waiting}:
             if self._has_room(site):
-                late = [each for each in waiting if self._place.site(self._starts[each].actor) == site]
-                for reference in late:
-                    if now - self._starts[reference].since > self._patience.start:
+                for reference in [each for each in waiting if self._site_of(each) == site]:
+                    if now - self._starts[reference][1] > self._timeouts.start:
                         self._not_in_time(reference)
 
+    def _site_of(self, reference: Any) -> int | None:
+        return self._pool.site(self._starts[reference][0])
+
     def _has_room(self, site: int | None) -> bool:
-        """Whether the actors of a site that are to come have room, if nobody else is in their way."""
-        room, there = self._place.room(site), sum(member.site == site for member in self.there.values())
-        if not there and room < 1:
-            raise RetriesSpentError(f"no client actor is left, and {self._place.wanting(site)}; start a node that has")
-        starting = sum(self._place.site(start.actor) == site for start in self._starts.values())
-        if there and room < there + starting:
+        """Return whether the starting actors of a site fit the living nodes."""
+        room, ready = self._pool.room(site), sum(actor.site == site for actor in self.ready.values())
+        if not ready and room < 1:
+            raise RetriesSpentError(f"no client actor is left, and {self._pool.shortage(site)}; start a node that has")
+        starting = sum(self._pool.site(actor) == site for actor, _ in self._starts.values())
+        if ready and room < ready + starting:
             self._go_on_with_fewer(site)
             return False
         return True
 
-    def _prepare(self, actor: int, handle: Any) -> None:
-        plan, keeper = self._place.plan_of(actor, self._plan), self._place.keeper(self._plan)
-        self._starts[handle.prepare.remote(plan, keeper)] = _Start(actor, handle, time.monotonic())
+    def _prepare(self, actor: int) -> None:
+        self._starts[self._pool.prepare(actor, self._plan)] = actor, time.monotonic()
 
-    def _provide(self, start: _Start, node: str) -> None:
-        """Have an actor get ready as soon as its node has a copy of the population, however long that takes."""
-        plan, keeper = self._place.plan_of(start.actor, self._plan), self._place.keeper(self._plan)
-        prepared = start.handle.prepare.remote(plan, keeper, self._place.copies.on(node, plan))
-        self._starts[prepared] = _Start(start.actor, start.handle, float("inf"))
+    def _start_another(self, actor: int) -> None:
+        self._pool.replace(actor)
+        self._prepare(actor)
 
     def _take_in(self, reference: Any) -> None:
-        start = self._starts.pop(reference)
+        actor, _ = self._starts.pop(reference)
         try:
-            fingerprint, host = take(reference)
-            self._place.admit(fingerprint)
-        except AbsentError as error:
-            self._provide(start, error.node)
+            fingerprint, host = fetch_results(reference)
+            if fingerprint is not None:
+                self._pool.admit(fingerprint)
         except ActorLostError as error:
-            self._start_again(start.actor, error)
-        else:
-            self._failed.pop(start.actor, None)
-            self.there[start.actor] = Member(start.handle, host, self._place.site(start.actor))
-            self._place.meter.actors(len(self.there))
-            LOG.info("client actor %d is there, on node %s", start.actor, host[:8])
+            self._start_again(actor, error)
+            return
+        if fingerprint is None:
+            # A copy of the population may take any time, so this start has no limit.
+            self._starts[self._pool.prepare(actor, self._plan, copy_to=host)] = actor, float("inf")
+            return
+        self._failed.pop(actor, None)
+        self.ready[actor] = ReadyActor(self._pool.handles()[actor], host, self._pool.site(actor))
+        self._pool.meter.set_actors(len(self.ready))
+        LOG.info("client actor %d is ready, on node %s", actor, host[:8])
 
     def _not_in_time(self, reference: Any) -> None:
-        if not self.there:
-            raise RuntimeError(late(len(self._starts), self._patience.start))
-        self._start_again(self._starts.pop(reference).actor, ActorLostError(f"it took {self._patience.start:g} s"))
+        if not self.ready:
+            raise RuntimeError(late_message(len(self._starts), self._timeouts.start))
+        self._start_again(self._starts.pop(reference)[0], ActorLostError(f"it took {self._timeouts.start:g} s"))
 
     def _start_again(self, actor: int, why: ActorLostError) -> None:
-        """Have an actor start once more that did not come so far, but not for ever."""
+        """Repeat the start of an actor, a limited number of times."""
         self._failed[actor] += 1
-        if (times := self._failed[actor]) < self._patience.starts:
-            self._say(f"client actor {actor} did not start ({why.words}); it is started again")
-            self._prepare(actor, self._place.replace(actor))
+        if (times := self._failed[actor]) < self._timeouts.starts:
+            self._say(f"client actor {actor} did not start ({why.cause}); raysim starts it again")
+            self._start_another(actor)
         elif self._has_others(actor):
-            self._say(f"client actor {actor} did not start {times} times ({why.words}): the run goes on without it")
+            self._say(f"client actor {actor} did not start {times} times ({why.cause}): the run goes on without it")
         else:
-            raise RetriesSpentError(f"no client actor starts; one did not {times} times, the last: {why.words}")
+            raise RetriesSpentError(f"no client actor starts; one failed {times} times, the last cause: {why.cause}")
 
     def _has_others(self, actor: int) -> bool:
-        """Whether there are other actors, or may be, for what this one would do."""
-        site = self._place.site(actor)
-        coming = (self._place.site(start.actor) for start in self._starts.values())
-        return any(each == site for each in (*coming, *(member.site for member in self.there.values())))
+        """Return whether other actors of its site are ready or starting."""
+        site = self._pool.site(actor)
+        starting = (self._pool.site(other) for other, _ in self._starts.values())
+        return any(each == site for each in (*starting, *(other.site for other in self.ready.values())))
 
     def _go_on_with_fewer(self, site: int | None) -> None:
-        """Say, once, that some of the actors wait for resources."""
+        """Report once that some actors wait for resources."""
         if not self._fewer:
             self._fewer = True
-            there, wanted = len(self.there), self._place.workers
-            self._say(f"{self._place.wanting(site)} more: the run goes on with {there} of {wanted} client actors")
+            ready, wanted = len(self.ready), self._pool.workers
+            self._say(f"{self._pool.shortage(site)} more: the run goes on with {ready} of {wanted} client actors")
 
     def _say(self, text: str) -> None:
         LOG.warning(text)
         self._tell(text)
-
-
-@dataclass(frozen=True)
-class _Start:
-    """An actor that is setting up its bench, and since when."""
-
-    actor: int
-    handle: Any
-    since: float

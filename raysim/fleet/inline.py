@@ -1,39 +1,37 @@
-"""The fleet that is this process: blocks run one after the other, in their order."""
+"""Fleet in this process: blocks run one after the other, in order."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from algorithms import Block, Census, Function, Outcome, Worker
 from algorithms.engine.tree import Node, run_node
 from raysim.fleet.machine import fingerprint
-from raysim.fleet.memory import run_block
+from raysim.fleet.out_of_memory import run_block
 from raysim.fleet.traffic import Traffic
 from raysim.fleet.worker_plan import WorkerPlan
-
-if TYPE_CHECKING:
-    from raysim.watching.loggers.logger import Logger
+from raysim.watching.loggers.logger import Logger
 
 
 class Inline:
-    """This process as a place to work: the counterpart of `ClientActors`."""
+    """This process as the place where blocks run: the counterpart of `ClientActors`."""
 
     device = "cpu"
     workers = 1
     loggers: Mapping[str, Logger] = {}
-    """Nobody is told of a run but those that it names."""
+    """Loggers beside those of the experiment."""
 
     def __enter__(self) -> Inline:
         self.fingerprint = fingerprint()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
     def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
-        """Nothing is left to choose."""
+        """Do nothing: this process is there already."""
 
     def fleet(
         self,
@@ -41,7 +39,7 @@ class Inline:
         done: Callable[[Block], None] = lambda block: None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> InlineFleet:
-        """A fleet on a bench of this process, of which there is nothing to tell."""
+        """Return a fleet on a worker in this process; it has no notices."""
         return InlineFleet(plan.build(), plan.census, plan.block_size, done)
 
 
@@ -51,12 +49,12 @@ def run_here(
     """Run a node's blocks in this process.
 
     Args:
-        bench: what is resident here.
-        function: what to do.
-        node: which blocks.
-        blocks: all of them, their references being values here.
-        references: the values that all of them take.
-        actor: the number of this process among the actors.
+        worker: worker of this process.
+        function: function of each block.
+        node: range of blocks.
+        blocks: all blocks, with values instead of references.
+        references: values that all blocks take.
+        actor: number of this process among the actors.
 
     Raises:
         OutOfMemoryError: a block does not fit the memory.
@@ -76,12 +74,12 @@ def run_here(
 
 
 class InlineFleet:
-    """Runs blocks in this process.
+    """Fleet whose blocks run in this process.
 
     Args:
-        bench: what blocks run on.
-        census: the training clients.
-        block_size: clients a block for a cohort's size.
+        worker: worker of this process.
+        census: training clients.
+        block_size: function from a cohort's size to the clients a block.
         done: called after each block.
     """
 
@@ -102,19 +100,19 @@ class InlineFleet:
         self._done = done
 
     def put(self, value: Any) -> Any:
-        """The value itself."""
+        """Return the value itself."""
         return value
 
     def map(self, function: Function, blocks: Sequence[Block], references: Sequence[Any] = ()) -> Iterator[Outcome]:
-        """Run the function on each block, when its outcome is asked for."""
+        """Run the function on each block when its outcome is asked for."""
         for number, block in enumerate(blocks):
             yield run_here(self._worker, function, Node(number, number + 1), blocks, references)
             self._done(block)
 
     def by_node(self) -> dict[str, dict[str, int]]:
-        """Nothing leaves this process."""
+        """Return no bytes: nothing leaves this process."""
         return {}
 
     def close(self) -> None:
-        """Release what the bench holds."""
+        """Release the worker's open files."""
         self._worker.personal.close()

@@ -1,4 +1,4 @@
-"""What a process computes with: its threads, its deterministic settings, and the fingerprint of the result."""
+"""Threads and deterministic settings of a process, and the fingerprint of its results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 @contextmanager
 def settled(threads: int) -> Iterator[None]:
-    """Compute deterministically on so many threads, and leave the process as it was found."""
+    """Compute deterministically in the context, and restore the process's settings after it."""
     before = torch.get_num_threads(), torch.get_deterministic_debug_mode(), deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     settle(threads)
     try:
@@ -30,11 +30,11 @@ def settled(threads: int) -> Iterator[None]:
 
 
 def settle(threads: int) -> None:
-    """Compute deterministically on so many threads: sums are cut by threads, so their number is configuration."""
+    """Compute deterministically from now on. The number of threads is configuration, because threads cut sums."""
     torch.set_num_threads(threads)
-    # The same as use_deterministic_algorithms(True), which would import torch's compiler, for seconds.
+    # use_deterministic_algorithms(True) does the same, but imports torch's compiler, which takes seconds.
     torch.set_deterministic_debug_mode("error")
-    # No result here reads memory that nothing was written to, and filling it costs every allocation.
+    # No result reads uninitialised memory, and filling it would cost every allocation.
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = False
@@ -42,10 +42,10 @@ def settle(threads: int) -> None:
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that it frees: a visit frees and asks for the same megabytes all the time.
+    """Keep freed memory in this process: client updates free and ask for the same megabytes again and again.
 
-    Otherwise glibc gives them back to the system each time, and every first touch of a page costs a fault. Elsewhere
-    nothing happens.
+    By default glibc returns them to the system, and each first touch of a page then costs a fault. Other C libraries
+    have no such setting, and nothing happens.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -54,7 +54,7 @@ def keep_memory() -> None:
 
 
 def fingerprint(device: str = "cpu") -> dict[str, str]:
-    """What the bytes of a result depend on beside the configuration; equal fingerprints give equal bytes.
+    """Return the properties of this process that results depend on; equal fingerprints give equal bytes.
 
     Raises:
         InputError: there is no such device.
@@ -72,7 +72,7 @@ def fingerprint(device: str = "cpu") -> dict[str, str]:
 def _gpu() -> str:
     if not torch.cuda.is_available():
         raise InputError(
-            "fleet.gpus_per_actor: must be 0 where torch sees no GPU (Ray does; is torch built for CPUs?); set "
+            "fleet.gpus_per_actor: must be 0 if torch sees no GPU (Ray does; is torch built for CPUs?); set "
             "fleet.gpus_per_actor = 0"
         )
     return torch.cuda.get_device_name()

@@ -1,4 +1,4 @@
-"""Bytes that were measured, as against the protocol's: what Ray moved, and what the driver held."""
+"""Measured bytes: data that Ray moved and data that the driver held, apart from the bytes of the protocol."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 import ray
 
 INLINE_LIMIT = 100 * 1024
-"""Below this size Ray puts a returned object into its message, and so into the driver's memory."""
+"""Size in bytes below which Ray inlines a returned object in its message, and thus in the driver's memory."""
 
 
 @dataclass
 class Traffic:
-    """Bytes of array data, counted from the start of a run.
+    """Bytes of array data since the start of a run.
 
     Args:
-        driver: that the driver held: values that it put, and values of blocks that it took.
-        inlined: of objects that blocks left behind, small enough that Ray inlined them on the way.
-        moved: that actors took from the object store.
-        out: that went from one node to another, by the node that they left.
-        into: the same, by the node that they came to.
+        driver: bytes that the driver held: values that it put, and values of blocks that it received.
+        inlined: bytes of objects that blocks left behind and Ray inlined.
+        moved: bytes that actors took from the object store.
+        out: bytes that left each node for another one, by node id.
+        into: bytes that reached each node from another one, by node id.
     """
 
     driver: int = 0
@@ -35,21 +35,21 @@ class Traffic:
 
     @property
     def crossed(self) -> int:
-        """Those that went from one node to another, the driver's included."""
+        """Bytes that went from one node to another, the driver's node included."""
         return self.into.total()
 
     def went(self, source: str, target: str, nbytes: int) -> None:
-        """Count what went from a node to a node, which may be the same."""
+        """Count a transfer between two nodes; ignore one within a node."""
         if source != target and nbytes:
             self.out[source] += nbytes
             self.into[target] += nbytes
 
     def copy(self) -> Traffic:
-        """The count as it is now."""
+        """Return a copy of the present counts."""
         return replace(self, out=self.out.copy(), into=self.into.copy())
 
     def since(self, before: Traffic) -> Traffic:
-        """What was added since an earlier count."""
+        """Return the bytes added since an earlier copy."""
         return Traffic(
             self.driver - before.driver,
             self.inlined - before.inlined,
@@ -59,81 +59,62 @@ class Traffic:
         )
 
     def by_node(self) -> dict[str, dict[str, int]]:
-        """Bytes in and out of each node that any went in or out of."""
+        """Return bytes in and out of each node that had any."""
         nodes = sorted({*self.into, *self.out})
         return {node: {"bytes_in": self.into[node], "bytes_out": self.out[node]} for node in nodes}
 
 
 @dataclass(eq=False)
-class Held:
-    """A value of the driver's, in the object store once an actor needed it, and from there once on each node."""
+class StoredValue:
+    """Value that blocks take by reference: the driver's own, or one that an actor made and that stays on its node.
 
-    value: Any
-    _object: Any = None
-    _hosts: set[str] = field(default_factory=set)
-
-    def object(self) -> Any:
-        """The value in the object store."""
-        if self._object is None:
-            self._object = ray.put(self.value)
-        return self._object
-
-    def taken(self, host: str, home: str, traffic: Traffic) -> None:
-        """Count what an actor on a node causes by taking it; the driver is at home."""
-        if host not in self._hosts:
-            self._hosts.add(host)
-            traffic.went(home, host, array_bytes(self.value))
-
-
-@dataclass(eq=False)
-class Left:
-    """What an actor left on its node: a model on its way, or a sum that is to be joined there.
-
-    Small ones are no objects of a node's store: their bytes come to the driver, and go from there with each call.
+    A value of the driver enters the object store when the first actor needs it; each node then fetches it once. A small
+    value of an actor is inlined: its bytes come to the driver, and go out again with each call.
 
     Args:
-        reference: Ray's.
-        nbytes: its size.
-        host: the node where it was made.
+        nbytes: size of its arrays.
+        value: the value itself, if it is the driver's.
+        reference: Ray's reference, if an actor made it.
+        host: node of that actor; None for the driver's.
     """
 
-    reference: Any
     nbytes: int
-    host: str
+    value: Any = None
+    reference: Any = None
+    host: str | None = None
     _hosts: set[str] = field(default_factory=set)
 
     @property
     def inlined(self) -> bool:
-        """Whether Ray put it into its message."""
-        return self.nbytes < INLINE_LIMIT
+        """Whether Ray inlined it in a message."""
+        return self.host is not None and self.nbytes < INLINE_LIMIT
 
     def object(self) -> Any:
-        """The value in the object store, or the driver's memory."""
+        """Return Ray's reference; put a value of the driver into the object store first."""
+        if self.reference is None:
+            self.reference = ray.put(self.value)
         return self.reference
 
     def made(self, home: str, traffic: Traffic) -> None:
-        """Count what its making caused; the driver is at home."""
-        self._hosts.add(self.host)
-        if self.inlined:
-            traffic.went(self.host, home, self.nbytes)
+        """Count the transfer that its making caused; `home` is the driver's node."""
+        if self.host is not None:
+            self._hosts.add(self.host)
+            if self.inlined:
+                traffic.went(self.host, home, self.nbytes)
 
     def taken(self, host: str, home: str, traffic: Traffic) -> None:
-        """Count what an actor on a node causes by taking it; the driver is at home."""
+        """Count the transfer that an actor on a node causes by taking it; `home` is the driver's node."""
         if self.inlined:
             traffic.went(home, host, self.nbytes)
         elif host not in self._hosts:
             self._hosts.add(host)
-            traffic.went(self.host, host, self.nbytes)
-
-
-Stored = Held | Left
-"""A reference of the Ray fleet's: what a block takes."""
+            traffic.went(self.host or home, host, self.nbytes)
 
 
 def array_bytes(value: Any) -> int:
-    """The bytes of all arrays in a value made of dataclasses and containers.
+    """Return the bytes of all arrays in a value made of dataclasses and containers.
 
-    But not of fields with an underscore: they are a process's own, and not sent.
+    Fields with a leading underscore do not count: they stay in their process.
     """
     if isinstance(value, np.ndarray):
         return value.nbytes
@@ -149,10 +130,10 @@ def array_bytes(value: Any) -> int:
 
 
 PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
-"""What has no array in it: most of what thousands of visits report."""
+"""Types without arrays: most values in the reports of thousands of client updates."""
 
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass but its private ones, which do not travel; in anything else there is no array."""
+    """Return the public fields of a dataclass; nothing for any other type, which holds no array."""
     return tuple(field.name for field in fields(kind) if field.name[0] != "_") if is_dataclass(kind) else ()

@@ -1,4 +1,4 @@
-"""Sending a user's own code: actors need not be able to import it."""
+"""User code for actors that cannot import its modules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ray import cloudpickle
 
 
 @contextmanager
-def sent_whole(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Within, what these modules define goes to actors with its code, and not by its name alone."""
+def pickled_by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Send definitions of these modules to actors with their code in the context, and not by name only."""
     already = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
     added = [module for module in dict.fromkeys(modules) if module.__name__ not in already]
     for module in added:

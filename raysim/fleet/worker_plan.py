@@ -1,4 +1,4 @@
-"""The plan of a bench: all that another process needs to set one up."""
+"""Plan of a worker: everything that another process needs to set it up."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from raysim.common.errors import InputError, unknown
 from raysim.data.shards import Shards
 from raysim.data.sites import Sites
 from raysim.data.standardise import Standardise
-from raysim.fleet.memory import models_fit
+from raysim.fleet.out_of_memory import models_fit
 from raysim.models.build import build
 from raysim.models.own import check_own
 
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """A model by name: the same arguments and the same seed make the same bytes.
+    """Model by name. Equal arguments and seeds make equal bytes.
 
     Args:
         name: one of `raysim list models`, or "module:Class".
-        parameters: what the named model takes, and what all take.
-        shape: of one sample in training.
+        parameters: parameters of the named model, and those of all models.
+        shape: shape of one sample in training.
         classes: number of classes.
-        seed: keys the initial entries.
-        own: what the name stands for where it is a user's own.
-        whole: shape of one sample in evaluation; None where it is the same.
+        seed: key of the initial entries.
+        own: user's class or function behind the name; None for a named model.
+        whole: shape of one sample in evaluation; None for `shape`.
         per_pixel: whether each pixel of a sample has a class.
     """
 
@@ -62,11 +62,11 @@ class ModelPlan:
     per_pixel: bool = False
 
     def logits(self, samples: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the logits of so many samples of a shape."""
+        """Return the shape of the logits of samples of a shape."""
         return (samples, self.classes, *(shape[1:] if self.per_pixel else ()))
 
     def build(self, tell: Callable[[str], object] | None = None) -> nn.Module:
-        """Make the module; `tell` is told of the weights that it starts from."""
+        """Make the module; call `tell` with the source of its initial weights."""
         return build(
             self.name,
             shape=self.shape,
@@ -79,14 +79,14 @@ class ModelPlan:
 
 
 def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int64] | None:
-    """The first round in which each training client may be drawn; None where all are there from the first.
+    """Return the first round in which each training client may be drawn; None if it is round 1 for all.
 
     Args:
         population: the clients.
         joins: first rounds, by the name of a domain, or a client's name or number.
 
     Raises:
-        InputError: there is no such domain or training client, or nobody is there from the first.
+        InputError: there is no such domain or training client, or no client joins in round 1.
     """
     if not joins:
         return None
@@ -102,88 +102,75 @@ def joining(population: Population, joins: Mapping[str, int]) -> NDArray[np.int6
             raise unknown(f"algorithm.joins = {name!r}", name, list(known))
         rounds[known[name]] = first
     if rounds.min() > 1:
-        raise InputError("algorithm.joins: must leave a client that is there from the first round; leave one out")
+        raise InputError("algorithm.joins: must leave a client for round 1; remove one entry")
     return rounds
 
 
 def _trained(module: nn.Module, model: ModelPlan) -> nn.Parameter:
-    """A parameter that trains; InputError where there is none."""
+    """Return a parameter that trains; raise InputError if there is none."""
     for parameter in module.parameters():
         if parameter.requires_grad:
             return parameter
     raise InputError(
-        f"model.name = {model.name!r}: must have a parameter that trains, and has none; choose another model, or part"
+        f"model.name = {model.name!r}: must have a parameter that trains, and has none; choose another model"
     )
 
 
 @torch.no_grad()
 def _check_logits(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> None:
-    """Refuse a model that does not give one logit a class: each sample or, where labels are images, each pixel."""
+    """Refuse a model without one logit a class for each sample or, if labels are images, for each pixel."""
     training = module.training
     with torch.random.fork_rng(devices=[]):
         shape = tuple(module.eval()(torch.stack([sample, sample])).shape)
         fits = model.whole in (None, model.shape) or _takes_whole(module, sample, model)
     module.train(training)
     if shape != model.logits(2, model.shape):
-        each = "pixel, for labels are images" if model.per_pixel else "sample, for labels are no images"
+        each = "pixel, because labels are images" if model.per_pixel else "sample, because labels are not images"
         raise InputError(
-            f"model.name = {model.name!r}: must return {model.classes} logits a {each}, and returns {shape} of two "
+            f"model.name = {model.name!r}: must return {model.classes} logits a {each}, and returns {shape} for two "
             f"samples {model.shape}; choose another model"
         )
     if not fits:
         raise InputError(
-            f"model.name = {model.name!r} with data.crop_size: must take samples {model.whole} in evaluation, beside "
-            f"{model.shape} in training; choose another model, or leave it out"
+            f"model.name = {model.name!r} with data.crop_size: must take samples {model.whole} in evaluation and "
+            f"{model.shape} in training; choose another model, or leave data.crop_size out"
         )
 
 
 def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> bool:
-    """Whether a model, in evaluation, takes samples of which it is trained on crops."""
+    """Return whether a model that trains on crops takes whole samples in evaluation."""
     shape = model.whole or model.shape
     try:
         return tuple(module(sample.new_zeros(1, *shape)).shape) == model.logits(1, shape)
-    except RuntimeError:  # as layers raise it where shapes do not fit
+    except RuntimeError:  # layers raise it if shapes do not fit
         return False
 
 
 FUSED_BLOCK = 5
-"""Clients of a block whose visits are fused, at least: the time of a visit hardly falls from there on."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a node finds a population that does not see the driver's folder of it.
-
-    Args:
-        digest: the sha256 of its manifest.json.
-        uri: that each node fetches it from by itself; None: from the driver's node.
-        copies: whether a node may have a copy at all.
-    """
-
-    digest: str
-    uri: str | None = None
-    copies: bool = True
+"""Least number of clients in a block of fused client updates: more hardly save time."""
 
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """What to set up where blocks run.
+    """Plan of the worker that runs blocks.
 
     Args:
-        population: folder of shards whose images are decoded.
-        model: the model to keep resident.
-        algorithm: says which entries travel and how visits are computed; resolved, before a bench is built.
-        kept: folder of the kept entries.
+        population: folder of the population, with decoded images.
+        model: resident model.
+        algorithm: algorithm; its execution must be resolved before a worker is built.
+        personal: folder of personal state.
         block: clients a block, or "auto".
         device: "cpu" or "cuda".
-        lanes: how many visits are trained at once; None before it is resolved.
-        fold: of the population, that is tested; None for the splits as they are stored.
-        validation: the fold for validation; None for the one after that.
-        joins: the first rounds of clients that are not there from the first; see `joining`.
-        standardise: what is done to all inputs; None where they stay.
-        augment: what changes inputs in training; None where they stay.
-        origin: where nodes find the population that do not see its folder; None where all see it.
-        here: the sites whose samples are where the plan is; None for all.
+        lanes: client updates that train at once; None before the plan is resolved.
+        fold: test fold of the population; None for the stored splits.
+        validation: validation fold; None for the fold after `fold`.
+        joins: first rounds of clients that join after round 1; see `joining`.
+        standardise: standardisation of all inputs; None to leave them.
+        augment: augmentation of inputs in training; None to leave them.
+        digest: SHA-256 of the population's manifest.json, by which nodes recognise it; None if all see its folder.
+        uri: URI from which other nodes fetch the population; None to copy it from the driver's node.
+        copies: whether nodes that do not see the folder may have a copy.
+        here: sites whose samples the worker has; None for all.
     """
 
     population: Path
@@ -198,14 +185,16 @@ class WorkerPlan:
     joins: Mapping[str, int] = field(default_factory=dict)
     standardise: Standardise | None = None
     augment: Augment | None = None
-    origin: Origin | None = None
+    digest: str | None = None
+    uri: str | None = None
+    copies: bool = True
     here: tuple[str, ...] | None = None
 
     def build(self, share: float = 1.0) -> Worker:
-        """Set up a bench in this process.
+        """Set up a worker in this process.
 
         Args:
-            share: the process's part of the device, in (0, 1].
+            share: part of the device for this process, in (0, 1].
 
         Raises:
             OutOfMemoryError: the models do not fit the device.
@@ -221,15 +210,15 @@ class WorkerPlan:
         return Worker(resident, shards, personal, trainer(resident, self.algorithm.local.compute), self.augment)
 
     def module(self) -> nn.Module:
-        """Make the model, in the algorithm's precision."""
+        """Make the module in the algorithm's precision."""
         module = self.model.build()
         return module.double() if self.algorithm.local.compute.precision == "fp64" else module
 
     def resolved(self) -> WorkerPlan:
-        """The plan with `local.execution = "auto"` resolved, and the lanes that follow.
+        """Return the plan with `local.execution = "auto"` and the lanes resolved.
 
         Raises:
-            InputError: the algorithm does not fit the model, or the population.
+            InputError: the algorithm does not fit the model or the population.
         """
         module = self.module()
         sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
@@ -239,7 +228,7 @@ class WorkerPlan:
         self.algorithm.check_model(module, sample)
         block = self.block_size(self.cohort)
         ways = [choose(phase.local, module, sample, self.device, block) for phase in self.algorithm.phases]
-        # One way for all phases: fused visits do less than others, so one that cannot be fused decides.
+        # All phases share one execution. A phase that cannot be fused decides.
         compute = next((way for way in ways if way.execution != "fused"), ways[0])
         plan = replace(self, algorithm=self.algorithm.computed(compute))
         block = plan.block_size(plan.cohort)
@@ -247,7 +236,7 @@ class WorkerPlan:
 
     @cached_property
     def layouts(self) -> Layouts:
-        """How the model's entries are divided.
+        """Shared, personal and frozen entries of the model.
 
         Raises:
             InputError: the algorithm makes no sense for the model.
@@ -256,10 +245,10 @@ class WorkerPlan:
 
     @cached_property
     def census(self) -> Census:
-        """The population's training clients.
+        """Training clients of the population.
 
         Raises:
-            InputError: `joins` names somebody who is none of them.
+            InputError: `joins` names no training client.
         """
         population = Population.open(self.population, self.fold, self.validation, sites=self.here)
         samples = population.sizes - population.test_sizes
@@ -270,7 +259,7 @@ class WorkerPlan:
 
     @cached_property
     def sites(self) -> Sites | None:
-        """The sites of all clients, training or not; None where there are none."""
+        """Sites of all clients, held-out ones included; None for a population without sites."""
         return Sites.of(Population.open(self.population, sites=self.here))
 
     @property
@@ -279,10 +268,10 @@ class WorkerPlan:
         return self.algorithm.schedule.size(len(self.census.clients))
 
     def block_size(self, cohort: int) -> int:
-        """Clients a block.
+        """Return the clients a block.
 
-        "auto" is ceil(sqrt(cohort / 10)): a block's work grows, and so does their number. Where visits are fused it is
-        at least 5, for they gain by neighbours, but at most half the cohort.
+        "auto" is ceil(sqrt(cohort / 10)): both the size and the number of blocks grow with the cohort. If client
+        updates are fused it is at least 5, because neighbours train together, and at most half the cohort.
         """
         if isinstance(self.block, int):
             return self.block
@@ -293,5 +282,5 @@ class WorkerPlan:
         return max(size, min(FUSED_BLOCK, -(-cohort // 2))) if fused else size
 
     def __getstate__(self) -> dict[str, object]:
-        # What is worked out from the fields is worked out again at the other end: a census may be long.
+        # Cached properties stay behind and are computed again at the other end: a census may be long.
         return {field.name: getattr(self, field.name) for field in fields(self)}

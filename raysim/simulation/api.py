@@ -16,7 +16,7 @@ from raysim.config.read import changed, read
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
 from raysim.fleet.machine import settled
-from raysim.fleet.user_code import sent_whole
+from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.report.page import write_report
 from raysim.simulation.failures import continuable, own_errors
@@ -223,7 +223,7 @@ def _run(
     watcher.stage("starting the fleet")
     watched = Watched(folder.resolve().name, folder / "watch", experiment.watch)
     loggers |= place.loggers
-    with sent_whole(experiment.own_code), place, Telling(watched, loggers, watcher.notice) as telling:
+    with pickled_by_value(experiment.own_code), place, Telling(watched, loggers, watcher.notice) as telling:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}

@@ -10,9 +10,7 @@ from functools import partial
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment, FleetTable
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline
-from raysim.fleet.pinned_actors import PinnedActors
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
 
@@ -64,11 +62,6 @@ def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
     """What starts the place to work: this process, or client actors on Ray."""
     gpus = table.gpus_per_actor
-    if table.transport == "direct":
-        raise InputError(
-            'fleet.transport = "direct": must be "host", for Ray\'s direct transport between GPUs takes one object a '
-            'call, and the calls of a block leave a model for each visit; set fleet.transport = "host"'
-        )
     if inline:
         _check_inline(table)
         return Inline
@@ -77,11 +70,16 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
             'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, for sites may have different '
             "GPUs; set fleet.gpus_per_actor = 1"
         )
-    actors, cpus, labels, group = table.actors, table.cpus_per_actor, table.labels, table.group
-    if gpus == "auto":
-        return partial(FittedActors, actors, cpus, address, labels=labels, group=group)
-    kind = PinnedActors if table.pinned else ClientActors
-    return partial(kind, actors, cpus, gpus, address, labels=labels, group=group)
+    return partial(
+        ClientActors,
+        table.actors,
+        table.cpus_per_actor,
+        gpus,
+        address,
+        labels=table.labels,
+        group=table.group,
+        pinned=table.pinned,
+    )
 
 
 def _check_inline(table: FleetTable) -> None:

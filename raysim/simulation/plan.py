@@ -13,7 +13,7 @@ from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import Model
-from raysim.fleet.worker_plan import ModelPlan, Origin, WorkerPlan
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets
 from raysim.measures.twins import check_measures
 from raysim.simulation.samples import Prepared
@@ -40,7 +40,7 @@ def planned(
     """
     plans: dict[str, WorkerPlan] = {}
     common, evaluate = _model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
-    origin = _origin(experiment, samples)
+    fleet = experiment.fleet
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:
         table = tables[name]
@@ -51,15 +51,17 @@ def planned(
             model,
             table.compose(),
             personal,
-            experiment.fleet.block,
+            fleet.block,
             device,
             fold=experiment.fold,
             validation=experiment.validation,
             joins=table.joins,
             standardise=samples.standardise,
             augment=samples.augment,
-            origin=origin,
-            here=() if experiment.fleet.pinned else None,
+            digest=samples.digest,
+            uri=_uri(experiment, samples),
+            copies=fleet.copies and not fleet.pinned,
+            here=() if fleet.pinned else None,
         )
         try:
             plan = plan.resolved()
@@ -71,12 +73,10 @@ def planned(
     return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
 
 
-def _origin(experiment: Experiment, samples: Prepared) -> Origin:
-    """Where nodes find the population: by its URI, where what is trained on is what was fetched, or on the driver's."""
+def _uri(experiment: Experiment, samples: Prepared) -> str | None:
+    """Return the URI from which nodes fetch the population; None unless training uses the fetched files."""
     name, fetched = experiment.data.population or "", cached_folder(samples.digest)
-    uri = name if is_uri(name) and samples.path == fetched else None
-    fleet = experiment.fleet
-    return Origin(samples.digest, uri, fleet.copies and not fleet.pinned)
+    return name if is_uri(name) and samples.path == fetched else None
 
 
 def _model_plan(table: Model, seed: int, samples: Prepared) -> ModelPlan:

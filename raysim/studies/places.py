@@ -12,9 +12,9 @@ from typing import Protocol
 
 from raysim.common.errors import InputError
 from raysim.config import own
-from raysim.fleet.lost import ActorLostError
-from raysim.fleet.processes import Processes
-from raysim.fleet.ray_process import running
+from raysim.fleet.process_pool import ProcessPool
+from raysim.fleet.ray_runtime import running
+from raysim.fleet.results import ActorLostError
 from raysim.simulation.options import RunOptions, placed
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt
@@ -101,7 +101,7 @@ class SideBySide:
         tell: called with what a person should know of.
     """
 
-    def __init__(self, folder: Path, processes: Processes, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, processes: ProcessPool, tell: Callable[[str], None]) -> None:
         self._folder, self._processes, self._tell = folder, processes, tell
         self._deaths: Counter[str] = Counter()
 
@@ -131,8 +131,8 @@ class SideBySide:
                 return trial, ending
             self._deaths[trial.name] += 1
             if self._deaths[trial.name] > RETRIES:
-                return trial, Ending("failed", f"its process died {RETRIES + 1} times: {ending.words}")
-            self._tell(f"{trial.name}: its process died ({ending.words}); it goes on in another")
+                return trial, Ending("failed", f"its process died {RETRIES + 1} times: {ending.cause}")
+            self._tell(f"{trial.name}: its process died ({ending.cause}); it goes on in another")
             self.begin(trial)
 
 
@@ -171,4 +171,4 @@ def place_for(
                 f"{name} is of a script: must be of a module that other processes can import; move it to one, or set "
                 "inline = True"
             )
-    return SideBySide(folder, Processes(how.actors, cpus, how.address), tell)
+    return SideBySide(folder, ProcessPool(how.actors, cpus, how.address), tell)

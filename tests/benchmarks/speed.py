@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.lost import take
-from raysim.fleet.patience import START_SECONDS
+from raysim.fleet.results import fetch_results
+from raysim.fleet.timeouts import START_SECONDS
 from tests.benchmarks.jobs import job
 from tests.benchmarks.rounds import measure
 from tests.benchmarks.scale import idle_updates, large_cohort, populations, redistribution
@@ -61,7 +61,7 @@ def run(name: str, asked: argparse.Namespace, folder: Path) -> dict[str, float]:
     if name == "D":
         return job(asked.repeats)
     with ClientActors(2) as actors:
-        take([handle.fingerprint.remote() for handle in actors.handles()], START_SECONDS)
+        fetch_results([handle.fingerprint.remote() for handle in actors.handles()], START_SECONDS)
         others: dict[str, Callable[[], dict[str, float]]] = {
             "E": lambda: idle_updates(actors, folder, asked.repeats),
             "F": lambda: populations(actors, folder, asked.repeats),

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import raysim
-from raysim.fleet import leftovers
+from raysim.fleet import ray_cleanup
 
 from .files import CLUSTERS, ROOT
 
@@ -55,14 +55,14 @@ def test_a_run_on_it_and_its_end(tmp_path: Path) -> None:
             time.sleep(0.1)
         assert ended.exists(), log.read_text()
         (folder,) = re.findall(r"RAY_TMPDIR=(\S+)", log.read_text())
-        assert len(leftovers.processes(folder)) > 6, "a head and two nodes"
+        assert len(ray_cleanup.processes(folder)) > 6, "a head and two nodes"
         assert models(tmp_path / "run") == models(here.folder) != {}
         there.send_signal(signal.SIGINT)
         assert there.wait(60) == 128 + signal.SIGINT
     finally:
         there.kill()
         there.wait()
-    assert leftovers.processes(folder) == []
+    assert ray_cleanup.processes(folder) == []
     assert not Path(folder).exists()
 
 
@@ -102,7 +102,7 @@ def test_nothing_is_left_where_it_is_killed(tmp_path: Path) -> None:
         if not Path(folder).exists():
             break
         time.sleep(0.1)
-    assert not Path(folder).exists() and leftovers.processes(folder) == []
+    assert not Path(folder).exists() and ray_cleanup.processes(folder) == []
 
 
 @pytest.mark.slow

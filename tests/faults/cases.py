@@ -42,7 +42,7 @@ INJURIES: dict[str, Injury] = {
     "Ctrl-C, once or twice": interrupt,
     "SIGTERM": preempt,
     "the newest checkpoint torn": tear_checkpoint,
-    "NaN from a visit": break_numbers,
+    "NaN from a client update": break_numbers,
     "the disk full": fill_disk,
 }
 
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def on_grid(self) -> bool:
-        """Whether client actors make the visits: where the injury is to them, and sometimes else."""
+        """Whether client actors make the client updates: where the injury is to them, and sometimes else."""
         if "NaN" in self.injury:  # a node's processes do not see when
             return False
         return "actor" in self.injury or "node" in self.injury or random.Random(self.seed).random() < 0.2
@@ -106,7 +106,7 @@ def survive(case: Case, folder: Path, grid: Grid | None) -> Outcome:
     """
     draw = random.Random(case.seed)
     options = ("--actors", "2", "--address", grid.address) if grid else ("--inline",)
-    own_model = case.injury == "NaN from a visit"
+    own_model = case.injury == "NaN from a client update"
     with SmallDisk(folder / "disk") if case.injury == "the disk full" else nullcontext(folder) as home:
         run = Run(home / "run", experiment(case.algorithm, own_model), options)
         injured = run.reaches(draw.randint(1, ROUNDS - 2))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from raysim.fleet import leftovers
+from raysim.fleet import ray_cleanup
 
 SCRIPT = Path(__file__).parents[3] / "clusters" / "local" / "cluster.py"
 
@@ -61,7 +61,7 @@ def grid() -> Iterator[Grid]:
         yield there
         if process.poll() is None:
             assert there.end() == 128 + signal.SIGINT
-        assert leftovers.processes(own["RAY_TMPDIR"]) == [] and not Path(own["RAY_TMPDIR"]).exists()
+        assert ray_cleanup.processes(own["RAY_TMPDIR"]) == [] and not Path(own["RAY_TMPDIR"]).exists()
     finally:
         process.kill()
         process.communicate()

@@ -19,7 +19,7 @@ from ray.job_submission import JobStatus
 
 from raysim.cluster.head import Head
 from raysim.common.errors import InputError
-from raysim.fleet.ray_process import check_answers
+from raysim.fleet.ray_runtime import check_answers
 
 
 @contextmanager

@@ -36,7 +36,7 @@ fraction = 0.5
 [[algorithm]]
 name = "radfed"
 fraction = 0.5
-merge_every = 2
+aggregate_every = 2
 """
 
 MODULE = """
@@ -140,7 +140,7 @@ def test_a_job_leaves_here_what_a_run_here_leaves(cluster: Grid, file: Path, tmp
         here = raysim.run(file, tmp_path / "here", inline=True).folder
         out, _ = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 0, out
-    assert "radfed: rounds 1 to 4, 3 visits each" in out and "::raysim" not in out
+    assert "radfed: rounds 1 to 4, 3 client updates each" in out and "::raysim" not in out
     assert "bytes up" in out and f"report  {tmp_path / 'out' / 'report.html'}" in out
     check_same(tmp_path / "out", here)
     # The actors were not beside the driver, and the experiment says where things are here.
@@ -186,10 +186,10 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
 
 @pytest.mark.slow
 def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path) -> None:
-    uri = (tmp_path / "kept").as_uri()
+    uri = (tmp_path / "stored").as_uri()
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
     assert status == 0 and f"kept    {uri}" in lines, "\n".join(lines[-3:])
-    check_same(tmp_path / "kept", raysim.run(file, tmp_path / "here", inline=True).folder)
+    check_same(tmp_path / "stored", raysim.run(file, tmp_path / "here", inline=True).folder)
     assert until_gone(cluster.stage)
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
     assert status == 2 and "exists and is not empty" in lines[-1], lines

@@ -14,7 +14,7 @@ from raysim.common.errors import RetriesSpentError
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
 from raysim.fleet.machine import settled
-from raysim.fleet.patience import Patience
+from raysim.fleet.timeouts import ActorTimeouts
 from raysim.fleet.worker_plan import WorkerPlan
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 
@@ -24,7 +24,7 @@ ALGORITHMS = {
     "radfed": radfed(HALF, LOCAL, aggregate_every=3),
     "fedbn": fedbn(HALF, LOCAL),
 }
-PATIENCE = Patience(factor=2, floor=4, unseen=60, retries=1, starts=2, place=1, look=0.2)
+TIMEOUTS = ActorTimeouts(factor=2, floor=4, unseen=60, retries=1, starts=2, place=1, look=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
 
 @pytest.fixture(scope="module")
 def actors(population: Population, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientActors]:
-    with ClientActors(2, patience=PATIENCE) as running:
+    with ClientActors(2, timeouts=TIMEOUTS) as running:
         awake(running, plan_for("fedavg", population, tmp_path_factory.mktemp("awake")))
         yield running
 
@@ -65,10 +65,10 @@ def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param("fedavg", "Visits", id="while it sums visits to merge them"),
-        pytest.param("fedbn", "Visits", id="when it has written what clients keep"),
+        pytest.param("fedavg", "ClientUpdates", id="while it sums client updates"),
+        pytest.param("fedbn", "ClientUpdates", id="when it has written personal state"),
         pytest.param("fedavg", "Evaluate", id="in an evaluation"),
-        pytest.param("radfed", "Visits", id="while models are redistributed"),
+        pytest.param("radfed", "ClientUpdates", id="while models are redistributed"),
         pytest.param("radfed", "SumOfTravelling", id="while it sums travelling models"),
     ],
 )
@@ -99,7 +99,7 @@ def test_all_actors_die_at_once(
 ) -> None:
     plan, told = plan_for("fedbn", population, tmp_path), []
     with closing(actors.fleet(plan, tell=told.append)) as fleet:
-        assert trained(Faulty(fleet, "Visits", struck, times=2), plan, population) == undisturbed["fedbn"]
+        assert trained(Faulty(fleet, "ClientUpdates", struck, times=2), plan, population) == undisturbed["fedbn"]
     assert sorted(text[:20] for text in told) == ["client actor 0 died ", "client actor 1 died "]
 
 
@@ -112,7 +112,7 @@ def test_an_actor_that_hangs_is_ended(
 ) -> None:
     plan, told = plan_for("radfed", population, tmp_path), []
     with closing(actors.fleet(plan, tell=told.append)) as fleet:
-        faulty = Faulty(fleet, "Visits", struck, signal.SIGSTOP)
+        faulty = Faulty(fleet, "ClientUpdates", struck, signal.SIGSTOP)
         assert trained(faulty, plan, population) == undisturbed["radfed"]
     assert len(told) == 1 and re.search(r"died \(no answer within \d+ s\)", told[0])
 
@@ -122,6 +122,6 @@ def test_a_client_that_is_poison_is_named(actors: ClientActors, population: Popu
     blocks = [Block(number, (10 + number,), 1) for number in range(8)]
     with closing(actors.fleet(plan)) as fleet, pytest.raises(RetriesSpentError) as error:
         list(fleet.map(Poison(12), blocks))
-    words = r"Poison: the actor with client 12 died 2 times, the last time so: .+; it wrote last: this client is poison"
+    words = r"Poison: the actor with client 12 died 2 times, the last cause: .+; its last output: this client is poison"
     error.match(words)
     assert "\n" not in str(error.value)

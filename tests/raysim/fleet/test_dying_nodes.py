@@ -47,7 +47,7 @@ class Nodes:
 
 @dataclass
 class Removing(Watcher):
-    """Removes nodes when a round is written: the visits of the next one are under way."""
+    """Removes nodes when a round is written: the client updates of the next one are under way."""
 
     nodes: Nodes
     number: int

@@ -13,18 +13,17 @@ from algorithms import Local, Sample, begin, fedavg, run_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.fitted_actors import FittedActors
 from raysim.fleet.inline import Inline
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
 GB = 10**9
 
 
-class Measured(FittedActors):
+class Measured(ClientActors):
     """Actors on CPUs, and GPUs of 8 GB of which a block is said to take 1.5 GB: three share one."""
 
     def __init__(self, actors: int | None) -> None:
-        super().__init__(actors)
+        super().__init__(actors, gpus_per_actor="auto")
         self.device = "cpu"
 
     def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
@@ -80,7 +79,7 @@ def test_more_actors_than_fit_are_refused(two_gpus: None, plan: WorkerPlan) -> N
 
 def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> None:
     message = (
-        r"fleet.actors = 3 of 1 CPU and 0.6 GPU each: must fit Ray's nodes, which hold 2, being 1 x \(4 CPU, 2 GPU\); "
+        r"fleet.actors = 3 of 1 CPU and 0.6 GPU each: must fit Ray's nodes, which hold 2 and are 1 x \(4 CPU, 2 GPU\); "
         "set fleet.actors = 2"
     )
     with pytest.raises(InputError, match=message), ClientActors(3, 1, 0.6) as place:
@@ -91,6 +90,6 @@ def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> Non
 def test_a_gpu_that_torch_does_not_see_is_refused_by_the_probe(two_gpus: None, plan: WorkerPlan) -> None:
     with (
         pytest.raises(InputError, match=r"torch sees no GPU .*; set fleet.gpus_per_actor = 0"),
-        FittedActors() as place,
+        ClientActors(None, gpus_per_actor="auto") as place,
     ):
         place.fit({"fedavg": plan})

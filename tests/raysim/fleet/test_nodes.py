@@ -15,8 +15,7 @@ import raysim
 from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
-from raysim.fleet.copies import Sender, pieces, receive
-from raysim.fleet.worker_plan import Origin
+from raysim.fleet.population_copies import PopulationSender, pieces, receive
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of
@@ -97,21 +96,21 @@ def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(n
     for cache in nodes.caches:
         assert partitioning.verify(cache / "populations" / digest) == []
     log = (folder / "run.log").read_text()
-    assert log.count("it is given a copy") == 2
+    assert log.count("raysim copies it there") == 2
 
 
 def test_another_run_finds_the_copies(nodes: Nodes) -> None:
     for name in ("first", "second"):
         raysim.resume(stopped(name), actors=2, address=nodes.address)
-    assert "it is given a copy" in Path("first/run.log").read_text()
-    assert "it is given a copy" not in Path("second/run.log").read_text()
+    assert "raysim copies it there" in Path("first/run.log").read_text()
+    assert "raysim copies it there" not in Path("second/run.log").read_text()
 
 
 def test_files_come_in_pieces_that_readers_share(nodes: Nodes, tmp_path: Path) -> None:
     content = bytes(range(256)) * 10
     (tmp_path / "file").write_bytes(content)
     (tmp_path / "empty").touch()
-    sender = ray.remote(Sender).options(num_cpus=0).remote(tmp_path, 100)
+    sender = ray.remote(PopulationSender).options(num_cpus=0).remote(tmp_path, 100)
     assert b"".join(pieces(sender, "file")) == content
     assert [len(piece) for piece in pieces(sender, "file")] == [100] * 25 + [60]
     assert list(pieces(sender, "empty")) == []
@@ -144,5 +143,5 @@ def test_a_node_whose_cache_cannot_be_written_is_told_in_a_line(
     population = partitioning.make(load("digits").train, tmp_path / "far", scheme="iid", clients=8)
     (tmp_path / "file").touch()
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "file"))
-    with pytest.raises(InputError, match=r"RAYSIM_CACHE on \S+: must be a folder that can be written, .*/file/pop"):
-        receive(Origin(population.digest, population.path.as_uri()), None)
+    with pytest.raises(InputError, match=r"RAYSIM_CACHE on \S+: must be a writable folder, .*/file/pop"):
+        receive(population.digest, population.path.as_uri(), None)

@@ -22,7 +22,6 @@ from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
 from raysim.fleet.machine import settled
-from raysim.fleet.pinned_actors import PinnedActors
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.nodes import nodes
@@ -93,8 +92,8 @@ def test_the_data_of_several_sites_in_one_place_are_refused(
     cluster: Cluster, population: Population, tmp_path: Path
 ) -> None:
     plan = plan_of(population, centralized(Sample(), LOCAL), tmp_path)
-    message = r"fleet.pinned = true: must be false where the data of several sites are needed in one place, as VisitU"
-    with PinnedActors(1, address=cluster.address) as actors:
+    message = r"fleet.pinned = true: must be false for UnionUpdate, which needs"
+    with ClientActors(1, address=cluster.address, pinned=True) as actors:
         actors.fit({"centralized": plan})
         with closing(actors.fleet(plan)) as fleet, pytest.raises(InputError, match=message):
             run_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
@@ -105,7 +104,7 @@ def test_the_data_of_several_sites_in_one_place_are_refused(
     [
         ({"labels": {"zone": "moon"}}, r"a client actor takes 1 CPU and label zone=moon: must fit a node, and Ray has"),
         ({"gpus_per_actor": 1}, r"takes 1 CPU and 1 GPU: must fit a node, .*1 x \(2 CPU, site=north\)"),
-        ({"actors": 4}, r"fleet.actors = 4 of 1 CPU each: must fit Ray's nodes, which hold 3, being"),
+        ({"actors": 4}, r"fleet.actors = 4 of 1 CPU each: must fit Ray's nodes, which hold 3 and are"),
         ({"labels": {"site": "south"}, "actors": 2}, r"which hold 1, .*; set fleet.actors = 1, or less"),
         ({"pinned": True, "actors": 2}, r"fleet.actors = 2 of .* label site=south each of site 'south': must fit"),
         ({"pinned": True, "labels": {"zone": "moon"}}, r"of site 'north' takes 1 CPU and label site=north and label z"),

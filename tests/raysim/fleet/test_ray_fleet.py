@@ -35,9 +35,8 @@ from algorithms.engine.round import cohort_of
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ENDING, ClientActors, agreed
-from raysim.fleet.fitted_actors import FittedActors
-from raysim.fleet.ray_fleet import RayFleet, take
-from raysim.fleet.ray_process import check_answers
+from raysim.fleet.ray_fleet import RayFleet, fetch_results
+from raysim.fleet.ray_runtime import check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
@@ -48,7 +47,7 @@ HALF = Sample(cohort=4)
 @pytest.fixture(scope="module")
 def actors() -> Iterator[ClientActors]:
     with ClientActors(2) as running:
-        take([handle.fingerprint.remote() for handle in running.handles()], 180)
+        fetch_results([handle.fingerprint.remote() for handle in running.handles()], 180)
         yield running
 
 
@@ -106,7 +105,7 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     references = [traveller.reference.object() for traveller in state.travelling_models]
     sizes = stored_sizes(references)
     assert len(sizes) == 4 and min(sizes) >= model_bytes
-    # The round that merges brings one partial sum a call, of which there are at most as many as blocks.
+    # The round that aggregates brings one partial sum a call, of which there are at most as many as blocks.
     before = fleet.traffic.copy()
     run_round(state, algorithm, fleet)
     sums = fleet.traffic.since(before).driver // (2 * model_bytes)
@@ -137,7 +136,7 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     for _ in range(3):
         state = run_round(state, algorithm, fleet)
     computed = 3 * 4 + len(state.own.trained)
-    # Three visits begin with the first version, and one with each version that follows.
+    # Three client updates begin with the first version, and one with each version that follows.
     versions = computed - 2
     assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)
 
@@ -196,8 +195,8 @@ def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus:
 
 
 def test_auto_without_a_gpu_is_refused_in_one_line(actors: ClientActors) -> None:
-    message = r'fleet.gpus_per_actor = "auto": must be a number where Ray has no GPU; set fleet.gpus_per_actor = 0'
-    with pytest.raises(InputError, match=message), FittedActors() as wanting:
+    message = r'fleet.gpus_per_actor = "auto": must be a number if Ray has no GPU; set fleet.gpus_per_actor = 0'
+    with pytest.raises(InputError, match=message), ClientActors(None, gpus_per_actor="auto") as wanting:
         wanting.fit({})
 
 
@@ -251,4 +250,4 @@ def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started(popul
         with ClientActors(1):
             pass
     with ClientActors(1) as last:
-        assert take([handle.fingerprint.remote() for handle in last.handles()], 180) == [last.fingerprint]
+        assert fetch_results([handle.fingerprint.remote() for handle in last.handles()], 180) == [last.fingerprint]

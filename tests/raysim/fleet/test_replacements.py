@@ -13,9 +13,10 @@ from partitioning import Population
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import RetriesSpentError
-from raysim.fleet.client_actors import ClientActor, ClientActors
-from raysim.fleet.patience import Patience
-from raysim.fleet.placing import ActorResources
+from raysim.fleet.client_actor import ClientActor
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.resources import ActorResources
+from raysim.fleet.timeouts import ActorTimeouts
 from raysim.fleet.worker_plan import WorkerPlan
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 
@@ -49,8 +50,8 @@ class Hanging(ClientActor):
 class Replaced(ClientActors):
     """Actors of which the first ones are as they should be, and all others are not."""
 
-    def __init__(self, actors: int, good: int, other: type[ClientActor], patience: Patience) -> None:
-        super().__init__(actors, patience=patience)
+    def __init__(self, actors: int, good: int, other: type[ClientActor], patience: ActorTimeouts) -> None:
+        super().__init__(actors, timeouts=patience)
         self._good, self._other = good, other
 
     def _actor(self, number: int, each: ActorResources) -> Any:
@@ -81,15 +82,15 @@ def test_one_that_computes_otherwise_is_refused(
 ) -> None:
     struck = tmp_path / "struck"
     struck.mkdir()
-    with Replaced(1, 1, Other, Patience()) as actors:
+    with Replaced(1, 1, Other, ActorTimeouts()) as actors:
         awake(actors, plan)
         with closing(actors.fleet(plan)) as fleet, pytest.raises(RuntimeError, match="client actors differ"):
-            trained(Faulty(fleet, "Visits", struck), plan, population)
+            trained(Faulty(fleet, "ClientUpdates", struck), plan, population)
 
 
 def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: WorkerPlan) -> None:
     told: list[str] = []
-    with Replaced(2, 1, Broken, Patience(starts=2, look=0.2)) as actors:
+    with Replaced(2, 1, Broken, ActorTimeouts(starts=2, look=0.2)) as actors:
         awake(actors, plan)
         with closing(actors.fleet(plan, tell=told.append)) as fleet:
             while not any("goes on without it" in text for text in told):
@@ -101,12 +102,21 @@ def test_the_run_goes_on_without_one_that_does_not_start(running: None, plan: Wo
 @pytest.mark.parametrize(
     ("kind", "patience", "message"),
     [
-        (Broken, Patience(starts=2), r"no client actor starts; one did not 2 times, the last: OSError: no such lib"),
-        (Hanging, Patience(start=3, place=1), r"1 client actors did not start within 3 s; the cluster offers"),
+        (
+            Broken,
+            ActorTimeouts(starts=2),
+            r"no client actor starts; one failed 2 times, the last cause: OSError: no such",
+        ),
+        (Hanging, ActorTimeouts(start=3, place=1), r"1 client actors did not start within 3 s; the cluster offers"),
     ],
 )
 def test_actors_that_never_start(
-    running: None, plan: WorkerPlan, population: Population, kind: type[ClientActor], patience: Patience, message: str
+    running: None,
+    plan: WorkerPlan,
+    population: Population,
+    kind: type[ClientActor],
+    patience: ActorTimeouts,
+    message: str,
 ) -> None:
     radfed_plan = plan_of(population, radfed(Sample(cohort=4), LOCAL, aggregate_every=3), plan.personal)
     with (
@@ -134,7 +144,7 @@ def test_a_model_that_ends_its_process_ends_the_run_with_a_line(
     )
     (tmp_path / "x.toml").write_text(
         'rounds = 3\n[data]\ndataset = "digits"\n[partition]\nclients = 2\n[model]\nname = "deadly:Net"\n'
-        '[algorithm]\nname = "radfed"\nmerge_every = 3\n[local]\nexecution = "sequential"\n[fleet]\nactors = 1\n'
+        '[algorithm]\nname = "radfed"\naggregate_every = 3\n[local]\nexecution = "sequential"\n[fleet]\nactors = 1\n'
     )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as done:
@@ -142,5 +152,5 @@ def test_a_model_that_ends_its_process_ends_the_run_with_a_line(
     assert done.value.code == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("raysim: radfed: round 1: the actor with client ")
-    assert "died 4 times, the last time so: " in last and "Segmentation fault" in last
+    assert "died 4 times, the last cause: " in last and "Segmentation fault" in last
     assert "Traceback" in (tmp_path / "run" / "run.log").read_text()

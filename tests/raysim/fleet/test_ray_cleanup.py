@@ -20,7 +20,7 @@ import ray  # noqa: F401  psutil comes with it
 
 import psutil  # isort: skip
 
-from raysim.fleet import leftovers
+from raysim.fleet import ray_cleanup
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
 
@@ -37,7 +37,7 @@ actors = 2
 [algorithm]
 name = "radfed"
 fraction = 0.5
-merge_every = 4
+aggregate_every = 4
 """
 WAIT_SECONDS = 180
 
@@ -117,7 +117,7 @@ def test_ray_is_private_and_goes_with_a_driver_that_is_killed(tmp_path: Path, te
         folder = next(path for path in temporary.iterdir() if path.name.startswith("raysim-"))
         assert "raylet" in names(run.processes) and names(run.processes).count("ray::ClientActor") == 2
         # All of Ray is known to whoever clears up, which is the one process more.
-        known = leftovers.processes(str(folder))
+        known = ray_cleanup.processes(str(folder))
         assert len({each.pid for each in run.processes} - set(known)) == 1
 
         everyone = [psutil.Process(run.driver.pid), *run.processes]

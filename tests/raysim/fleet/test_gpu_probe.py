@@ -10,7 +10,7 @@ import partitioning
 from algorithms import Local, Sample
 from algorithms.named import ALGORITHMS
 from raysim.data.sources import load
-from raysim.fleet.probe import largest_block, measure, rehearse
+from raysim.fleet.gpu_probe import largest_block, measured, rehearse
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.algorithms.conftest import named
 
@@ -47,6 +47,6 @@ def test_the_largest_block_has_the_largest_clients(population: Path, block: int,
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_more_clients_a_block_take_more_of_a_gpu(population: Path) -> None:
-    one, total = measure(plan_of(population, "fedavg", 1, device="cuda"))
-    six, _ = measure(plan_of(population, "fedavg", 6, device="cuda"))
+    one, total = measured(plan_of(population, "fedavg", 1, device="cuda"))
+    six, _ = measured(plan_of(population, "fedavg", 6, device="cuda"))
     assert 0 < one <= six < total

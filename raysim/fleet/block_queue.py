@@ -1,4 +1,4 @@
-"""Blocks that wait, handed out as nodes of the tree over them."""
+"""Queue of blocks, handed out as nodes of the tree over them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from itertools import accumulate
 from algorithms.engine.tree import Node
 
 SHARE = 2
-"""An idle actor takes the so-many-th part of its share of what is left: long nodes first, short ones at the end."""
+"""An idle actor takes 1/SHARE of its share of the remaining work: long nodes first, short ones at the end."""
 
 SLACK = 1.25
-"""By how much a node may be longer than it should: halves are seldom equal."""
+"""Factor by which a node may exceed its planned length, because halves are seldom equal."""
 
 
 def work_of(sizes: Sequence[int]) -> list[int]:
-    """How much work there is before each block, and in all, by the samples of each; one without any is work, too."""
+    """Return the cumulated work before each block, and in all. A block's work is its samples plus 1."""
     return list(accumulate((size + 1 for size in sizes), initial=0))
 
 
-class Queue:
-    """Blocks that wait, the longest node first; of equally long ones an actor prefers those of its own clients.
+class BlockQueue:
+    """Waiting blocks, the longest node first. Among equals an actor gets the blocks of its own clients.
 
     Args:
-        work: that the blocks are, and those before them: see `work_of`.
-        root: the node whose blocks they are.
-        actors: how many share the work.
-        least: samples below which a node need not be cut: less is not worth a call.
+        work: cumulated work of all blocks; see `work_of`.
+        root: range of blocks in the queue.
+        actors: number of actors that share the work.
+        least: samples below which a node is not cut, because a call has a cost of its own.
     """
 
     def __init__(self, work: Sequence[int], root: Node, actors: int, least: float = 0) -> None:
@@ -34,21 +34,21 @@ class Queue:
         self._root = root
         self._before = work
         self._left = self._work(root)
-        # However short the work, everyone has a share.
+        # Every actor gets a share, however short the work.
         self._least = min(least, self._left / actors)
         self._waiting = [root] if root.blocks else []
 
     @property
     def waits(self) -> bool:
-        """Whether there is a block."""
+        """Whether a block waits."""
         return bool(self._waiting)
 
     def scatter(self) -> None:
-        """Have every block handed out by itself."""
+        """Hand out every block by itself."""
         self._waiting = [Node(number, number + 1) for number in self._root.blocks]
 
     def next(self, actor: int) -> Node | None:
-        """The next node for an idle actor."""
+        """Take the next node for an idle actor."""
         if not self._waiting:
             return None
         node = max(self._waiting, key=lambda each: self._rank(each, actor))
@@ -61,7 +61,7 @@ class Queue:
         return node
 
     def last(self) -> Node | None:
-        """A single block from the end of the line."""
+        """Take a single block from the end of the queue."""
         if not self._waiting:
             return None
         node = min(self._waiting, key=self._work)
@@ -73,7 +73,7 @@ class Queue:
         return node
 
     def put_back(self, node: Node) -> None:
-        """Have a node handed out again that has not come back."""
+        """Put a node that did not come back into the queue again."""
         self._waiting.append(node)
         self._left += self._work(node)
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from raysim.common.errors import InputError
-from raysim.fleet.fractions import MOST_SHARERS, arranged, capacity, fraction, sharers
+from raysim.fleet.gpu_sharing import MAX_SHARERS, arranged, capacity, fraction, sharers
 
 GB = 10**9
 
@@ -20,7 +20,7 @@ GB = 10**9
         (3 * GB, 8 * GB, 0, 0.3, 1),
         (8 * GB, 8 * GB, 0, 0.0, 1),
         (8 * GB, 8 * GB, 1 * GB, 0.1, 1),
-        (1, 80 * GB, 0, 0.1, MOST_SHARERS),
+        (1, 80 * GB, 0, 0.1, MAX_SHARERS),
     ],
 )
 def test_sharers_leave_the_margin(peak: int, total: int, context: int, margin: float, expected: int) -> None:
@@ -32,7 +32,7 @@ def test_a_part_holds_the_peak_the_context_the_data_and_the_margin() -> None:
         for peak in range(GB // 10, total, total // 50):
             k = sharers(peak, total)
             assert k == 1 or (peak + 600 * 2**20 + 0.2 * total / k) <= 0.9 * total / k + 1
-            assert k == MOST_SHARERS or (peak + 600 * 2**20) > 0.7 * total / (k + 1) - 1
+            assert k == MAX_SHARERS or (peak + 600 * 2**20) > 0.7 * total / (k + 1) - 1
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_nodes_hold(each: float, nodes: list[float], expected: float) -> No
     assert capacity(each, nodes) == expected
 
 
-@pytest.mark.parametrize("count", range(1, MOST_SHARERS + 1))
+@pytest.mark.parametrize("count", range(1, MAX_SHARERS + 1))
 def test_as_many_fractions_fit_as_were_meant(count: int) -> None:
     assert capacity(fraction(count), [1]) == capacity(1 / count, [1]) == count
     assert round(10_000 * fraction(count)) * count <= 10_000

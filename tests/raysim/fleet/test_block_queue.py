@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.engine.tree import Node
-from raysim.fleet.queue import Queue, work_of
+from raysim.fleet.block_queue import BlockQueue, work_of
 
 
-def queue_of(sizes: list[int], actors: int, least: int = 0) -> Queue:
-    return Queue(work_of(sizes), Node(0, len(sizes)), actors, least)
+def queue_of(sizes: list[int], actors: int, least: int = 0) -> BlockQueue:
+    return BlockQueue(work_of(sizes), Node(0, len(sizes)), actors, least)
 
 
 @given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 9), st.integers(0, 500), st.data())

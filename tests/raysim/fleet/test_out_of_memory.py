@@ -18,7 +18,7 @@ from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline, InlineFleet
-from raysim.fleet.memory import is_out_of_memory, models_fit
+from raysim.fleet.out_of_memory import is_out_of_memory, models_fit
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.models.build import MODELS, Model
@@ -31,7 +31,7 @@ LOCAL = Local(lr=0.1, batch_size=32)
 
 @dataclass(frozen=True)
 class Greedy(ClientUpdates):
-    """Visits that need more memory than there is from so many clients on, as a GPU or as main memory says it."""
+    """Client updates that lack memory from a number of clients on, with the error of a GPU or of main memory."""
 
     most: int = 0
     device: str = "cuda"
@@ -46,7 +46,7 @@ class Greedy(ClientUpdates):
 
 @dataclass(frozen=True)
 class Hungry:
-    """Work that is no visit."""
+    """Work that is no client update."""
 
     def objects(self, block: Block) -> int:
         return 0
@@ -105,7 +105,7 @@ def fleets(plan: WorkerPlan) -> Any:
 
 
 def message(fleet: InlineFleet | RayFleet, plan: WorkerPlan, **own: Any) -> str:
-    """What greedy visits of one block of all clients say, on a fleet."""
+    """What greedy client updates of one block of all clients say, on a fleet."""
     state = begin(plan.module(), fleet, 0)
     greedy = Greedy(LOCAL, Samples(), seed=0, number=1, aggregate=True, **own)
     block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0),) * 8)
@@ -139,7 +139,7 @@ def test_asynchronous_updates_name_the_block_that_fits(fleets: Fleets, plan: Wor
 @pytest.mark.parametrize("name", ["inline", "ray"])
 def test_where_no_block_fits_another_remedy_is_named(fleets: Fleets, plan: WorkerPlan, name: str) -> None:
     said = message(fleets[name](), plan, most=0)
-    assert "no fleet.block fits; lower local.batch_size" in said
+    assert "even one client does not fit: lower local.batch_size" in said
 
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
@@ -174,7 +174,7 @@ def test_what_is_a_lack_of_memory(error: Exception, expected: bool) -> None:
 def test_models_that_do_not_fit() -> None:
     with pytest.raises(OutOfMemoryError, match=r"set fleet.block below 512 .*, or let fewer actors"), models_fit(512):
         torch.empty(MORE_THAN_ANY)
-    with pytest.raises(OutOfMemoryError, match="visits: let fewer actors share"), of_algorithm("x"), models_fit(1):
+    with pytest.raises(OutOfMemoryError, match="updates: let fewer actors share"), of_algorithm("x"), models_fit(1):
         torch.empty(MORE_THAN_ANY)
     with pytest.raises(RuntimeError, match="something else"), models_fit(1):
         raise RuntimeError("something else")

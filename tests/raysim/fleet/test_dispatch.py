@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from algorithms import Outcome
 from algorithms.engine.tree import Node, join_all, run_node
-from raysim.fleet.crew import Member, Roster
-from raysim.fleet.groups import Groups, Part, Task, group_size, groups_of
-from raysim.fleet.traffic import Left
+from raysim.fleet.dispatch import ActorTask, BlockDispatcher, group_size, groups_of
+from raysim.fleet.pool import ReadyActor, hosts_of
+from raysim.fleet.traffic import StoredValue
 
 
 def join(left: Any, right: Any) -> Any:
@@ -29,15 +30,15 @@ class Work:
     """Actors of two sites' nodes, what they were given, and what the driver got."""
 
     blocks: int
-    groups: Groups
-    crew: Roster
+    groups: BlockDispatcher
+    actors: dict[int, ReadyActor]
     deaths: Counter[int]
-    running: list[tuple[int, Task]] = field(default_factory=list)
+    running: list[tuple[int, ActorTask]] = field(default_factory=list)
     came: dict[int, tuple[Node, Any]] = field(default_factory=dict)
 
     def hand_out(self) -> None:
         for held in (0, 1):
-            for actor in self.crew.there:
+            for actor in self.actors:
                 if sum(each == actor for each, _ in self.running) <= held:
                     task = self.groups.next(actor, held)
                     if task is not None:
@@ -46,7 +47,7 @@ class Work:
     def end(self, place: int) -> None:
         """A call comes back: the blocks of a group are all of its node."""
         actor, task = self.running.pop(place)
-        host = self.crew.there[actor].host
+        host = self.actors[actor].host
         assert {part.value.host for part in task.parts} <= {host}
         if task.parts:
             parts = iter([(part.node, part.value.reference) for part in task.parts])
@@ -54,7 +55,7 @@ class Work:
         else:
             value = whole(task.node)
         if task.stays:
-            self.groups.add(Part(task.node, Left(value, 0, host), (), ()))
+            self.groups.add(Outcome(task.node, StoredValue(0, reference=value, host=host), (), ()))
             return
         self.groups.ended(task)
         assert task.node.start not in self.came
@@ -62,15 +63,15 @@ class Work:
 
     def kill(self, actor: int, host: str) -> None:
         """An actor dies, and another one takes its place, perhaps on another node."""
-        member = self.crew.there.pop(actor)
+        member = self.actors.pop(actor)
         lost = [task for each, task in self.running if each == actor]
         self.running = [(each, task) for each, task in self.running if each != actor]
         self.deaths.update(number for task in lost[:1] for number in task.node.blocks)
         for task in lost:
             self.groups.again(task)
-        if member.host not in self.crew.hosts:
+        if member.host not in hosts_of(self.actors):
             self.groups.gone(member.host)
-        self.crew.there[actor] = Member(None, host)
+        self.actors[actor] = ReadyActor(None, host)
 
     def lose(self, place: int) -> None:
         """What a call was to join is lost."""
@@ -88,16 +89,16 @@ class Work:
 
 @given(st.integers(1, 40), st.integers(1, 9), st.data())
 def test_whatever_dies_the_value_is_the_trees(blocks: int, most: int, data: st.DataObject) -> None:
-    crew, deaths = Roster(), Counter[int]()
-    crew.there = {0: Member(None, "x"), 1: Member(None, "x"), 2: Member(None, "y")}
-    work = Work(blocks, Groups([7] * blocks, most, None, crew, 0, deaths), crew, deaths)
+    deaths = Counter[int]()
+    actors = {0: ReadyActor(None, "x"), 1: ReadyActor(None, "x"), 2: ReadyActor(None, "y")}
+    work = Work(blocks, BlockDispatcher([7] * blocks, actors, deaths, 0, group=most), actors, deaths)
     for _ in range(data.draw(st.integers(0, 12))):
         work.hand_out()
         if work.running:
             event = data.draw(st.sampled_from([work.end, work.end, work.lose]))
             event(data.draw(st.integers(0, len(work.running) - 1)))
         if data.draw(st.booleans()):
-            work.kill(data.draw(st.sampled_from(sorted(crew.there))), data.draw(st.sampled_from("xyz")))
+            work.kill(data.draw(st.sampled_from(sorted(actors))), data.draw(st.sampled_from("xyz")))
     for _ in range(10 * blocks + 10):
         work.hand_out()
         if work.running:
@@ -123,23 +124,21 @@ def test_a_group_has_one_site() -> None:
 
 
 def test_a_sites_blocks_go_to_its_actors_alone() -> None:
-    crew = Roster()
-    crew.there = {0: Member(None, "x", 0), 1: Member(None, "y", 1)}
-    groups = Groups([1] * 4, 2, [0, 0, 1, None], crew, 0, Counter())
-    assert [groups.next(1, 0), groups.next(0, 0)] == [Task(Node(2, 3)), Task(Node(0, 2))]
-    assert groups.next(0, 0) == Task(Node(3, 4))
+    actors = {0: ReadyActor(None, "x", 0), 1: ReadyActor(None, "y", 1)}
+    groups = BlockDispatcher([1] * 4, actors, Counter(), 0, group=2, sites=[0, 0, 1, None])
+    assert [groups.next(1, 0), groups.next(0, 0)] == [ActorTask(Node(2, 3)), ActorTask(Node(0, 2))]
+    assert groups.next(0, 0) == ActorTask(Node(3, 4))
     assert groups.next(0, 0) is None and groups.next(1, 0) is None
 
 
 def test_what_diverged_is_told_of_when_all_before_it_is_there() -> None:
-    crew = Roster()
-    crew.there = {0: Member(None, "x"), 1: Member(None, "x")}
-    groups = Groups([1] * 4, 4, None, crew, 0, Counter())
+    actors = {0: ReadyActor(None, "x"), 1: ReadyActor(None, "x")}
+    groups = BlockDispatcher([1] * 4, actors, Counter(), 0, group=4)
     first, second = (groups.next(actor, 0) for actor in (0, 1))
     assert first is not None and second is not None
     assert first.stays and second.stays and first.node.start == 0
     assert groups.reached(0, 0) and not groups.reached(0, second.node.start)
-    groups.add(Part(first.node, Left(0, 0, "x"), (), ()))
+    groups.add(Outcome(first.node, StoredValue(0, reference=0, host="x"), (), ()))
     assert groups.reached(0, first.node.stop)
     assert not groups.reached(0, 4)
 

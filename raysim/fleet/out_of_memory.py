@@ -1,4 +1,4 @@
-"""Out of memory: a block that does not fit stops the run, and the message names one that does."""
+"""Out of memory: a block that does not fit stops the run, and the message names a size that fits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from algorithms.engine.asynchronous import Sent
 from partitioning.common.disk import report_full_disk
 from raysim.common.errors import OutOfMemoryError
 
-ALLOCATORS_SAY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""What errors say that have no type of their own: torch's allocator on CPUs, and the libraries beside it on GPUs."""
+ALLOCATOR_MESSAGES = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""Messages of errors without a type of their own: torch's allocator on CPUs, and libraries on GPUs."""
 
-SHARE = "or let fewer actors share the memory (the same bytes)"
-"""What helps without another result: actors of one GPU, or of one machine, take what the others do not."""
+FEWER_ACTORS = "or let fewer actors share the memory (the same bytes)"
+"""Remedy that does not change the result."""
 
 
 def run_block(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output:
-    """Run a block, its references being values here.
+    """Run a block that has values instead of references.
 
     Args:
-        bench: what is resident here.
-        function: what to do.
+        worker: worker of this process.
+        function: function of the block.
         block: the block.
-        common: the values that all blocks take.
+        common: values that all blocks take.
 
     Raises:
-        OutOfMemoryError: the block does not fit; it says which one does.
+        OutOfMemoryError: the block does not fit; the message names a size that does.
     """
     if (output := _attempt(worker, function, block, common)) is not None:
         return output
@@ -40,10 +40,13 @@ def run_block(worker: Worker, function: Function, block: Block, common: Sequence
 
 @contextmanager
 def models_fit(lanes: int) -> Iterator[None]:
-    """Within, so many models are made resident, before anything is known of what visits need beside them.
+    """Turn a lack of memory in the context, which makes the resident models, into an error with the remedy.
+
+    Args:
+        lanes: client updates at once, and models.
 
     Raises:
-        OutOfMemoryError: they do not fit.
+        OutOfMemoryError: the models do not fit.
     """
     try:
         yield
@@ -51,19 +54,23 @@ def models_fit(lanes: int) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise OutOfMemoryError(
-            f"models for {lanes} visits at once are out of memory, without the visits: "
-            + (f"set fleet.block below {lanes} (a new run: other bytes), {SHARE}" if lanes > 1 else SHARE[3:])
+            f"models for {lanes} client updates at once are out of memory, even without the updates: "
+            + (
+                f"set fleet.block below {lanes} (a new run: other bytes), {FEWER_ACTORS}"
+                if lanes > 1
+                else FEWER_ACTORS[3:]
+            )
         ) from None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that an allocation failed, on a GPU or in main memory."""
+    """Return whether an error reports a failed allocation, on a GPU or in main memory."""
     typed = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return typed or any(words in str(error) for words in ALLOCATORS_SAY)
+    return typed or any(words in str(error) for words in ALLOCATOR_MESSAGES)
 
 
 def _attempt(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
-    """What a block comes to; None where memory does not suffice, the failed call's own being free again by then."""
+    """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
     try:
         with report_full_disk(worker.personal.folder):
             return function(worker, replace(block, references=()), *common, *block.references)
@@ -74,10 +81,10 @@ def _attempt(worker: Worker, function: Function, block: Block, common: Sequence[
 
 
 def _fitting(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> int:
-    """How many of the block's clients fit: of a half, a quarter, ... the first that runs; 0 where none does.
+    """Return the number of the block's clients that fit: the first of a half, a quarter, ... that runs; 0 if none.
 
-    It is tried, not worked out, since what a failed call would have needed is not known. What comes out is thrown
-    away: the run's own blocks are never cut again, for other sums would be other bytes.
+    Try it, because the need of a failed call is unknown. The results are thrown away: the run never cuts its own blocks
+    again, because other sums have other bytes.
     """
     size = _at_once(worker, block) // 2
     while size and _attempt(worker, function, _head(block, size), common) is None:
@@ -86,12 +93,11 @@ def _fitting(worker: Worker, function: Function, block: Block, common: Sequence[
 
 
 def _at_once(worker: Worker, block: Block) -> int:
-    """How many of the block's visits are stacked: fewer clients than these take less memory."""
+    """Return the number of the block's client updates that train stacked; fewer clients take less memory."""
     return min(worker.trainer.lanes, len(block.clients))
 
 
 def _head(block: Block, size: int) -> Block:
-    """A block's first clients."""
     clients, rows, references = block.clients[:size], block.rows[:size], block.references[:size]
     return replace(block, clients=clients, rows=rows, references=references)
 
@@ -101,11 +107,10 @@ def _message(worker: Worker, function: Function, block: Block, fitting: int) -> 
     clients = "1 client" if size == 1 else f"{size} clients"
     updates = function.updates if isinstance(function, Sent) else function
     if not isinstance(updates, ClientUpdates):
-        return f"{type(function).__name__} of {clients} is out of memory: {SHARE[3:]}"
+        return f"{type(function).__name__} of {clients} is out of memory: {FEWER_ACTORS[3:]}"
     what = f"round {updates.number}: a block of {clients}, {_at_once(worker, block)} at once, is out of memory"
     if fitting:
-        return f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {SHARE}"
-    return (
-        f"{what}, and a single one would be: no fleet.block fits; lower local.batch_size (a new run: other bytes), "
-        f"{SHARE}"
-    )
+        return (
+            f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {FEWER_ACTORS}"
+        )
+    return f"{what}, and even one client does not fit: lower local.batch_size (a new run: other bytes), {FEWER_ACTORS}"

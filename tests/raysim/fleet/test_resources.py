@@ -7,13 +7,17 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
-from raysim.fleet.placing import ActorResources, Host, check_labels, described, places
-from raysim.fleet.traffic import Held, Left, Traffic
+from raysim.fleet.resources import ActorResources, actors_that_fit, check_labels, described
+from raysim.fleet.traffic import StoredValue, Traffic
 
-HOSTS = [
-    Host("a", {"CPU": 64.0, "GPU": 1.0}, {"accelerator-type": "H100", "ray.io/node-id": "1"}),
-    Host("b", {"CPU": 1.0, "GPU": 8.0}, {"accelerator-type": "A100"}),
-    Host("head", {"memory": 1.0}, {}),
+NODES: list[dict[str, Any]] = [
+    {
+        "NodeID": "a",
+        "Resources": {"CPU": 64.0, "GPU": 1.0},
+        "Labels": {"accelerator-type": "H100", "ray.io/node-id": "1"},
+    },
+    {"NodeID": "b", "Resources": {"CPU": 1.0, "GPU": 8.0}, "Labels": {"accelerator-type": "A100"}},
+    {"NodeID": "head", "Resources": {"memory": 1.0}, "Labels": {}},
 ]
 
 
@@ -30,17 +34,17 @@ HOSTS = [
     ],
 )
 def test_a_node_holds_what_all_of_its_resources_hold(each: ActorResources, held: list[int]) -> None:
-    assert [each.held(host) for host in HOSTS] == held
+    assert [each.on(node) for node in NODES] == held
 
 
 def test_as_many_as_the_nodes_hold_or_as_are_asked_for() -> None:
-    assert [places(ActorResources(1, 0.5), HOSTS, wanted) for wanted in (None, 2)] == [3, 2]
+    assert [actors_that_fit(ActorResources(1, 0.5), NODES, wanted) for wanted in (None, 2)] == [3, 2]
     with pytest.raises(InputError, match=r"fleet.actors = 4 of 1 CPU and 0.5 GPU each: .*; set fleet.actors = 3, or"):
-        places(ActorResources(1, 0.5), HOSTS, 4)
+        actors_that_fit(ActorResources(1, 0.5), NODES, 4)
 
 
 def test_nodes_are_described_by_kind() -> None:
-    assert described([*HOSTS, HOSTS[2]]) == (
+    assert described([*NODES, NODES[2]]) == (
         "2 x (0 CPU), 1 x (64 CPU, 1 GPU, accelerator-type=H100), 1 x (1 CPU, 8 GPU, accelerator-type=A100)"
     )
 
@@ -48,17 +52,17 @@ def test_nodes_are_described_by_kind() -> None:
 @pytest.mark.parametrize("labels", [{"": "x"}, {"a b": "x"}, {"zone": "in(a, b)"}, {"zone": "!a"}, {"zone": "é"}])
 def test_labels_that_no_node_can_have_are_refused(labels: dict[str, str]) -> None:
     check_labels({"ray.io/accelerator-type": "H100", "zone": "eu-1.b"})
-    with pytest.raises(InputError, match=r"^fleet.labels = .*: must be a label as nodes are started with it"):
+    with pytest.raises(InputError, match=r"^fleet.labels = .*: must be a node's label"):
         check_labels(labels)
 
 
 def test_a_large_model_crosses_once_to_each_node_and_a_small_one_by_the_driver() -> None:
-    traffic, large = Traffic(), Left(None, 200_000, "a")
+    traffic, large = Traffic(), StoredValue(200_000, host="a")
     large.made("home", traffic)
     for host in ("a", "b", "b", "c"):
         large.taken(host, "home", traffic)
     assert (traffic.out, traffic.into) == ({"a": 400_000}, {"b": 200_000, "c": 200_000})
-    before, small = traffic.copy(), Left(None, 1000, "a")
+    before, small = traffic.copy(), StoredValue(1000, host="a")
     small.made("home", traffic)
     small.taken("b", "home", traffic)
     small.taken("b", "home", traffic)
@@ -68,7 +72,7 @@ def test_a_large_model_crosses_once_to_each_node_and_a_small_one_by_the_driver()
 
 
 def test_what_the_driver_puts_goes_to_each_node_once() -> None:
-    traffic, held = Traffic(), Held(np.zeros(10))
+    traffic, held = Traffic(), StoredValue(80, np.zeros(10))
     for host in ("home", "a", "a", "b"):
         held.taken(host, "home", traffic)
     assert traffic.by_node() == {
@@ -81,10 +85,7 @@ def test_what_the_driver_puts_goes_to_each_node_once() -> None:
 @pytest.mark.parametrize(
     ("fleet", "message"),
     [
-        (
-            {"transport": "direct"},
-            r'fleet.transport = "direct": must be "host", for Ray\'s direct transport',
-        ),
+        ({"transport": "direct"}, r"fleet.transport"),
         ({"pinned": True}, "fleet.pinned = true with --inline: must be false"),
         ({"group": 0}, "fleet.group = 0"),
     ],

@@ -1,4 +1,4 @@
-"""Ray itself: started on this machine or connected to, and ended again with all that it left."""
+"""Ray itself: start it on this machine or connect to a cluster, and end it without leftovers."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ig
 from ray.exceptions import AuthenticationError, RpcError
 
 from partitioning import InputError
-from raysim.fleet import leftovers
+from raysim.fleet import ray_cleanup
 
 ANSWER_SECONDS = 10
-"""How long the head of a cluster may take to answer."""
+"""Time that the head of a cluster may take to answer."""
 
 FRAME, SETTINGS = 9, 4
-"""Bytes of the head of a frame of HTTP/2, and the type of the one that comes first."""
+"""Bytes of the header of an HTTP/2 frame, and the type of the first frame."""
 
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])
-"""What begins a connection: no settings of ours."""
+"""Beginning of an HTTP/2 connection, with empty settings."""
 
 LONGEST_FOLDER = 38
-"""Bytes of a folder's path in which Ray's sockets still have names that the kernel takes (107 bytes)."""
+"""Longest path of a folder, in bytes, that leaves room for the names of Ray's sockets (107 bytes in all)."""
 
 LATE = "timed out during startup"
-"""What Ray says when its node did not come in time."""
+"""Ray's message if its node did not start in time."""
 
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 @contextmanager
 def running(cpus: int, address: str | None) -> Iterator[None]:
-    """Within, Ray runs; what was started for it ends with it, and a Ray that this process had before stays.
+    """Run Ray for the duration of the context; leave a Ray that this process had before alone.
 
     Args:
-        cpus: that a Ray of our own has, whatever this machine has.
-        address: of a running cluster; None or "local" starts Ray on this machine.
+        cpus: logical CPUs of a Ray of our own, however many this machine has.
+        address: address of a running cluster; None or "local" to start Ray on this machine.
 
     Raises:
         InputError: nothing answers at the address.
@@ -65,16 +65,16 @@ def running(cpus: int, address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
-    """Within, this process is Ray's driver; with a folder, of a Ray that is started there."""
+    """Make this process Ray's driver in the context; with a folder, of a new Ray there."""
     try:
         with _signals_kept():
             if folder is None:
                 ray.init(**given, **QUIET)
             else:
-                # As many logical CPUs as the actors take: more actors than cores share them, and give the same bytes.
-                with _environment({leftovers.MARK: str(folder)}), _loopback():
-                    # A folder in it, for Ray opens its own to everybody.
-                    _patiently(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
+                # Logical CPUs: more actors than cores share the cores, and give the same bytes.
+                with _environment({ray_cleanup.MARK: str(folder)}), _loopback():
+                    # A subfolder, because Ray makes its own folder readable for everybody.
+                    _start_twice(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
     finally:
         ray.shutdown()
@@ -82,7 +82,7 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Within, Ray may take SIGTERM for itself, as it does in a main thread; after it the handler is the one before."""
+    """Restore the handler of SIGTERM after the context; Ray installs its own in a main thread."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -91,11 +91,11 @@ def _signals_kept() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _patiently(**given: Any) -> None:
-    """Start Ray, and once more where it was late: it gives itself 30 seconds, which a busy machine may exceed."""
+def _start_twice(**given: Any) -> None:
+    """Start Ray, and try once more if it was late: its own limit of 30 s is short for a busy machine."""
     try:
         ray.init(**given)
-    except Exception as error:  # Ray has no class for it
+    except Exception as error:  # Ray has no class for this error
         if LATE not in str(error):
             raise
         ray.shutdown()
@@ -104,10 +104,10 @@ def _patiently(**given: Any) -> None:
 
 @contextmanager
 def _cleared() -> Iterator[Path]:
-    """A folder for Ray; it goes at the end, and what still runs with it, even where this process is killed."""
+    """Make a folder for Ray; remove it and Ray's processes after the context, even if this process is killed."""
     folder = Path(tempfile.mkdtemp(prefix="raysim-", dir=_temporary()))
-    # A session of its own: what a terminal sends to the driver's, Ctrl-C or the end of the line, does not reach it.
-    command = [sys.executable, "-I", "-S", str(Path(leftovers.__file__)), str(folder)]
+    # In a session of its own it gets no signals from the terminal, such as Ctrl-C.
+    command = [sys.executable, "-I", "-S", str(Path(ray_cleanup.__file__)), str(folder)]
     silent = subprocess.DEVNULL
     watcher = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, cwd="/", start_new_session=True
@@ -116,12 +116,12 @@ def _cleared() -> Iterator[Path]:
         yield folder
     finally:
         watcher.communicate()
-        if watcher.returncode:  # someone has ended it
-            leftovers.clear(str(folder))
+        if watcher.returncode:  # it was killed
+            ray_cleanup.clear(str(folder))
 
 
 def _temporary() -> str:
-    """Where temporary folders are made, short enough for the names of sockets."""
+    """Return the folder for temporary folders, with a path short enough for the names of sockets."""
     for place in (os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()):
         if place and Path(place).is_dir() and len(os.fsencode(place)) + len("/raysim-xxxxxxxx") <= LONGEST_FOLDER:
             return str(Path(place).resolve())
@@ -130,26 +130,26 @@ def _temporary() -> str:
 
 @contextmanager
 def _token(folder: Path) -> Iterator[None]:
-    """Within, Ray asks for a token that only this run has; a Ray of the user's has its own again afterwards."""
+    """Make Ray ask for a token that only this run has; restore the user's token after the context."""
     path = folder / "token"
     path.write_text(secrets.token_hex(32), encoding="ascii")
     path.chmod(0o600)
-    # No mode of ours: where none is set, Ray turns tokens on, in this process as well as in those that it starts.
+    # Without a mode Ray turns tokens on, in this process and in those that it starts.
     try:
         with _environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
             AuthenticationTokenLoader.instance().reset_cache()
             yield
     finally:
-        # As the environment has it again, which Ray reads once.
+        # Ray reads the restored environment only once.
         AuthenticationTokenLoader.instance().reset_cache()
         Config.initialize("")
 
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Within, a Ray is started that listens on this machine alone, as it does where it knows no clusters.
+    """Make a Ray that starts in the context listen on this machine only, as it does without support for clusters.
 
-    `_node_ip_address="127.0.0.1"` would say it, but Ray takes it for the address that others see.
+    `_node_ip_address="127.0.0.1"` does not help: Ray takes it for the address that others see.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -161,7 +161,7 @@ def _loopback() -> Iterator[None]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Within, these variables of the environment are set, or not set where they are None."""
+    """Set these environment variables in the context; None removes one."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -179,37 +179,37 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 def check_answers(address: str) -> None:
-    """Refuse an address at which no Ray listens: Ray itself would try for minutes."""
+    """Refuse an address without Ray. Ray itself would try for minutes."""
     if address == "auto":
         return
     wrong = f"--address = {address!r}: must be HOST:PORT of a running Ray cluster"
     if address.startswith(("http://", "https://")):
-        raise InputError(f"{wrong}, and is a URL; `raysim submit FILE --address {address}` sends a run there as a job")
+        raise InputError(f"{wrong}, not a URL; `raysim submit FILE --address {address}` sends a run there as a job")
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise InputError(f"{wrong}; leave it out to start Ray here")
     try:
-        with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as there:
-            known = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_grpc(there)
+        with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as server:
+            known = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_grpc(server)
     except (OSError, OverflowError) as error:
         raise InputError(f"{wrong}, and nothing answers there ({error}); leave it out to start Ray here") from None
     try:
-        # Where something else answers, Ray's own check goes on for a minute, unless that speaks gRPC, too.
+        # Ray's own check of a server that does not speak gRPC takes a minute.
         if known:
             GcsClient(address=address)
     except AuthenticationError:
         raise InputError(
-            f"--address = {address!r}: the cluster wants its token, and has another one or none from here; set "
-            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file that has it"
+            f"--address = {address!r}: the cluster wants its token, and this machine sends another one or none; set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the token"
         ) from None
     except RpcError:
         known = False
     if not known:
-        raise InputError(f"{wrong}, and what answers there is none; check the port, which is 6379 in most clusters")
+        raise InputError(f"{wrong}, and something else answers there; check the port, which is 6379 in most clusters")
 
 
-def _speaks_grpc(there: socket.socket) -> bool:
-    """Whether the other end answers as Ray's control store does: with the settings of HTTP/2; OSError if not at all."""
-    there.sendall(HTTP2)
-    answer = there.recv(FRAME)
+def _speaks_grpc(server: socket.socket) -> bool:
+    """Return whether the server answers with HTTP/2 settings, like Ray's control store; OSError if it is silent."""
+    server.sendall(HTTP2)
+    answer = server.recv(FRAME)
     return len(answer) == FRAME and answer[3] == SETTINGS

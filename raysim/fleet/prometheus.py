@@ -1,4 +1,4 @@
-"""What a run publishes at the endpoint for Prometheus that each of Ray's nodes has (`ray[default]`)."""
+"""Numbers of a run at the Prometheus endpoint that each of Ray's nodes has (`ray[default]`)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from raysim.watching.loggers.logger import Watched
+from raysim.watching.loggers.logger import Watched
 
 PUBLISH_SECONDS = 5.0
-"""Time from one publication to the next: Ray forgets a gauge that it was not told of since it last told it on, and by
-default it does so every ten seconds."""
+"""Interval of publications. Ray exports every ten seconds by default, and drops gauges that were not set since."""
 
 COUNTED: Mapping[str, tuple[str, str]] = {
-    "updates": ("raysim_visits", ""),
-    "nonfinite": ("raysim_nonfinite_visits", ""),
+    "updates": ("raysim_client_updates", ""),
+    "nonfinite": ("raysim_nonfinite_updates", ""),
     **{f"bytes_{way}": ("raysim_protocol_bytes", way) for way in ("up", "down")},
     **{f"machine_bytes_{kind}": ("raysim_measured_bytes", kind) for kind in ("driver", "inlined", "moved")},
     **{
@@ -25,46 +23,46 @@ COUNTED: Mapping[str, tuple[str, str]] = {
         for stage in ("sample", "send", "train", "sum", "aggregate", "evaluate", "write")
     },
 }
-"""The counter that a column is added to, and its tag `kind`."""
+"""Counter to which a column is added, and its tag `kind`."""
 
 TAGS = ("run", "algorithm", "kind")
 
-Series = tuple[str, str, str]
-"""A metric's name, and the algorithm and the kind that it is of."""
+SeriesKey = tuple[str, str, str]
+"""Name of a metric, algorithm and kind."""
 
 
-class Meter:
-    """A logger whose numbers Ray's own endpoint tells; rounds only leave them here, and wait for nothing.
+class PrometheusLogger:
+    """Logger whose numbers Ray's own endpoint publishes; a round only stores them here and waits for nothing.
 
     Counters: `raysim_rounds`, those of `COUNTED`, `raysim_client_actor_deaths`. Gauges: `raysim_round`, the last round;
-    `raysim_metric`, where `kind` is a column of `metrics.parquet`, as last measured; `raysim_client_actors`, those
-    there.
+    `raysim_metric`, the latest value of the column of `metrics.parquet` in the tag `kind`; `raysim_client_actors`, the
+    number of ready actors.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._run, self._algorithm, self._done = "", "", 0
-        self._gauges: dict[Series, float] = {}
-        self._totals: Counter[Series] = Counter()
-        self._published: Counter[Series] = Counter()
+        self._gauges: dict[SeriesKey, float] = {}
+        self._totals: Counter[SeriesKey] = Counter()
+        self._published: Counter[SeriesKey] = Counter()
         self._metrics: dict[str, Any] = {}
 
     def begin(self, run: Watched) -> None:
-        """Take note of the run's name, which tags all."""
+        """Store the run's name, a tag of all numbers."""
         self._run = run.name
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        """Take note of the algorithm's name, which tags its rounds."""
+        """Store the algorithm's name, a tag of its rounds."""
         self._algorithm, self._done = name, done
 
-    def round(self, number: int, row: Mapping[str, float]) -> None:
-        """Count a round of this process, and take note of what it measured; what is no number has no gauge."""
-        if number <= self._done:
+    def round(self, round_number: int, row: Mapping[str, float]) -> None:
+        """Count a round of this process, and store its metrics; a value that is not finite has no gauge."""
+        if round_number <= self._done:
             return
         of = self._algorithm
         with self._lock:
             self._totals["raysim_rounds", of, ""] += 1
-            self._gauges["raysim_round", of, ""] = number
+            self._gauges["raysim_round", of, ""] = round_number
             for column, value in row.items():
                 if column in COUNTED:
                     name, kind = COUNTED[column]
@@ -75,23 +73,23 @@ class Meter:
                     self._gauges.pop(("raysim_metric", of, column), None)
 
     def end(self, summary: Mapping[str, float]) -> None:
-        """What is known stays until the run ends."""
+        """Keep the numbers until the run ends."""
 
     def close(self) -> None:
-        """What is known stays until Ray ends."""
+        """Keep the numbers until Ray ends."""
 
-    def actors(self, there: int) -> None:
-        """So many client actors are there."""
+    def set_actors(self, ready: int) -> None:
+        """Store the number of ready client actors."""
         with self._lock:
-            self._gauges["raysim_client_actors", "", ""] = there
+            self._gauges["raysim_client_actors", "", ""] = ready
 
-    def died(self) -> None:
-        """A client actor has died."""
+    def count_death(self) -> None:
+        """Count the death of a client actor."""
         with self._lock:
             self._totals["raysim_client_actor_deaths", "", ""] += 1
 
     def publish(self) -> None:
-        """Tell Ray, which must run, of all that is known."""
+        """Send all numbers to Ray, which must be running."""
         from ray.util.metrics import Counter as RayCounter
         from ray.util.metrics import Gauge
 

@@ -85,7 +85,7 @@ def test_the_endpoint_tells_of_rounds_and_actors(tmp_path: Path, monkeypatch: py
     found = scrapes.found
     assert scrapes.url.startswith("http://127.0.0.1:")
     assert found["ray_raysim_round", "radfed", ""] == found["ray_raysim_rounds_total", "radfed", ""] == 3
-    assert found["ray_raysim_visits_total", "radfed", ""] == 12
+    assert found["ray_raysim_client_updates_total", "radfed", ""] == 12
     table = pq.read_table(tmp_path / "run" / "radfed" / "metrics.parquet").to_pylist()
     assert found["ray_raysim_protocol_bytes_total", "radfed", "up"] == sum(row["bytes_up"] for row in table)
     assert found["ray_raysim_metric", "radfed", "test_accuracy"] == table[-1]["test_accuracy"]

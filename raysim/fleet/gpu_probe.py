@@ -1,4 +1,4 @@
-"""The probe: how much of a GPU a run's largest block takes, measured by doing it."""
+"""Measured GPU memory of a run's largest block and evaluations."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.evaluate import BLOCK, Evaluate
 
 
-def measure(plan: WorkerPlan) -> tuple[int, int]:
-    """The most bytes of this process's GPU that torch takes for a plan, and the bytes that the GPU has."""
-    # What an earlier plan left is not this one's; cycles hold some of it.
+def measured(plan: WorkerPlan) -> tuple[int, int]:
+    """Return the most bytes of this process's GPU that torch takes for a plan, and the GPU's bytes."""
+    # Leave out memory of an earlier plan, which cycles may keep alive.
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -31,10 +31,10 @@ def measure(plan: WorkerPlan) -> tuple[int, int]:
 
 
 def rehearse(plan: WorkerPlan) -> None:
-    """Do what takes most memory in a run: the largest block's visits, and evaluations. Nothing of it is kept.
+    """Run the steps that take most memory, the largest block's client updates and evaluations; keep no result.
 
     Raises:
-        OutOfMemoryError: it does not fit.
+        OutOfMemoryError: they do not fit.
     """
     with TemporaryDirectory() as personal:
         own = replace(plan, personal=Path(personal))
@@ -47,7 +47,7 @@ def rehearse(plan: WorkerPlan) -> None:
 
 
 def largest_block(plan: WorkerPlan) -> Block:
-    """As many clients as a block has, those with the most samples: no cohort has a block with more."""
+    """Return a block of the clients with the most samples; no cohort has a larger one."""
     census = plan.census
     largest = _largest(census.samples, min(plan.block_size(plan.cohort), plan.cohort))
     clients = tuple(int(client) for client in census.clients[largest])
@@ -55,7 +55,7 @@ def largest_block(plan: WorkerPlan) -> Block:
 
 
 def _evaluations(population: Population) -> Iterator[tuple[Evaluate, Block]]:
-    """An evaluation on the largest clients, and one on a slice of the global test set."""
+    """Yield an evaluation of the largest clients, and one of a slice of the global test set."""
     clients = tuple(int(client) for client in _largest(population.sizes, BLOCK))
     yield Evaluate("all", probabilities=True), Block(0, clients, 1, (None,) * len(clients))
     if population.test_slices:
@@ -63,5 +63,5 @@ def _evaluations(population: Population) -> Iterator[tuple[Evaluate, Block]]:
 
 
 def _largest(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The places of the largest sizes, ascending."""
+    """Return the positions of the largest sizes, ascending."""
     return np.sort(np.argsort(-sizes, kind="stable")[:count])

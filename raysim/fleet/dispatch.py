@@ -1,0 +1,259 @@
+"""Dispatch of blocks to actors, and the place where their values are joined: the driver, or one node for each group.
+
+The blocks of a call are a node of the fixed tree over all blocks (see `algorithms.engine.tree`), and so is a group. The
+tree fixes the order of the sums, so the bytes do not depend on the place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from algorithms import Block, Function, Outcome, Output, Worker
+from algorithms.engine.tree import Node, join_all
+from raysim.fleet.block_queue import BlockQueue, work_of
+from raysim.fleet.pool import ReadyActor, ReadyActors, actors_on, hosts_of
+
+GROUPS_PER_NODE = 4
+"""Least number of groups for each of Ray's nodes if their size is "auto". Faster nodes take more of them."""
+
+
+@dataclass(frozen=True)
+class ActorTask:
+    """Work of one call: the value of a node of the tree.
+
+    Args:
+        node: range of blocks.
+        parts: outcomes to join, from left to right; their values are `StoredValue`. None if the blocks are to run.
+        stays: whether the value stays with the actor's node, to be joined there.
+    """
+
+    node: Node
+    parts: tuple[Outcome, ...] = ()
+    stays: bool = False
+
+
+@dataclass(frozen=True)
+class JoinValues:
+    """Function that joins the values of neighbouring nodes, which its block has as references.
+
+    Args:
+        function: function that made the values.
+        root: node of the joined value.
+        nodes: nodes of the values, from left to right.
+    """
+
+    function: Function
+    root: Node
+    nodes: tuple[Node, ...]
+
+    def objects(self, block: Block) -> int:
+        return 0
+
+    def join(self, left: Any, right: Any) -> Any:
+        return self.function.join(left, right)
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        return Output(join_all(self.root, zip(self.nodes, values, strict=True), self.function.join))
+
+
+@dataclass(eq=False)
+class BlockGroup:
+    """Node of the tree whose value is joined on one of Ray's nodes, or by the driver.
+
+    Args:
+        node: range of blocks.
+        site: site whose actors may run them; None for all actors.
+        host: Ray's node that joins them; None for the driver, or before the group is begun.
+        waiting: blocks that wait, once the group is begun.
+        parts: outcomes that stay on the node, by first block.
+        joining: whether an actor joins them now.
+    """
+
+    node: Node
+    site: int | None = None
+    host: str | None = None
+    waiting: BlockQueue | None = None
+    parts: dict[int, Outcome] = field(default_factory=dict)
+    joining: bool = False
+
+    @property
+    def joinable(self) -> bool:
+        """Whether all values are there and no actor joins them yet."""
+        return not self.joining and sum(len(part.node.blocks) for part in self.parts.values()) == len(self.node.blocks)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is work for an actor."""
+        return self.joinable or (self.waiting is not None and self.waiting.waits)
+
+    def next(self, place: int) -> ActorTask | None:
+        """Return the next task for an actor, by its place among the actors of the group."""
+        if self.joinable:
+            self.joining = True
+            return ActorTask(self.node, tuple(self.parts[start] for start in sorted(self.parts)))
+        node = self.waiting.next(place) if self.waiting else None
+        return None if node is None else ActorTask(node, stays=self.host is not None and node != self.node)
+
+
+class BlockDispatcher:
+    """Blocks of a map that wait, by group.
+
+    With a group size, each group goes to one of Ray's nodes. The actors there run and join it, and only the group's
+    value leaves the node. A group that is not begun may go to any node whose actors may run it. Without a group size,
+    each call's value goes to the driver.
+
+    Args:
+        sizes: samples of each block.
+        actors: ready actors; the caller keeps the mapping up to date.
+        deaths: number of actors that may have died of each block; the caller keeps it up to date.
+        least: samples below which a call is not cut.
+        workers: number of actors that share the work, without a group size.
+        group: blocks a group; None to send each value to the driver.
+        sites: site of each block, if only the actors of that site may run it; None if all actors may run all blocks.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        actors: ReadyActors,
+        deaths: Counter[int],
+        least: float,
+        workers: int = 1,
+        group: int | None = None,
+        sites: Sequence[int | None] | None = None,
+    ) -> None:
+        root, self._work = Node(0, len(sizes)), work_of(sizes)
+        self._actors, self._deaths, self._least, self._direct = actors, deaths, least, group is None
+        self._groups: list[BlockGroup] = []
+        self._fresh: list[BlockGroup] = []
+        self._begun: dict[str | None, list[BlockGroup]] = {}
+        if group is None:
+            self._groups = [BlockGroup(root, waiting=BlockQueue(self._work, root, workers, least))]
+            self._begun[None] = list(self._groups)
+        elif sizes:
+            nodes = groups_of(root, group, sites)
+            self._groups = [BlockGroup(node, None if sites is None else sites[node.start]) for node in nodes]
+            self._fresh = list(self._groups)
+        self._of = [number for number, group in enumerate(self._groups) for _ in group.node.blocks]
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is work for an idle actor, perhaps on another node."""
+        return bool(self._fresh) or any(group.waits for groups in self._begun.values() for group in groups)
+
+    def next(self, number: int, held: int) -> ActorTask | None:
+        """Return the next task for an actor that holds `held` calls."""
+        if self._direct:
+            return self._groups[0].next(number)
+        actor = self._actors[number]
+        begun, place = self._begun.get(actor.host, []), actors_on(self._actors, actor.host).index(number)
+        # Joins go first, because the driver waits for them.
+        for group in sorted(begun, key=lambda group: not group.joinable):
+            if group.site in (None, actor.site) and (task := group.next(place)) is not None:
+                return task
+        fresh = self._begin(actor, held)
+        return None if fresh is None else fresh.next(place)
+
+    def last(self) -> Node | None:
+        """Return a single block for the driver; None if groups are joined on other nodes."""
+        return self._groups[0].waiting.last() if self._direct and self._groups[0].waiting else None
+
+    def add(self, part: Outcome) -> None:
+        """Record a value that stays on its node."""
+        self._group(part.node).parts[part.node.start] = part
+
+    def ended(self, task: ActorTask) -> None:
+        """Record that a task's value is with the driver."""
+        group = self._group(task.node)
+        if not self._direct:
+            self._begun[group.host].remove(group)
+
+    def again(self, task: ActorTask) -> None:
+        """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
+        group = self._group(task.node)
+        group.joining = False
+        if not task.parts and group.waiting is not None:
+            node = task.node
+            suspect = any(number in self._deaths for number in node.blocks)
+            for piece in [Node(number, number + 1) for number in node.blocks] if suspect else [node]:
+                group.waiting.put_back(piece)
+
+    def lost(self, task: ActorTask) -> None:
+        """Begin a group again because some of the values to join are lost."""
+        group = self._group(task.node)
+        self._begun[group.host].remove(group)
+        self._renew(group)
+
+    def gone(self, host: str) -> None:
+        """Begin all groups of a node again, because no actor is left there."""
+        for group in self._begun.pop(host, []):
+            self._renew(group)
+
+    def reached(self, start: int, stop: int) -> bool:
+        """Return whether the driver waits for block `start`, and all values from there to `stop` exist."""
+        group = self._groups[self._of[start]]
+        there = {number for part in group.parts.values() for number in part.node.blocks}
+        return stop < group.node.stop and all(number in there for number in range(start, stop))
+
+    def _group(self, node: Node) -> BlockGroup:
+        return self._groups[self._of[node.start]]
+
+    def _renew(self, group: BlockGroup) -> None:
+        """Offer a group again, to any node."""
+        number = self._of[group.node.start]
+        self._groups[number] = BlockGroup(group.node, group.site)
+        self._fresh.append(self._groups[number])
+
+    def _begin(self, actor: ReadyActor, held: int) -> BlockGroup | None:
+        """Begin the longest group that an actor's node may have.
+
+        An actor with work takes none of the last groups ahead of time: another node may be idle first.
+        """
+        hosts = hosts_of(self._actors)
+        fresh = [group for group in self._fresh if group.site in (None, actor.site)]
+        if not fresh or (held and len(fresh) <= len(hosts)):
+            return None
+        group = max(fresh, key=lambda each: self._rank(each.node, hosts, actor.host))
+        self._fresh.remove(group)
+        group.host = actor.host
+        self._begun.setdefault(actor.host, []).append(group)
+        neighbours = len(actors_on(self._actors, actor.host))
+        # An actor alone on its node takes the whole group, which leaves nothing to join.
+        least = self._least if neighbours > 1 else self._work[-1]
+        group.waiting = BlockQueue(self._work, group.node, neighbours, least)
+        if any(number in self._deaths for number in group.node.blocks):
+            group.waiting.scatter()
+        return group
+
+    def _rank(self, node: Node, hosts: Sequence[str], host: str) -> tuple[int, bool, int]:
+        """Prefer the longest; among equals prefer the node's own clients, whose data are warm there."""
+        owner = (node.start + node.stop) * len(hosts) // (2 * len(self._of))
+        return self._work[node.stop] - self._work[node.start], hosts[owner] == host, -node.start
+
+
+def groups_of(root: Node, most: int, sites: Sequence[int | None] | None = None) -> list[Node]:
+    """Cut the tree into groups, from left to right: its largest nodes of at most `most` blocks and of one site.
+
+    Args:
+        root: node over all blocks.
+        most: blocks a group.
+        sites: site of each block; None if sites may be mixed.
+    """
+    mixed = sites is not None and len(set(sites[root.start : root.stop])) > 1
+    if root.is_leaf or (len(root.blocks) <= most and not mixed):
+        return [root]
+    return [node for half in root.halves() for node in groups_of(half, most, sites)]
+
+
+def group_size(group: int | Literal["auto"], blocks: int, hosts: int) -> int:
+    """Return the blocks a group; "auto" gives each of Ray's nodes a few groups: ceil(blocks / (4 nodes)).
+
+    Args:
+        group: value of `fleet.group`.
+        blocks: number of blocks.
+        hosts: Ray's nodes with client actors.
+    """
+    return -(-blocks // (GROUPS_PER_NODE * max(1, hosts))) if group == "auto" else group

@@ -1,0 +1,161 @@
+"""Copies of a population on nodes that do not see the driver's folder: one copy a node, through Ray's object store."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from numpy.typing import NDArray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from partitioning import fetch
+from partitioning.common.disk import DiskFullError
+from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
+from partitioning.store.population import MANIFEST
+from raysim.common.errors import InputError
+from raysim.fleet.resources import this_node
+from raysim.fleet.worker_plan import WorkerPlan
+
+LOG = logging.getLogger("raysim")
+
+PIECE = 16 * 2**20
+"""Bytes sent at once."""
+
+CACHED_PIECES = 4
+"""Pieces kept for other nodes: nodes that copy at the same time read the same pieces."""
+
+
+def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
+    """Return the plan with this node's folder of the population: the driver's, or a copy.
+
+    Args:
+        plan: the driver's plan.
+        copy: folder of a copy that was just made; None if there may be one in this node's cache.
+
+    Returns:
+        None if the node needs a copy.
+
+    Raises:
+        InputError: the node has no copy and may not have one.
+    """
+    if copy is not None:
+        return replace(plan, population=copy)
+    if plan.digest is None or has_manifest(plan.population, plan.digest):
+        return plan
+    if not plan.copies:
+        raise InputError(
+            f"data.population: every node must see {plan.population}; {platform.node()} does not, and may not have a "
+            "copy (fleet.copies = false or fleet.pinned = true); mount the folder there"
+        )
+    folder = cached_folder(plan.digest)
+    return replace(plan, population=folder) if is_whole(folder, plan.digest) else None
+
+
+class PopulationSender:
+    """Ray actor on the driver's node that reads a population's files for nodes that do not see them.
+
+    Args:
+        folder: folder of the population.
+        size: bytes of a piece.
+    """
+
+    def __init__(self, folder: Path, size: int = PIECE) -> None:
+        self._folder, self._size = folder, size
+        self._cached: OrderedDict[tuple[str, int], Any] = OrderedDict()
+
+    def piece(self, name: str, number: int) -> list[Any]:
+        """Return a reference to a piece of a file; the piece after the last one is empty."""
+        key = (name, number)
+        if key not in self._cached:
+            content = np.fromfile(self._folder / name, np.uint8, self._size, offset=number * self._size)
+            self._cached[key] = ray.put(content)
+            if len(self._cached) > CACHED_PIECES:
+                self._cached.popitem(last=False)
+        return [self._cached[key]]
+
+
+def population_copier() -> Callable[[str, WorkerPlan], Any]:
+    """Return a function that gives a node a copy of a plan's population, once for each node.
+
+    Its arguments are Ray's id of the node and the plan. It returns a reference to the folder on that node.
+    """
+    senders: dict[Path, Any] = {}
+    copies: dict[tuple[str, Path], Any] = {}
+
+    def copy_to(node: str, plan: WorkerPlan) -> Any:
+        folder = plan.population
+        if (node, folder) not in copies or _has_failed(copies[node, folder]):
+            LOG.info("node %s does not see %s: raysim copies it there", node, folder)
+            if plan.uri is None and folder not in senders:
+                actor = ray.remote(PopulationSender).options(**on_node(this_node()))
+                senders[folder] = actor.remote(folder.resolve())
+            sender = None if plan.uri else senders[folder]
+            copies[node, folder] = ray.remote(receive).options(**on_node(node)).remote(plan.digest, plan.uri, sender)
+        return copies[node, folder]
+
+    return copy_to
+
+
+def on_node(node: str) -> dict[str, Any]:
+    """Return options of a Ray task or actor that runs on a node, however busy the node is."""
+    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+
+
+def receive(digest: str | None, uri: str | None, sender: Any) -> Path:
+    """Copy a population into this node's cache unless it is there, and return its folder.
+
+    Args:
+        digest: SHA-256 of its manifest.json.
+        uri: URI from which it is fetched; None for the driver's node.
+        sender: actor that sends its files from there; None with a URI.
+
+    Raises:
+        InputError: another population arrived, or the node's cache cannot be written.
+        DiskFullError: the copy does not fit.
+    """
+    try:
+        if uri is None:
+            manifest = b"".join(pieces(sender, MANIFEST))
+            folder = copy_to_cache(manifest, partial(pieces, sender), "the driver's population")
+        else:
+            folder = fetch(uri)
+    except (DiskFullError, RayError):
+        raise
+    except OSError as error:
+        raise InputError(
+            f"RAYSIM_CACHE on {platform.node()}: must be a writable folder, for the copy of the population ({error}); "
+            "set another folder there, or mount the population"
+        ) from error
+    if folder.name != digest:
+        raise InputError(f"data.population = {uri!r}: must not change after the run began; start a new run")
+    return folder
+
+
+def pieces(sender: Any, name: str) -> Iterator[bytes]:
+    """Yield the driver's file in pieces; fetch the next piece while the caller writes this one."""
+    following = sender.piece.remote(name, 0)
+    for number in range(1, 2**31):
+        piece: NDArray[np.uint8] = ray.get(ray.get(following)[0])
+        if not piece.size:
+            return
+        following = sender.piece.remote(name, number)
+        yield piece.tobytes()
+
+
+def _has_failed(reference: Any) -> bool:
+    """Return whether a copy failed, for example because its node died."""
+    ready, _ = ray.wait([reference], timeout=0)
+    try:
+        ray.get(ready)
+    except Exception:  # the actor that waits for the copy reports it
+        return True
+    return False

@@ -1,0 +1,139 @@
+"""Resources and labels of client actors, and the nodes that have them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+
+from raysim.common.errors import InputError
+from raysim.fleet.gpu_sharing import capacity
+
+SITE = "site"
+"""Label with the site of a node: `ray start --labels site=NAME`."""
+
+MAX_KINDS = 6
+"""Kinds of nodes that a message describes."""
+
+RAY_PREFIX = "ray.io/"
+"""Prefix of labels that Ray gives to every node."""
+
+RayNode = Mapping[str, Any]
+"""Node of the cluster, as `ray.nodes()` describes it: `NodeID`, `Resources`, `Labels`, ..."""
+
+_WORD = r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?"
+_KEY = re.compile(rf"({_WORD}/)?{_WORD}")
+
+
+@dataclass(frozen=True)
+class ActorResources:
+    """Share of a node that each client actor takes.
+
+    Args:
+        cpus: CPUs, and threads.
+        gpus: GPUs, a fraction or a whole number.
+        labels: labels that the node must have.
+    """
+
+    cpus: int = 1
+    gpus: float = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, site: str) -> ActorResources:
+        """Return the same resources on the nodes of a site."""
+        return replace(self, labels={**self.labels, SITE: site})
+
+    def on(self, node: RayNode) -> int:
+        """Return the number of actors that fit an unused node. Ray fills one GPU with fractions before the next."""
+        if any(node["Labels"].get(key) != value for key, value in self.labels.items()):
+            return 0
+        wanted = (("CPU", float(self.cpus)), ("GPU", self.gpus))
+        return int(min(capacity(each, [node["Resources"].get(kind, 0.0)]) for kind, each in wanted))
+
+    def room(self, nodes: Sequence[RayNode]) -> int:
+        """Return the number of actors that fit these nodes."""
+        return sum(self.on(node) for node in nodes)
+
+    def __str__(self) -> str:
+        labels = [f"label {key}={value}" for key, value in sorted(self.labels.items())]
+        gpus = [f"{self.gpus:g} GPU"] if self.gpus else []
+        return " and ".join([f"{self.cpus:g} CPU", *gpus, *labels])
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Refuse labels that no node can have, such as the selector "in(a, b)"."""
+    for key, value in labels.items():
+        if not _KEY.fullmatch(key) or not re.fullmatch(_WORD, value):
+            raise InputError(
+                f"fleet.labels = {{ {key} = {value!r} }}: must be a node's label, of letters, digits, dots, - and _; "
+                "write it as in ray start --labels KEY=VALUE"
+            )
+
+
+def check_gpus(gpus: float) -> None:
+    """Refuse numbers of GPUs that Ray cannot assign."""
+    if gpus > 1 and gpus != int(gpus):
+        raise InputError(
+            f"fleet.gpus_per_actor = {gpus}: must be a fraction below 1 or a whole number; set it to {int(gpus)}"
+        )
+
+
+def living_nodes() -> list[RayNode]:
+    """Return the living nodes of the cluster."""
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def node_names() -> dict[str, str]:
+    """Return display names of all nodes by id, dead ones included: address and beginning of the id."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: f"{node['NodeManagerAddress']}/{node['NodeID'][:8]}" for node in nodes}
+
+
+def this_node() -> str:
+    """Return the id of this process's node."""
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
+
+
+def described(nodes: Sequence[RayNode]) -> str:
+    """Describe nodes by kind, for a message."""
+    kinds = Counter(_description(node) for node in nodes).most_common()
+    words = [f"{count} x ({kind})" for kind, count in kinds[:MAX_KINDS]]
+    return ", ".join([*words, *(["..."] if len(kinds) > MAX_KINDS else [])])
+
+
+def _description(node: RayNode) -> str:
+    resources, labels = node["Resources"], sorted(node["Labels"].items())
+    amounts = [f"{resources[kind]:g} {kind}" for kind in ("CPU", "GPU") if resources.get(kind)]
+    own = [f"{key}={value}" for key, value in labels if not key.startswith(RAY_PREFIX)]
+    return ", ".join([*(amounts or ["0 CPU"]), *own])
+
+
+def actors_that_fit(each: ActorResources, nodes: Sequence[RayNode], wanted: int | None, whose: str = "") -> int:
+    """Return the number of client actors to start: the wanted number, or as many as fit the nodes.
+
+    Args:
+        each: resources of an actor.
+        nodes: living nodes.
+        wanted: number of actors; None for as many as fit.
+        whose: words for the message that name their site.
+
+    Raises:
+        InputError: they do not fit. Ray itself would wait in silence.
+    """
+    room = each.room(nodes)
+    if not room:
+        raise InputError(
+            f"a client actor{whose} takes {each}: must fit a node, and Ray has {described(nodes)}; ask for less by "
+            "fleet.cpus_per_actor, .gpus_per_actor, .labels or .pinned, or start such a node"
+        )
+    if wanted is not None and wanted > room:
+        raise InputError(
+            f"fleet.actors = {wanted} of {each} each{whose}: must fit Ray's nodes, which hold {room} and are "
+            f"{described(nodes)}; set fleet.actors = {room}, or less for each"
+        )
+    return wanted or room
