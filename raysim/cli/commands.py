@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # it takes seconds to import
     from raysim.simulation.stop import Stop
 
 
-class _Place(click.ParamType[Path | str]):
+class _FolderOrUri(click.ParamType[Path | str]):
     # A folder or, as it is, the URI of one.
     name = "path"
 
@@ -27,7 +28,7 @@ class _Place(click.ParamType[Path | str]):
         return str(value) if is_uri(value) else Path(value)
 
 
-PLACE = _Place()
+FOLDER_OR_URI = _FolderOrUri()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -41,7 +42,9 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
-@click.option("--out", type=PLACE, help="Folder of the run, or its URI; must be new.  [default: runs/NAME-TIME]")
+@click.option(
+    "--out", type=FOLDER_OR_URI, help="Folder of the run, or its URI; must be new.  [default: runs/NAME-TIME]"
+)
 @click.option(
     "--set",
     "changes",
@@ -71,7 +74,7 @@ def run(
 
 
 @cli.command()
-@click.argument("folder", type=PLACE, metavar="DIR")
+@click.argument("folder", type=FOLDER_OR_URI, metavar="DIR")
 @click.option("--actors", type=int, help="Number of client actors.  [default: the run's, else one a core]")
 @click.option("--inline", is_flag=True, help="Go on in this process, without Ray.")
 @click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
@@ -174,7 +177,9 @@ KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
 @ADDRESS
-@click.option("--out", type=PLACE, help="Folder here, or URI that is written there; new.  [default: runs/NAME-TIME]")
+@click.option(
+    "--out", type=FOLDER_OR_URI, help="Folder here, or URI that is written there; new.  [default: runs/NAME-TIME]"
+)
 @click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
 @click.option(
     "--actors", type=int, help="Number of client actors.  [default: the file's, else as many as the nodes hold]"
@@ -239,8 +244,8 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
         with Console(stderr=True).status("loading"):
             from raysim.simulation import api
             from raysim.watching.progress import display
-            from raysim.watching.remote import is_followed, telling
-        with telling() if is_followed() else display() as watcher:
+            from raysim.watching.remote import RemoteWatcher, is_followed
+        with nullcontext(RemoteWatcher(sys.stdout)) if is_followed() else display() as watcher:
             yield api, {"watcher": watcher, "stop": stop}
 
 
@@ -275,7 +280,7 @@ def _show(done: Run, *more: str) -> None:
 
 
 @cli.command()
-@click.argument("folders", nargs=-1, required=True, type=PLACE, metavar="DIR...")
+@click.argument("folders", nargs=-1, required=True, type=FOLDER_OR_URI, metavar="DIR...")
 @click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
 def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     """Write the report of one run, or of several side by side; or that of a study, and its tables."""

@@ -23,7 +23,7 @@ from raysim.models.common import RENORM, Common
 from raysim.models.norm import OPENING
 from raysim.models.renorm import Opening
 from raysim.reproduction.file import read_reproduction, reproductions
-from raysim.store.result import Result
+from raysim.store.result import AlgorithmResult
 
 HEADINGS = {
     "test_accuracy": "test accuracy",
@@ -37,7 +37,7 @@ MOST = 4
 """Columns of other metrics, where there is no accuracy."""
 
 
-def results_table(results: Sequence[Result]) -> Table:
+def results_table(results: Sequence[AlgorithmResult]) -> Table:
     """One row an algorithm: its accuracy, or what else was evaluated, rounds, seconds, protocol bytes."""
     metrics = results[0].metrics if results else {}
     names = [name for name in HEADINGS if name in metrics] or list(metrics)[:MOST]

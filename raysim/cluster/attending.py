@@ -14,8 +14,8 @@ from raysim.cluster.parcel import ParcelError
 from raysim.cluster.submitting import Job, JobFailedError, fetch, follow, relocate
 from raysim.common.errors import InputError, StoppedError
 from raysim.simulation.api import Run, ended
-from raysim.store.folder import has_begun
-from raysim.store.location import RunLocation, old_home
+from raysim.store.location import RunLocation, existing_location
+from raysim.store.run_folder import has_begun
 from raysim.watching.progress import display
 
 AGAIN_SECONDS = 5
@@ -53,7 +53,7 @@ def attend(head: Head, job: Job, *, stop: bool = False, keep: bool = False) -> R
                 raise StoppedError(f"stopped{remedy}") from None
             raise type(error)(f"{error}{remedy}") from None
         if job.uri is not None:
-            with display() as watcher, old_home(job.uri, watcher) as (home, _):
+            with display() as watcher, existing_location(job.uri, watcher) as (home, _):
                 relocate(home.folder, job)
                 return ended(home)
         if not fetch(head, job, keep):

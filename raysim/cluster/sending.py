@@ -16,7 +16,8 @@ from ray._private.runtime_env.packaging import GCS_STORAGE_MAX_SIZE, _dir_travel
 
 from raysim.cluster.head import UNWANTED
 from raysim.common.errors import InputError
-from raysim.config.experiment import OWN_FILES, Experiment
+from raysim.config.data import OWN_FILES
+from raysim.config.experiment import Experiment
 from raysim.models.weights import FILE
 
 SMALL = 64 * 2**20

@@ -24,7 +24,7 @@ from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.simulation.api import place_of, resolved
 from raysim.simulation.options import with_actors
-from raysim.store.folder import write_config
+from raysim.store.run_folder import write_config
 from raysim.watching.progress import Watcher
 from raysim.watching.remote import FOLLOWED, replay
 

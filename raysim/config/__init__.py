@@ -1,1 +1,1 @@
-"""The experiment file: read, changed by `--set`, checked, resolved, and composed into an algorithm."""
+"""The experiment file: its typed tables, reading, checks, and the user's own code."""

@@ -1,4 +1,4 @@
-"""`[algorithm]`, with the `[local]` and `[server]` that hold for it, and a `[model]` where it has its own."""
+"""`[algorithm]` with its `[local]`, `[server]` and, if it has its own, `[model]`."""
 
 from __future__ import annotations
 
@@ -14,47 +14,68 @@ from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
-from raysim.config.check import Table, checked, part, table_of
-from raysim.config.model import Model, model_of
+from raysim.config.check import ConfigTable, checked, part, table_of
+from raysim.config.model import ModelTable, model_of
 
 
-class Server(Table):
-    """`[server]`: a server rule by name; its own keys stand beside it."""
+class ServerTable(ConfigTable):
+    """`[server]`: a server rule by name; the rule's own keys stand beside it."""
 
-    rule: str = "assign"
+    rule: str = Field(
+        default="assign", description="Server rule by name, or `module:Class` for your own; by default the algorithm's."
+    )
 
 
-class AlgorithmTable(Table):
-    """`[algorithm]`: its own keys stand beside these, with the `[local]` and `[server]` that hold for it."""
+class AlgorithmTable(ConfigTable):
+    """`[algorithm]`: the keys of all algorithms; the algorithm's own keys stand beside these."""
 
-    name: str = "fedavg"
-    cohort: int | None = None
-    fraction: float | None = None
-    sampling: Literal["uniform", "size"] = "uniform"
-    active: float = 1.0
-    joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    local: Table = Table()
-    server: Server = Server()
-    model: Model | None = None
+    name: str = Field(
+        default="fedavg",
+        description="Algorithm: a name from `raysim list algorithms`, or `module:function` for your own.",
+    )
+    cohort: int | None = Field(
+        default=None, description="Number of clients per round; by default all training clients. Excludes `fraction`."
+    )
+    fraction: float | None = Field(
+        default=None,
+        description="Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`.",
+    )
+    sampling: Literal["uniform", "size"] = Field(
+        default="uniform", description="Chance of a client to join the cohort: equal, or proportional to its samples."
+    )
+    active: float = Field(default=1.0, description="Probability that a client is available in a round, in (0, 1].")
+    joins: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict,
+        description="First round of late clients, by domain, client name or client number; by default none is late.",
+    )
+    local: ConfigTable = Field(
+        default=ConfigTable(), description="Training of a client update; takes precedence over the common `[local]`."
+    )
+    server: ServerTable = Field(
+        default=ServerTable(), description="Server rule; takes precedence over the common `[server]`."
+    )
+    model: ModelTable | None = Field(
+        default=None, description="Model of this algorithm alone; by default the common `[model]`."
+    )
 
     def compose(self) -> Algorithm:
-        """The algorithm as a value.
+        """Return the algorithm as a value.
 
         Raises:
-            InputError: a number is out of range, or the parts make no sense together.
+            InputError: a number is out of range, or two parts contradict each other.
         """
         try:
             with one_input_error():
-                algorithm = own.found("algorithm.name", self.name, ALGORITHMS)(
+                algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
                     Sample(self.fraction, self.cohort, self.sampling, self.active),
-                    _local_of(self.local.beyond(Table)),
-                    own.found("server.rule", self.server.rule, SERVERS)(**self.server.beyond(Server)),
+                    _local_of(self.local.beyond(ConfigTable)),
+                    own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.beyond(ServerTable)),
                     **self.beyond(AlgorithmTable),
                 )
         except InputError:
             raise
-        except Exception as error:  # whatever the user's code does
-            if text := own.told(error, self.own_code):
+        except Exception as error:  # The user's code may raise anything.
+            if text := own.describe_error(error, self.own_code):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise
         if not isinstance(algorithm, Algorithm):
@@ -66,23 +87,27 @@ class AlgorithmTable(Table):
 
     @property
     def own_code(self) -> list[ModuleType]:
-        """The user's modules that its algorithm, its server's rule and its own model come from."""
+        """The user's modules behind the algorithm, its server rule and its own model."""
         return own.modules_of([self.name, self.server.rule, *([self.model.name] if self.model else [])])
 
     def computed(self, execution: str) -> AlgorithmTable:
-        """The table with `local.execution` written out."""
+        """Return the table with `local.execution` resolved."""
         return self.model_copy(update={"local": self.local.model_copy(update={"execution": execution})})
 
 
 def _local_of(keys: Mapping[str, Any]) -> Local:
-    """`[local]` holds the keys of `Local` and of its `Compute` side by side."""
+    # `[local]` holds the keys of `Local` and of its `Compute` side by side.
     names = {field.name for field in fields(Compute)}
     compute = Compute(**{key: value for key, value in keys.items() if key in names})
     return Local(**{key: value for key, value in keys.items() if key not in names}, compute=compute)
 
 
 def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
-    """A file's `[algorithm]` tables, each with the common `[local]`, `[server]` and `[model]` below its own."""
+    """Check and resolve a file's `[algorithm]` tables, each over the common `[local]`, `[server]` and `[model]`.
+
+    Raises:
+        InputError: see `checked`; also an unknown algorithm or rule, and parts that contradict each other.
+    """
     tables = raw.get("algorithm", {})
     tables = tables if isinstance(tables, list) else [tables]
     if not tables or not all(isinstance(table, dict) for table in tables):
@@ -92,7 +117,7 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
-    function = own.found("algorithm.name", name, ALGORITHMS)
+    function = own.resolve("algorithm.name", name, ALGORITHMS)
     if ":" in name:
         own.check_shape(name, function, AlgorithmTable.model_fields)
     default = signature(function).parameters["server"].default
@@ -108,29 +133,29 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
     return table
 
 
-def _local(common: dict[str, Any], special: dict[str, Any]) -> Table:
-    # They exclude each other, so an algorithm's own choice ends the common one.
+def _local(common: dict[str, Any], special: dict[str, Any]) -> ConfigTable:
+    # These keys exclude each other, so an algorithm's own one replaces a common one.
     lengths = {"epochs", "steps", "batches"}
-    ended = lengths if special.keys() & lengths else set()
-    aggregated = {key: value for key, value in common.items() if key not in ended} | special
-    if not aggregated.keys() & lengths or aggregated.get("steps") == "largest":
-        aggregated.setdefault("epochs", 1)
-    # The proximal term is the algorithm's own key.
-    return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table)), aggregated, "local")
+    replaced = lengths if special.keys() & lengths else set()
+    keys = {key: value for key, value in common.items() if key not in replaced} | special
+    if not keys.keys() & lengths or keys.get("steps") == "largest":
+        keys.setdefault("epochs", 1)
+    # The proximal term is a key of the algorithm.
+    return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), ConfigTable)), keys, "local")
 
 
-def _model(common: dict[str, Any], special: dict[str, Any]) -> Model:
-    # What the common model takes means nothing to another one.
+def _model(common: dict[str, Any], special: dict[str, Any]) -> ModelTable:
+    # Keys of the common model mean nothing to another model.
     return model_of(special if "name" in special else {**common, **special})
 
 
-def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Server:
-    # What the common rule takes means nothing to an algorithm's own rule. Where none is named, it is the algorithm's.
-    aggregated = special if "rule" in special else {**common, **special}
+def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> ServerTable:
+    # Keys of the common rule mean nothing to an algorithm's own rule. The algorithm decides if no rule is named.
+    keys = special if "rule" in special else {**common, **special}
     its_own = f"{type(default).__module__}:{type(default).__qualname__}"
     usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
-    name = aggregated.get("rule", usual)
-    rule = own.found("server.rule", name, SERVERS)
+    name = keys.get("rule", usual)
+    rule = own.resolve("server.rule", name, SERVERS)
     own.check_rule(name, rule)
-    given = {**asdict(default), **aggregated} if name == usual else aggregated
-    return checked(table_of(rule, (), Server), {**given, "rule": name}, "server", of=f"rule {name}")
+    given = {**asdict(default), **keys} if name == usual else keys
+    return checked(table_of(rule, (), ServerTable), {**given, "rule": name}, "server", of=f"rule {name}")

@@ -1,4 +1,4 @@
-"""Checking a table against a typed model, with errors of one line."""
+"""Checks of a table against a typed model, with errors of one line."""
 
 from __future__ import annotations
 
@@ -13,29 +13,44 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import PydanticUndefined
 
 from raysim.common.errors import InputError, unknown
+from raysim.config.old_keys import refuse_old_key
 
 
-class Table(BaseModel):
+class ConfigTable(BaseModel):
     """A table of the experiment file: no unknown keys, no silent conversions, only finite numbers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    def beyond(self, base: type[Table]) -> dict[str, Any]:
-        """The values of the keys that `base` does not have: what a named function takes."""
+    def beyond(self, base: type[ConfigTable]) -> dict[str, Any]:
+        """Return the values of the keys that `base` lacks: the arguments of a named function."""
         return {key: getattr(self, key) for key in type(self).model_fields if key not in base.model_fields}
 
 
-T = TypeVar("T", bound=Table)
+T = TypeVar("T", bound=ConfigTable)
+Names = TypeVar("Names", bound=tuple[Any, ...])
+
+
+def distinct(names: Names) -> Names:
+    """Return the names; raise ValueError if one stands twice. For pydantic's `AfterValidator`."""
+    if len(set(names)) < len(names):
+        raise ValueError("should name each only once")
+    return names
 
 
 def table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[T]) -> type[T]:
-    """A table of a function's parameters, with their types and defaults, beside the keys of `base`."""
+    """Return a table of a function's parameters, with their types and defaults, beside the keys of `base`."""
     table: type[T] = _table_of(function, skip, base)
     return table
 
 
 def table_with(name: str, keys: Mapping[str, tuple[Any, Any]], base: type[T]) -> type[T]:
-    """A table with these keys, a type and a default each (`inspect.Parameter.empty`: none), beside those of `base`."""
+    """Return a table with more keys than `base`.
+
+    Args:
+        name: name of the class.
+        keys: type and default of each key; `inspect.Parameter.empty` is no default.
+        base: table with the common keys.
+    """
     fields: dict[str, Any] = {
         key: (kind, ... if default is inspect.Parameter.empty else default) for key, (kind, default) in keys.items()
     }
@@ -44,8 +59,7 @@ def table_with(name: str, keys: Mapping[str, tuple[Any, Any]], base: type[T]) ->
 
 @cache
 def _table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[Any]) -> Any:
-    subject = function.__init__ if inspect.isclass(function) else function
-    hints = get_type_hints(subject)
+    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
     given = {name: each for name, each in inspect.signature(function).parameters.items() if name not in skip}
     keys = {name: (hints[name], each.default) for name, each in given.items()}
     return table_with(getattr(function, "__name__", "table"), keys, base)
@@ -55,23 +69,24 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
     """Check a table.
 
     Args:
-        model: what is allowed.
-        raw: the table as it was written.
-        where: its name in the file, for the message; "" at the top.
-        besides: keys that are allowed and left for others to check.
-        of: the named thing that takes these keys, for the message.
+        model: allowed keys and types.
+        raw: the table from the file.
+        where: name of the table, for the message; "" at the top level.
+        besides: further keys, checked elsewhere.
+        of: named thing that takes these keys, for the message.
 
     Raises:
         InputError: an unknown key (its nearest neighbour is named), a wrong type, a number out of range.
     """
-    for key in raw:
+    for key, value in raw.items():
         if key not in model.model_fields and key not in besides:
-            # Its own keys first: those that every table has come last.
-            common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, Table) else {}
+            refuse_old_key(_path(where, key), value)
+            # Keys of this table first, common keys last.
+            common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
             names = sorted(model.model_fields, key=lambda name: name in common)
             raise unknown(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, [*names, *besides])
     try:
-        # As JSON: strict about numbers and texts, and a list is a tuple.
+        # JSON mode is strict about numbers and texts, and turns a list into a tuple.
         own = {key: value for key, value in raw.items() if key not in besides}
         return model.model_validate_json(json.dumps(own, default=partial(_text, where)))
     except ValidationError as error:
@@ -79,14 +94,14 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
 
 
 def _text(where: str, value: Any) -> str:
-    """What JSON cannot say as it is, as a text; a date would be one that nobody wrote."""
+    """Return a value that JSON lacks as text; refuse a date, which is a text without quotes."""
     if isinstance(value, date | time):
         raise InputError(f"{where or 'the file'} holds {value}, a date or time: must have none; write it in quotes")
     return str(value)
 
 
 def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
-    """The entry of a table of names.
+    """Return an entry of a table of names.
 
     Raises:
         InputError: no such name; the nearest is named.
@@ -96,15 +111,15 @@ def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
     return table[name]
 
 
-def _explained(error: ValidationError, where: str, model: type[Table]) -> InputError:
-    """The first of pydantic's findings as one line."""
+def _explained(error: ValidationError, where: str, model: type[ConfigTable]) -> InputError:
+    """Return the first of pydantic's findings in one line."""
     found = error.errors()
     key = str(found[0]["loc"][0])
     path = _path(where, key)
     if found[0]["type"] == "missing":
         return InputError(f"{path} is missing: must be given; add it, or --set {path}=VALUE")
-    # A key with alternatives ("auto" or a number) has a finding for each; one about an item says more than one
-    # about the length that is left without it.
+    # A key with alternatives ("auto" or a number) has a finding for each.
+    # A finding about an item says more than "too short", which the removed item causes.
     same = [item["msg"] for item in found if item["loc"][0] == key and item["type"] != "too_short"]
     allowed = " or ".join(
         dict.fromkeys(
@@ -122,7 +137,7 @@ def _path(where: str, key: str) -> str:
 
 
 def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """One of a file's tables, empty where it does not have it; InputError where it is none."""
+    """Return a table of the file, empty if it is missing; raise InputError if the value is no table."""
     table = raw.get(name, {})
     if not isinstance(table, dict):
         raise InputError(f"{name} = {table!r}: must be a table; write [{name}] and its keys below")
@@ -130,7 +145,7 @@ def part(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """The keys of a table and, after a dot, of those in it; and their values."""
+    """Yield keys and values of nested tables, with dotted keys."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from flat(value, f"{above}{key}.")

@@ -1,4 +1,4 @@
-"""`[model]`: one of ours or a user's own, and what every model takes."""
+"""`[model]`: a model of raysim's or the user's own, and the keys of all models."""
 
 from __future__ import annotations
 
@@ -12,67 +12,97 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from raysim.config import own
-from raysim.config.check import Table, checked, table_of
-from raysim.models.build import MODELS, build
-from raysim.models.build import Model as ModelOf
+from raysim.config.check import ConfigTable, checked, table_of
+from raysim.models.build import MODELS, Model, build
 from raysim.models.common import Common
 from raysim.models.init import Init
 from raysim.models.norm import Norm
 from raysim.models.weights import FILE
 
 
-class Model(Table):
-    """`[model]`: a model by name and what all of them take; its own keys stand beside these."""
+class ModelTable(ConfigTable):
+    """`[model]`: a model by name and the keys of all models; the model's own keys stand beside these."""
 
-    name: str = "mlp"
-    norm: Norm | None = None
-    groups: Annotated[int, Field(ge=1)] | None = None
-    norm_momentum: Annotated[float, Field(gt=0, le=1)] | None = None
-    norm_eps: Annotated[float, Field(gt=0)] | None = None
-    renorm_r_max: Annotated[float, Field(ge=1)] | None = None
-    renorm_d_max: Annotated[float, Field(ge=0)] | None = None
-    renorm_start: Annotated[int, Field(ge=0)] | None = None
-    renorm_r_end: Annotated[int, Field(ge=0)] | None = None
-    renorm_d_end: Annotated[int, Field(ge=0)] | None = None
-    init: Init = Common.init
-    init_std: Annotated[float, Field(gt=0)] | None = None
-    weights: str | None = None
-    train: str = Common.train
+    name: str = Field(
+        default="mlp", description="Model: a name from `raysim list models`, or `module:Class` for your own."
+    )
+    norm: Norm | None = Field(
+        default=None, description="Normalisation in place of the model's batch-norm layers; by default the model's own."
+    )
+    groups: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Groups of a group normalisation, by default 8."
+    )
+    norm_momentum: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="Weight of a new batch in running statistics; by default the layer's, in PyTorch 0.1."
+    )
+    norm_eps: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Number added to variances; by default the layer's, in PyTorch 1e-5."
+    )
+    renorm_r_max: Annotated[float, Field(ge=1)] | None = Field(
+        default=None, description="Final limit of batch-renorm's r, by default 3."
+    )
+    renorm_d_max: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Final limit of batch-renorm's d, by default 5."
+    )
+    renorm_start: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Batches of plain batch norm before batch-renorm's limits open, by default 500."
+    )
+    renorm_r_end: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Batches until batch-renorm's r reaches its final limit, by default 4000."
+    )
+    renorm_d_end: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Batches until batch-renorm's d reaches its final limit, by default 2500."
+    )
+    init: Init = Field(
+        default=Common.init, description="Initial weights: the model's own, Glorot's uniform ones, or normal ones."
+    )
+    init_std: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description='Standard deviation of `init = "normal"`, which requires it.'
+    )
+    weights: str | None = Field(
+        default=None,
+        description="Weights to start from: a `.safetensors` file or a name of torchvision's; by default drawn ones.",
+    )
+    train: str = Field(
+        default=Common.train,
+        description="Part to train: `all`, or a prefix of entry names; entries before the first match are frozen.",
+    )
 
     @property
     def keys(self) -> dict[str, Any]:
-        """What the model is built with: its own keys, and those of all models that are given."""
+        """Arguments of the model: its own keys, and the common keys that are set."""
         common = {field.name: getattr(self, field.name) for field in fields(Common)}
-        return {key: value for key, value in common.items() if value is not None} | self.beyond(Model)
+        return {key: value for key, value in common.items() if value is not None} | self.beyond(ModelTable)
 
     @property
     def own(self) -> Callable[..., Any] | None:
-        """What the name stands for where it is a user's own."""
-        return own.found("model.name", self.name, MODELS) if ":" in self.name else None
+        """The user's own class or function; None for a model of raysim's."""
+        return own.resolve("model.name", self.name, MODELS) if ":" in self.name else None
 
     @property
     def own_code(self) -> list[ModuleType]:
-        """The user's modules that the model comes from; none where it is ours."""
+        """The user's modules behind the model; empty for a model of raysim's."""
         return own.modules_of([self.name])
 
 
-def model_of(raw: Mapping[str, Any]) -> Model:
+def model_of(raw: Mapping[str, Any]) -> ModelTable:
     """Check and resolve the table.
 
     Raises:
         InputError: see `checked`; also an unknown model, or a user's own whose parameters cannot be keys.
     """
-    name = raw.get("name", Model.model_fields["name"].default)
-    found = own.found("model.name", name, MODELS)
-    model = found if isinstance(found, ModelOf) else ModelOf(found)
+    name = raw.get("name", ModelTable.model_fields["name"].default)
+    found = own.resolve("model.name", name, MODELS)
+    model = found if isinstance(found, Model) else Model(found)
     if ":" in name:
         keys = {key: model.signature[key] for key in model.parameters}
-        own.check_model(name, model.build, keys, {*dir(Model), *Model.model_fields, *signature(build).parameters})
+        taken = {*dir(ModelTable), *ModelTable.model_fields, *signature(build).parameters}
+        own.check_model(name, model.build, keys, taken)
     given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)
-    table = checked(table_of(model.build, given, Model), raw, "model", of=f"model {name}")
+    table = checked(table_of(model.build, given, ModelTable), raw, "model", of=f"model {name}")
     changes: dict[str, Any] = {} if table.norm is not None or model.norm is None else {"norm": model.norm}
     if table.weights is not None and table.weights.endswith(FILE):
-        # Absolute, so that the resolved file means the same from anywhere.
+        # The resolved file must mean the same from any folder.
         changes["weights"] = str(Path(table.weights).expanduser().resolve())
     table = table.model_copy(update=changes)
     return table.model_copy(update=Common(**{f.name: getattr(table, f.name) for f in fields(Common)}).resolved())

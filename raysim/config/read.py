@@ -1,8 +1,9 @@
-"""Reading an experiment file or a recipe, and changing it by `--set`."""
+"""Experiment files and recipes: reading, and changes by `--set`."""
 
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from importlib.resources import files
@@ -19,11 +20,11 @@ EXCLUSIVE = (
     ("folds", "test_clients"),
     ("folds", "validation_clients"),
 )
-"""Keys of which a table has only one."""
+"""Keys that exclude each other in a table."""
 
 
 def recipes() -> dict[str, Path]:
-    """The recipes that come with raysim, by name."""
+    """Return raysim's recipes by name."""
     folder = Path(str(files("raysim") / "recipes"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
@@ -32,12 +33,12 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     """Read an experiment file, or a recipe by its name, and apply changes.
 
     Args:
-        source: path of a TOML file, or a recipe's name.
-        changes: `key.path=value` each, the value in TOML or else a text; `algorithm.key` changes all of them,
-            `algorithm.NAME.key` those of that name.
+        source: path of a TOML file, or name of a recipe.
+        changes: changes `key.path=value`, each value in TOML or else a text; `algorithm.key` changes every algorithm,
+            `algorithm.NAME.key` the algorithms of that name.
 
     Raises:
-        InputError: no such file or recipe, not TOML, or a change that is not of that form.
+        InputError: no such file or recipe, not TOML, or a change of another form.
     """
     path = Path(source)
     if not path.is_file():
@@ -51,54 +52,64 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"experiment file {str(source)!r}: must be TOML ({error}); correct it") from None
     except RecursionError:
-        raise InputError(f"experiment file {str(source)!r}: must be TOML, and is nested too deep; correct it") from None
+        raise InputError(
+            f"experiment file {str(source)!r}: must be TOML, and is nested too deeply; flatten it"
+        ) from None
     except OSError as error:
-        raise InputError(f"experiment file {str(source)!r}: must be a readable file ({error.strerror})") from None
+        raise InputError(
+            f"experiment file {str(source)!r}: must be a readable file ({error.strerror}); check its permissions"
+        ) from None
     return changed(raw, changes)
 
 
 def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
-    """A copy of an experiment's tables with changes applied; see `read`."""
+    """Return a copy of an experiment's tables with changes applied; see `read`."""
     copy = deepcopy(dict(raw))
     for change in changes:
-        _apply(copy, change)
+        path, equals, text = change.partition("=")
+        keys = [key.strip() for key in path.split(".")]
+        if not equals or not all(keys):
+            raise InputError(f"--set {change!r}: must be key.path=value; write e.g. --set local.lr=0.1")
+        assign(copy, keys, _value(text.strip()), f"--set {change!r}")
     return copy
 
 
-def _apply(raw: dict[str, Any], change: str) -> None:
-    path, equals, text = change.partition("=")
-    keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
-        raise InputError(f"--set {change!r}: must be key.path=value; write e.g. --set local.lr=0.1")
-    assign(raw, keys, _value(text.strip()), f"--set {change!r}")
-
-
 def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> None:
-    """Give a key of an experiment's tables a value.
+    """Set a key of an experiment's tables in place.
 
     Args:
-        raw: the tables, which are changed.
-        keys: the key's path; see `read`.
-        value: the new one.
-        what: asks for it, for the message.
+        raw: tables to change.
+        keys: path of the key; see `read`.
+        value: new value.
+        what: origin of the change, for the message.
 
     Raises:
-        InputError: the path leads through what is no table.
+        InputError: a part of the path is no table.
     """
     places = [raw]
     for key in keys[:-1]:
-        named = [table for table in places if _called(table.get("name")) == key]
+        named = [table for table in places if _short_name(table.get("name")) == key]
         places = named or [table for place in places for table in _tables(place, key, what)]
     for place in places:
-        # What excludes the key gives way: a person who sets the one does not want the other.
+        # A new key replaces the keys that it excludes.
         for several in EXCLUSIVE:
             for other in several if keys[-1] in several else ():
                 place.pop(other, None)
         place[keys[-1]] = value
 
 
-def _called(name: Any) -> str:
-    """What a person calls an algorithm; one's own, `module:function`, by its function."""
+def algorithm_names(names: Iterable[str]) -> list[str]:
+    """Return the folder names of algorithms: a second fedavg is fedavg-2, and module:function is function."""
+    seen: Counter[str] = Counter()
+    folders = []
+    for name in map(_short_name, names):
+        seen[name] += 1
+        folders.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return folders
+
+
+def _short_name(name: Any) -> str:
+    """Return an algorithm's name; for `module:function`, the function's."""
     return getattr(name, "__name__", str(name).rpartition(":")[2])
 
 

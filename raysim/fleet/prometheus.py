@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
-from raysim.watching.loggers.logger import Watched
+from raysim.watching.loggers.logger import LoggedRun
 
 PUBLISH_SECONDS = 5.0
 """Interval of publications. Ray exports every ten seconds by default, and drops gauges that were not set since."""
@@ -47,7 +47,7 @@ class PrometheusLogger:
         self._published: Counter[SeriesKey] = Counter()
         self._metrics: dict[str, Any] = {}
 
-    def begin(self, run: Watched) -> None:
+    def begin(self, run: LoggedRun) -> None:
         """Store the run's name, a tag of all numbers."""
         self._run = run.name
 

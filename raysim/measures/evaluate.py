@@ -34,7 +34,7 @@ Models = Mapping[Location | None, int]
 
 
 @dataclass(frozen=True)
-class Target:
+class EvaluationTarget:
     """Something to evaluate on.
 
     Args:
@@ -61,7 +61,7 @@ class Target:
 class Targets:
     """What to evaluate on, and by which metrics."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[EvaluationTarget, ...]
     metrics: tuple[str, ...]
 
     @classmethod
@@ -85,12 +85,12 @@ class Targets:
         domains = [_domain(population, name) for name in population.tests if name is not None]
         sites = Sites.of(population)
         found = {
-            "test": Target("test", tuple(range(len(slices))), slices, None),
+            "test": EvaluationTarget("test", tuple(range(len(slices))), slices, None),
             "held_out": _of_clients("held_out", held_out, population.sizes, "all", sites),
             "validation": _of_clients("validation", validation, population.sizes, "all", sites),
             "local": _of_clients("local", local, population.test_sizes, "test", sites),
         }
-        there: dict[str, tuple[Target, ...]] = {name: (target,) for name, target in found.items() if target.owners}
+        there: dict[str, tuple[EvaluationTarget, ...]] = {name: (target,) for name, target in found.items() if target.owners}
         if domains:
             there["domains"] = tuple(domains)
         for name in wanted or ():
@@ -156,7 +156,7 @@ class Evaluation:
             values[f"domains_{name}"] = _mean(values[f"{t.name}_{name}"] for t in self._targets.targets if t.domain)
         return {name: value for name, value in values.items() if value is not None}
 
-    def _on_clients(self, target: Target, scores: Sequence[Score]) -> dict[str, float | None]:
+    def _on_clients(self, target: EvaluationTarget, scores: Sequence[Score]) -> dict[str, float | None]:
         values: dict[str, float | None] = {}
         whole = pooled(scores)
         for name in self._targets.metrics:
@@ -164,7 +164,7 @@ class Evaluation:
             values[f"{target.name}_mean_{name}"] = _mean(value_of(name, score) for score in scores)
         return values
 
-    def _on_test(self, target: Target, models: Models, scores: Sequence[Score]) -> dict[str, float | None]:
+    def _on_test(self, target: EvaluationTarget, models: Models, scores: Sequence[Score]) -> dict[str, float | None]:
         # Each model has a score a slice; the mean is over the clients, of which several may have one model.
         slices, clients = len(target.owners), list(models.values())
         wholes = [pooled(scores[start : start + slices]) for start in range(0, len(scores), slices)]
@@ -288,7 +288,7 @@ def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) 
     return float(np.average([v for v, _ in pairs], weights=[n for _, n in pairs])) if pairs else None
 
 
-def _models(state: State, target: Target, own: bool) -> Models:
+def _models(state: State, target: EvaluationTarget, own: bool) -> Models:
     """How many clients have each model that is measured on a test set: one that is nobody's but for domains."""
     return Counter(_personal(state, client, own) for client in target.clients) or {None: 1}
 
@@ -298,7 +298,7 @@ def _personal(state: State, client: int, own: bool) -> Location | None:
     return state.personal.latest(client, state.round) if own else None
 
 
-def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Block]:
+def _blocks(state: State, target: EvaluationTarget, models: Models, own: bool) -> list[Block]:
     if target.part is None:
         return _blocks_of_slices(target, models)
     blocks: list[Block] = []
@@ -310,7 +310,7 @@ def _blocks(state: State, target: Target, models: Models, own: bool) -> list[Blo
     return blocks
 
 
-def _blocks_of_slices(target: Target, models: Models) -> list[Block]:
+def _blocks_of_slices(target: EvaluationTarget, models: Models) -> list[Block]:
     places = [(personal, place) for personal in models for place in range(len(target.owners))]
     return [
         Block(number, (target.owners[place],), target.sizes[place], (personal,))
@@ -318,19 +318,19 @@ def _blocks_of_slices(target: Target, models: Models) -> list[Block]:
     ]
 
 
-def _united(target: Target) -> list[Block]:
+def _united(target: EvaluationTarget) -> list[Block]:
     """All slices of a test set as one block, so that they have statistics in common."""
     return [Block(0, target.owners, sum(target.sizes), (None,) * len(target.owners))]
 
 
-def _domain(population: Population, name: str) -> Target:
+def _domain(population: Population, name: str) -> EvaluationTarget:
     slices = population.slices_of(name)
     domains = [] if population.domains is None else population.domains.to_pylist()
     clients = tuple(int(c) for c in population.train_clients if domains and domains[c] == name)
-    return Target(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
+    return EvaluationTarget(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
 
 
-def _of_clients(name: str, clients: Sequence[int], sizes: np.ndarray, part: SamplePart, sites: Sites | None) -> Target:
+def _of_clients(name: str, clients: Sequence[int], sizes: np.ndarray, part: SamplePart, sites: Sites | None) -> EvaluationTarget:
     owners = list(clients)
     numbers = None if sites is None else tuple(sites.numbers[owners].tolist())
-    return Target(name, tuple(owners), tuple(sizes[owners].tolist()), part, sites=numbers)
+    return EvaluationTarget(name, tuple(owners), tuple(sizes[owners].tolist()), part, sites=numbers)

@@ -18,7 +18,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Standing:
+class EvaluationHistory:
     """What the evaluations so far have come to.
 
     Args:
@@ -33,7 +33,7 @@ class Standing:
     gained: Mapping[str, int] = field(default_factory=dict)
     reached: Mapping[str, int] = field(default_factory=dict)
 
-    def after(self, number: int, metrics: Mapping[str, float], targets: Mapping[str, float]) -> Standing:
+    def after(self, number: int, metrics: Mapping[str, float], targets: Mapping[str, float]) -> EvaluationHistory:
         """With one more evaluation, of the round `number`; a tie goes to the earlier one."""
         evaluations = self.evaluations + 1
         gains = {
@@ -42,7 +42,7 @@ class Standing:
             if isfinite(value) and (column not in self.best or is_better(column, value, self.best[column].value))
         }
         there = {column: number for column, goal in targets.items() if reaches(column, metrics.get(column), goal)}
-        return Standing(
+        return EvaluationHistory(
             evaluations,
             {**self.best, **gains},
             {**self.gained, **dict.fromkeys(gains, evaluations)},
@@ -87,17 +87,17 @@ class Selection:
                 f"evaluate.select_by = {self.by!r}: must be a column that is measured ({measured}); {remedy}"
             )
 
-    def takes(self, standing: Standing, number: int) -> bool:
+    def takes(self, history: EvaluationHistory, number: int) -> bool:
         """Whether the round that was evaluated last is, so far, the one whose model is written."""
-        return not self.best or self.by not in standing.best or standing.best[self.by].round == number
+        return not self.best or self.by not in history.best or history.best[self.by].round == number
 
-    def stops(self, standing: Standing) -> bool:
+    def stops(self, history: EvaluationHistory) -> bool:
         """Whether patience is lost."""
-        return self.patience is not None and standing.waited(self.by) >= self.patience
+        return self.patience is not None and history.waited(self.by) >= self.patience
 
-    def notices(self, standing: Standing, rounds: int, stopped_early: bool) -> Iterator[str]:
+    def notices(self, history: EvaluationHistory, rounds: int, stopped_early: bool) -> Iterator[str]:
         """What a person should know of a run of so many rounds that stopped early, or could not choose one."""
-        best = standing.best.get(self.by)
+        best = history.best.get(self.by)
         if stopped_early:
             found = f"; its best is {best.value:.4f}, of round {best.round}" if best else ""
             waited = f"{self.by} became no better in {self.patience} evaluations"

@@ -226,7 +226,7 @@ class Concordance:
         report, census = _report(state), fleet.census
         phase = algorithm.phase(report.phase)
         local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
-        draw = Draw(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
+        draw = TwinSteps(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
         start = fleet.put((self.state.model, self.state.personal))
         self._outcomes = fleet.map(draw, [block_over(census.there(state.round), fleet)], [start])
         self._round = state, phase, fleet
@@ -249,7 +249,7 @@ class Concordance:
 
 
 @dataclass(frozen=True)
-class Draw:
+class TwinSteps:
     """Take the steps of a round of a concordance twin, on the union of a block's clients' samples.
 
     Args:

@@ -11,7 +11,7 @@ from raysim.report.breakdown import breakdown
 from raysim.report.clients import Clients, describe
 from raysim.report.read import Run, read_runs
 from raysim.report.templates import save, template
-from raysim.store.mirror import here
+from raysim.store.mirror import local_folders
 
 
 def write_report(runs: Sequence[str | Path], out: Path) -> Path:
@@ -27,7 +27,7 @@ def write_report(runs: Sequence[str | Path], out: Path) -> Path:
     Raises:
         InputError: no run is given, a folder is no run or holds a damaged file, or `out` is a folder.
     """
-    with here(runs) as folders:
+    with local_folders(runs) as folders:
         page = render(read_runs(folders))
     return save(page, out)
 

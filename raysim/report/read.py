@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from partitioning import InputError, Population, fetch
 from partitioning.store.remote import is_uri
-from raysim.store.folder import STOPPED, SUMMARY, algorithm_names
+from raysim.config.read import algorithm_names
 from raysim.store.journal import batches
+from raysim.store.run_folder import STOPPED, SUMMARY
 
 Column = NDArray[np.float64]
 

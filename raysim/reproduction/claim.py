@@ -8,14 +8,14 @@ from typing import Annotated
 from pydantic import Field
 
 from raysim.common.errors import InputError, unknown
-from raysim.config.check import Table
+from raysim.config.check import ConfigTable
 from raysim.reproduction.taking import OF_ROUNDS, Take
 
 Reach = Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)]
 """A round, or a fraction of all rounds."""
 
 
-class Claim(Table):
+class Claim(ConfigTable):
     """`[[claim]]`: a number of the paper, its counterpart in the study, and the condition under which it holds.
 
     Args:

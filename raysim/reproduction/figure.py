@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from raysim.common.errors import InputError, unknown
-from raysim.config.check import Table, checked, part
+from raysim.config.check import ConfigTable, checked, part
 
 Form = Literal["curves", "points", "bars", "boxes"]
 
 
-class FigureTable(Table):
+class FigureTable(ConfigTable):
     """`[[figure]]`: how a figure is drawn; `[figure.panels]`, which says of what, is read apart.
 
     Args:
@@ -44,7 +44,7 @@ class FigureTable(Table):
     take: Literal["final", "last", "best", "least", "mean"] | None = None
 
 
-class PlaceTable(Table):
+class PlaceTable(ConfigTable):
     """A label of a panel, where it is not a data set's name alone; what is left out is the figure's."""
 
     dataset: str

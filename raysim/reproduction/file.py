@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from raysim.common.errors import InputError, unknown
-from raysim.config.check import Table, checked, part
-from raysim.config.read import assign, changed
+from raysim.config.check import ConfigTable, checked, part
+from raysim.config.read import algorithm_names, assign, changed
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
-from raysim.store.folder import algorithm_names
 from raysim.studies.grid import flat
 
 
-class About(Table):
+class About(ConfigTable):
     """`[reproduction]`: the paper, the table or figure (`place`), and a note on the setting."""
 
     paper: str
@@ -27,7 +26,7 @@ class About(Table):
     note: str = ""
 
 
-class Reduced(Table):
+class Reduced(ConfigTable):
     """`[reduced]`: the default setting; `[reduced.set]` has the keys that differ from the paper's.
 
     Args:

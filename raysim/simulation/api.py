@@ -26,14 +26,14 @@ from raysim.simulation.plan import planned
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepared
 from raysim.simulation.stop import Stop
-from raysim.store.folder import old_folder, run_folder, write_config
-from raysim.store.location import RunLocation, new_home, old_home
-from raysim.store.result import Result
-from raysim.store.resume import check_place, read_result, stored
+from raysim.store.location import RunLocation, existing_location, new_location
+from raysim.store.result import AlgorithmResult
+from raysim.store.resume import check_fingerprint, read_result, stored_experiment
+from raysim.store.run_folder import existing_folder, run_folder, write_config
 from raysim.watching.log import log_population, logged, run_log
-from raysim.watching.loggers.logger import Watched
-from raysim.watching.loggers.named import made
-from raysim.watching.loggers.telling import Telling
+from raysim.watching.loggers.logger import LoggedRun
+from raysim.watching.loggers.named import loggers_of
+from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.progress import Watcher
 
 LOG = logging.getLogger("raysim")
@@ -48,7 +48,7 @@ class Run:
 
     folder: Path
     report: Path
-    results: tuple[Result, ...]
+    results: tuple[AlgorithmResult, ...]
     uri: str | None = None
 
 
@@ -86,7 +86,7 @@ def run(
     """
     how = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
     experiment = resolved(config, changes)
-    with new_home(place_of(config, out), how.watcher) as home:
+    with new_location(place_of(config, out), how.watcher) as home:
         # The report comes last, where nothing that goes wrong removes what was trained.
         return _reported(home, begin(experiment, home, how), how.watcher)
 
@@ -127,12 +127,12 @@ def resume(
         Others: as `run`.
     """
     how = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
-    with old_home(folder, how.watcher) as (home, only):
+    with existing_location(folder, how.watcher) as (home, only):
         # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
         return _reported(home, go_on(home, how, only), how.watcher)
 
 
-def begin(experiment: Experiment, home: RunLocation, how: RunOptions) -> dict[str, Result]:
+def begin(experiment: Experiment, home: RunLocation, how: RunOptions) -> dict[str, AlgorithmResult]:
     """Run an experiment as `run` does, all but its report: the results by the algorithms' names."""
     experiment, workplace = placed(experiment, how)
     folder = home.folder
@@ -142,7 +142,7 @@ def begin(experiment: Experiment, home: RunLocation, how: RunOptions) -> dict[st
         return _run(experiment, home, workplace(), how, experiment.names)
 
 
-def go_on(home: RunLocation, how: RunOptions, only: str | None = None) -> dict[str, Result]:
+def go_on(home: RunLocation, how: RunOptions, only: str | None = None) -> dict[str, AlgorithmResult]:
     """Go on with a run as `resume` does, all but its report: the results by the algorithms' names.
 
     Args:
@@ -151,8 +151,8 @@ def go_on(home: RunLocation, how: RunOptions, only: str | None = None) -> dict[s
         only: the algorithm that goes on; None for all.
     """
     folder = home.folder
-    experiment, workplace = placed(stored(folder), how)
-    with old_folder(folder):
+    experiment, workplace = placed(stored_experiment(folder), how)
+    with existing_folder(folder):
         names = experiment.names if only is None else (only,)
         there = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in there]
@@ -160,7 +160,7 @@ def go_on(home: RunLocation, how: RunOptions, only: str | None = None) -> dict[s
             with continuable(folder, how.watcher, home.name), _working(folder, experiment):
                 there |= _run(experiment, home, workplace(), how, left)
         else:
-            how.watcher.notice(f"{home.of(only)} has ended: nothing is left to do")
+            how.watcher.notice(f"{home.name_of(only)} has ended: nothing is left to do")
     return {name: there[name] for name in names}
 
 
@@ -174,13 +174,13 @@ def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
 
 def ended(home: RunLocation) -> Run:
     """A run that has ended, as its folder has it."""
-    experiment = stored(home.folder)
+    experiment = stored_experiment(home.folder)
     results = [read_result(home.folder / name, experiment) for name in experiment.names]
     there = tuple(result for result in results if result is not None)
     return Run(home.folder, home.folder / "report.html", there, home.uri)
 
 
-def _reported(home: RunLocation, results: Mapping[str, Result], watcher: Watcher) -> Run:
+def _reported(home: RunLocation, results: Mapping[str, AlgorithmResult], watcher: Watcher) -> Run:
     watcher.stage("writing the report")
     page = write_report([home.folder], home.folder / "report.html")
     return Run(home.folder, page, tuple(results.values()), home.uri)
@@ -196,16 +196,16 @@ def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
 
 def _run(
     experiment: Experiment, home: RunLocation, place: ClientActors | Inline, how: RunOptions, names: Sequence[str]
-) -> dict[str, Result]:
+) -> dict[str, AlgorithmResult]:
     """Run these algorithms one after the other; client actors start, in the background, once all input is checked.
 
     What is there already of a run that goes on is taken as it is.
     """
     folder, watcher = home.folder, how.watcher
     tell = logged(watcher.notice)
-    for text in experiment.own_code_told:
+    for text in experiment.own_code_notices:
         tell(text)
-    loggers = made(experiment.watch)
+    loggers = loggers_of(experiment.watch)
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population", watcher.stage)
     log_population(population)
@@ -218,15 +218,15 @@ def _run(
     write_config(folder / "config.toml", experiment.to_toml())
     if home.uri is not None:
         watcher.stage(f"storing what is there so far at {home.uri}")
-        home.keep()
+        home.store()
 
     watcher.stage("starting the fleet")
-    watched = Watched(folder.resolve().name, folder / "watch", experiment.watch)
+    watched = LoggedRun(folder.resolve().name, folder / "watch", experiment.watch)
     loggers |= place.loggers
-    with pickled_by_value(experiment.own_code), place, Telling(watched, loggers, watcher.notice) as telling:
+    with pickled_by_value(experiment.own_code), place, LoggerThreads(watched, loggers, watcher.notice) as telling:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         here = {**place.fingerprint, "population": population.fingerprint}
-        check_place([folder / name for name in experiment.names if name not in names], here)
-        job = Job(experiment, folder, place, targets, here, watcher, telling, how.stop, home.saving(watcher))
+        check_fingerprint([folder / name for name in experiment.names if name not in names], here)
+        job = Job(experiment, folder, place, targets, here, watcher, telling, how.stop, home.after_checkpoint(watcher))
         return {name: job.run(name, plan) for name, plan in plans.items()}

@@ -19,7 +19,7 @@ from raysim.common.errors import (
 from raysim.config import own
 from raysim.config.experiment import Experiment
 from raysim.report.page import write_report
-from raysim.store.folder import has_begun
+from raysim.store.run_folder import has_begun
 from raysim.watching.progress import Watcher
 
 
@@ -57,6 +57,6 @@ def own_errors(experiment: Experiment, log: Path) -> Iterator[None]:
     except (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, RetriesSpentError, DiskFullError):
         raise
     except Exception as error:
-        if text := own.told(error, experiment.own_code):
+        if text := own.describe_error(error, experiment.own_code):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise

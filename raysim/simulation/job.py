@@ -21,12 +21,12 @@ from raysim.measures.twins import twins_of
 from raysim.simulation.budget import rounds_of
 from raysim.simulation.loop import Simulation
 from raysim.simulation.stop import Stop
+from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.checkpoint import Checkpoints
-from raysim.store.folder import AlgorithmFolder
-from raysim.store.result import Result
+from raysim.store.result import AlgorithmResult
 from raysim.store.resume import own_modules, settings, summary_of
 from raysim.watching.log import log_algorithm, logged
-from raysim.watching.loggers.telling import Telling
+from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.progress import Watcher
 
 LOG = logging.getLogger("raysim")
@@ -54,11 +54,11 @@ class Job:
     targets: Targets
     here: Mapping[str, str]
     watcher: Watcher
-    loggers: Telling
+    loggers: LoggerThreads
     stop: Stop
     saved: Callable[[], None] = lambda: None
 
-    def run(self, name: str, plan: WorkerPlan) -> Result:
+    def run(self, name: str, plan: WorkerPlan) -> AlgorithmResult:
         """Run one algorithm, or go on with it."""
         experiment, folder, watcher = self.experiment, self.folder / name, self.watcher
         tell = logged(watcher.notice)
@@ -107,7 +107,7 @@ class Job:
             for node, each in traffic.items():
                 LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, each["bytes_in"], each["bytes_out"])
             files.finish(state, fleet.layouts, summary, module.state_dict())
-        self.loggers.end(result)
+        self.loggers.end(result.totals)
         return result
 
 

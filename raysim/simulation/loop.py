@@ -21,9 +21,9 @@ from raysim.measures.evaluate import Evaluation, Targets, evaluate
 from raysim.measures.selection import Selection
 from raysim.measures.twins import Twin, verdict
 from raysim.simulation.stop import Stop
-from raysim.store.folder import AlgorithmFolder
-from raysim.store.result import Result, RunProgress, Snapshot
-from raysim.watching.log import Seldom
+from raysim.store.algorithm_folder import AlgorithmFolder
+from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
+from raysim.watching.log import at_most_every
 from raysim.watching.progress import Watcher
 
 LOG = logging.getLogger("raysim")
@@ -67,7 +67,7 @@ class Simulation:
     checkpoint_every: int = 1
     stop: Stop = field(default_factory=Stop)
 
-    def run(self, state: State, rounds: int, every: int, snapshot: Snapshot | None = None) -> tuple[State, Result]:
+    def run(self, state: State, rounds: int, every: int, snapshot: Snapshot | None = None) -> tuple[State, AlgorithmResult]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last.
 
         Args:
@@ -101,7 +101,7 @@ class Simulation:
 
     def _beginning(self, state: State, rounds: int) -> Snapshot:
         twins = tuple(twin.state for twin in self.twins)
-        return Snapshot(state, RunProgress(Result(self.name, self.algorithm), rounds, twins=twins))
+        return Snapshot(state, RunProgress(AlgorithmResult(self.name, self.algorithm), rounds, twins=twins))
 
     def _rounds(self, every: int, records: Records) -> None:
         """Do the rounds that are left; where models are lost, those since the last merge again."""
@@ -162,7 +162,7 @@ class Records:
         self._simulation = simulation
         self._pending: Pending | None = None
         self._aggregates = 0
-        self._log_seldom = Seldom(LOG_SECONDS)
+        self._log_seldom = at_most_every(LOG_SECONDS)
         self._rewind_twins()
 
     def add(self, state: State, traffic: Traffic, starting: float, evaluated: bool) -> None:
@@ -219,7 +219,7 @@ class Records:
         self._simulation.files.save(self.snapshot)
         raise StoppedError(f"stopped after round {self.known.result.rounds}")
 
-    def finished(self, rounds: int) -> tuple[State, Result]:
+    def finished(self, rounds: int) -> tuple[State, AlgorithmResult]:
         """The state that left the model to be written, and the result, of a run that was to have so many rounds."""
         if self.known.chosen is None:
             raise RuntimeError("the last round was not evaluated")
@@ -227,7 +227,7 @@ class Records:
         result = replace(self.known.result, stopped_early=done < rounds)
         if result.nonfinite:
             self._tell(logging.WARNING, f"in all {result.nonfinite} visits were not finite; visits.parquet names them")
-        for text in self._simulation.selection.notices(result.standing, done, done < rounds):
+        for text in self._simulation.selection.notices(result.history, done, done < rounds):
             self._tell(logging.INFO, text)
         return self.known.chosen, result
 
@@ -269,13 +269,13 @@ class Records:
     def _selected(self, known: RunProgress, number: int, metrics: dict[str, float], state: State) -> RunProgress:
         """What is known with an evaluation, and the state that it was of where that is the one to be kept."""
         selection, result = self._simulation.selection, known.result
-        standing = result.standing.after(number, metrics, selection.targets)
-        result, known = replace(result, standing=standing), replace(known, latest=metrics)
-        if selection.takes(standing, number):
+        history = result.history.after(number, metrics, selection.targets)
+        result, known = replace(result, history=history), replace(known, latest=metrics)
+        if selection.takes(history, number):
             result = replace(result, metrics=metrics, model_round=number)
             known = replace(known, chosen=replace(state, report=None))
         # The next round is under way already, so the one after that is the last.
-        last = min(known.last, number + 2) if selection.stops(standing) else known.last
+        last = min(known.last, number + 2) if selection.stops(history) else known.last
         return replace(known, result=result, last=last)
 
     def _append(self, pending: Pending) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from raysim.common.errors import InputError
-from raysim.config.experiment import Experiment, FleetTable
+from raysim.config.experiment import Experiment
+from raysim.config.tables import FleetTable
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import Inline
 from raysim.simulation.stop import Stop

@@ -12,7 +12,7 @@ from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.config.model import Model
+from raysim.config.model import ModelTable
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets
 from raysim.measures.twins import check_measures
@@ -79,7 +79,7 @@ def _uri(experiment: Experiment, samples: Prepared) -> str | None:
     return name if is_uri(name) and samples.path == fetched else None
 
 
-def _model_plan(table: Model, seed: int, samples: Prepared) -> ModelPlan:
+def _model_plan(table: ModelTable, seed: int, samples: Prepared) -> ModelPlan:
     plan = ModelPlan(
         table.name,
         table.keys,
@@ -90,7 +90,7 @@ def _model_plan(table: Model, seed: int, samples: Prepared) -> ModelPlan:
         whole=samples.whole,
         per_pixel=samples.per_pixel,
     )
-    log_model(plan)
+    log_model(plan.name, plan.parameters, plan.shape, plan.classes)
     if table.weights is not None:
         plan.build(LOG.info)
     return plan

@@ -15,11 +15,13 @@ from partitioning import Population
 from partitioning.schemes.registry import parameters
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
-from raysim.config.experiment import Data, Experiment, Partition
+from raysim.config.data import DataTable
+from raysim.config.experiment import Experiment
+from raysim.config.tables import PartitionTable
 from raysim.data.domains import by_domain, of_each
 from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
 from raysim.data.sources import Source, check_classes, load
-from raysim.watching.progress import Copying
+from raysim.watching.progress import copy_progress
 
 
 def population_of(
@@ -63,7 +65,7 @@ def population_of(
         features=partition.features,
         buckets=partition.buckets,
         dataset=source.name,
-        **partition.beyond(Partition),
+        **partition.beyond(PartitionTable),
     )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
 
@@ -77,13 +79,13 @@ def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Populatio
             f"data.population = {name!r} with fleet.pinned = true: must be a folder, where each node has its site's "
             "samples alone; give its path"
         )
-    path = partitioning.fetch(name, told=Copying(stage, f"fetching {name}")) if is_uri(name) else Path(name)
+    path = partitioning.fetch(name, told=copy_progress(stage, f"fetching {name}")) if is_uri(name) else Path(name)
     # Of a pinned one no samples need be here.
     return Population.open(path.expanduser(), data.fold, data.validation, sites=() if pinned else None)
 
 
 def _tables(
-    data: Data, partition: Partition, dividing: Sequence[str], seed: int
+    data: DataTable, partition: PartitionTable, dividing: Sequence[str], seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, Source]:
     """The rows to be partitioned, the global test set or one a domain, and the data set that they are of."""
     name, root, shifts = str(data.dataset), data.root, data.shifts
@@ -97,12 +99,12 @@ def _tables(
     return train, tests, source
 
 
-def _chosen(source: Source, data: Data) -> Source:
+def _chosen(source: Source, data: DataTable) -> Source:
     source = of_split(source, data.split)
     return source if data.classes is None else of_classes(source, data.classes)
 
 
-def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
+def _with_test(source: Source, data: DataTable, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
     """The training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
         return source.train, source.test
@@ -127,7 +129,7 @@ def _with_test(source: Source, data: Data, dividing: Sequence[str], seed: int) -
 
 
 def _by_domain(
-    train: pa.Table, test: pa.Table | None, data: Data, partition: Partition, seed: int
+    train: pa.Table, test: pa.Table | None, data: DataTable, partition: PartitionTable, seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None]:
     """With clients of domains, each domain has a test set of its own, and as many rows as are asked for."""
     column = getattr(partition, "domain", None)

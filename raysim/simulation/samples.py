@@ -12,7 +12,7 @@ from algorithms import Augment
 from partitioning import Population
 from partitioning.common.errors import ElsewhereError
 from raysim.common.errors import InputError
-from raysim.config.experiment import Data
+from raysim.config.data import DataTable
 from raysim.data.augment import augmentation, check_pixels
 from raysim.data.decoding import decode_population
 from raysim.data.features import Arrays, features
@@ -46,7 +46,7 @@ class Prepared:
     augment: Augment | None
 
 
-def prepared(population: Population, data: Data) -> Prepared:
+def prepared(population: Population, data: DataTable) -> Prepared:
     """Prepare a population's samples; what takes long is done once, and kept in the cache.
 
     Args:
@@ -66,7 +66,7 @@ def prepared(population: Population, data: Data) -> Prepared:
         ) from None
 
 
-def _prepared(population: Population, data: Data) -> Prepared:
+def _prepared(population: Population, data: DataTable) -> Prepared:
     path = decode_population(population, picture=Picture(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)

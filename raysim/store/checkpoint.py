@@ -1,8 +1,7 @@
-"""Checkpoints: what a stopped run goes on from, on disk as plain arrays and JSON, whole or not at all."""
+"""Checkpoints of an algorithm: plain arrays and JSON on disk, complete or absent."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
@@ -29,45 +28,42 @@ from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.personal import FULL
 from algorithms.parts.arrivals import Flight, Timeline
 from partitioning.common.disk import report_full_disk
+from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.common.files import sync
-from raysim.measures.selection import Best, Standing
+from raysim.measures.selection import Best, EvaluationHistory
 from raysim.measures.twins import TwinState
 from raysim.store.codec import Codec
 from raysim.store.journal import batches
-from raysim.store.result import Result, RunProgress, Snapshot
+from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
-    *(Snapshot, RunProgress, Result, Standing, Best, TwinState, State, Packed, Devices),
+    *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, Best, TwinState, State, Packed, Devices),
     *(UnderWay, Timeline, Flight, Trained, UpdateRow, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
-"""What a checkpoint may hold beside plain values and arrays."""
+"""Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "1"
+VERSION = "2"
 NEWEST = 2
-"""How many are kept: where the newest is damaged the other one serves."""
+"""Number of checkpoints kept: if the newest is damaged, the other one serves."""
 
 SHARE = 0.1
-"""Of a run's time that checkpoints may take: after one there is none for nine times as long as it took."""
+"""Largest share of a run's time for checkpoints: after one, the next waits for nine times its duration."""
 
 FILE = re.compile(r"round-(\d+)-([0-9a-f]{64})\.safetensors")
 
 
-class DamagedError(ValueError):
-    """A checkpoint, or what it names, is not what was written."""
-
-
 class Checkpoints:
-    """The checkpoints of one algorithm of a run.
+    """Checkpoints of one algorithm of a run.
 
-    A file has its round and its own sha256 in its name, so that one renaming makes both appear.
+    A file's name holds its round and its own sha256. One renaming makes both appear.
 
     Args:
-        folder: the algorithm's, which need not be there.
-        algorithm: its five parts.
-        identity: what the bytes of the run depend on; a run goes on only where it is the same.
-        own: the user's modules, whose dataclasses a checkpoint may hold.
-        saved: called after each, and as much a part of the time that it takes.
+        folder: folder of the algorithm; it need not exist.
+        algorithm: five parts of the algorithm.
+        identity: everything that determines the run's bytes; a run continues only if it is unchanged.
+        own: names of the user's modules, whose dataclasses a checkpoint may hold.
+        saved: function to call after each checkpoint; its time counts as the checkpoint's.
     """
 
     def __init__(
@@ -78,35 +74,40 @@ class Checkpoints:
         own: Collection[str] = (),
         saved: Callable[[], None] = lambda: None,
     ) -> None:
-        self._run, self._folder, self._personal = folder, folder / "checkpoint", folder / "personal"
+        self._run, self._folder, self._personal_folder = folder, folder / "checkpoint", folder / "personal"
         self._algorithm, self._identity = algorithm, {"version": VERSION, **identity}
         self._codec = Codec(CLASSES, own)
-        self._sweeper = Sweeper(self._personal)
+        self._sweeper = Sweeper(self._personal_folder)
         self._saved = saved
         self._next = 0.0
         self._round = 0
 
     @property
     def due(self) -> bool:
-        """Whether it is time for another one."""
+        """Whether the next checkpoint is due."""
         return time.monotonic() >= self._next
 
     def newest(self, notice: Callable[[str], None]) -> Snapshot | None:
-        """The newest that is whole; those that are damaged go, and are told of.
+        """Return the newest intact checkpoint; remove damaged ones and report them.
+
+        Args:
+            notice: receiver of a line per damaged checkpoint.
 
         Raises:
-            InputError: it was written by a run on another machine, or of another experiment.
+            InputError: a run on another machine, or of another experiment, wrote it.
         """
         for path in sorted(self._files(), reverse=True):
-            try:
-                return self._begun(self._read(path))
-            except DamagedError as error:
-                notice(f"{path} is of no use, for {error}; it is left out")
-                path.unlink()
+            snapshot, damage = self._read(path)
+            if snapshot is not None and not damage:
+                self._round = snapshot.state.round
+                self._sweeper.begin(snapshot.state.personal)
+                return snapshot
+            notice(f"{path} is damaged ({damage}); raysim ignores it")
+            path.unlink()
         return None
 
     def write(self, snapshot: Snapshot) -> None:
-        """Write one, unless it is there; returns when it would survive the machine."""
+        """Write a checkpoint unless its round has one, and return once it would survive a power failure."""
         if snapshot.state.round == self._round:
             return
         started, personal = time.monotonic(), snapshot.state.personal
@@ -123,7 +124,7 @@ class Checkpoints:
                 save_file({**arrays, "personal": table}, aside, {"checkpoint": json.dumps(about, allow_nan=False)})
                 sync(aside)
                 aside.chmod(0o644)
-                aside.replace(self._folder / f"round-{snapshot.state.round:09}-{_sha256(aside)}.safetensors")
+                aside.replace(self._folder / f"round-{snapshot.state.round:09}-{sha256(aside)}.safetensors")
         finally:
             aside.unlink(missing_ok=True)
         sync(self._folder)
@@ -138,16 +139,11 @@ class Checkpoints:
     def _files(self) -> Iterator[Path]:
         return (path for path in self._folder.glob("round-*.safetensors") if FILE.fullmatch(path.name))
 
-    def _begun(self, snapshot: Snapshot) -> Snapshot:
-        self._round = snapshot.state.round
-        self._sweeper.begin(snapshot.state.personal)
-        return snapshot
-
-    def _read(self, path: Path) -> Snapshot:
-        """Read one; DamagedError where it, or what it names, is not what was written."""
+    def _read(self, path: Path) -> tuple[Snapshot | None, str]:
+        """Return a checkpoint, and its damage or ""."""
         match = FILE.fullmatch(path.name)
-        if match is None or _sha256(path) != match[2]:
-            raise DamagedError("its sha256 is not that of its name")
+        if match is None or sha256(path) != match[2]:
+            return None, "its sha256 differs from its name"
         with safe_open(path, "numpy") as file:
             about = json.loads(file.metadata()["checkpoint"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
@@ -156,46 +152,48 @@ class Checkpoints:
         try:
             snapshot: Snapshot = self._codec.decode(about, arrays, {"algorithm": self._algorithm, "personal": personal})
         except (ValueError, AttributeError, ImportError) as error:
-            raise InputError(f"{path} holds what is not known here ({error}): restore your module as it was") from None
-        self._check_beside(snapshot, personal)
-        return snapshot
+            raise InputError(
+                f"{path} holds an unknown value ({error}): must be of known classes; restore your module"
+            ) from None
+        return snapshot, self._lost(snapshot.state.round, personal)
 
-    def _check_beside(self, snapshot: Snapshot, personal: PersonalLedger) -> None:
-        """Refuse a checkpoint of which the rows or the kept entries are lost."""
+    def _lost(self, rounds: int, personal: PersonalLedger) -> str:
+        """Return the rows or personal state that a checkpoint needs and the folder lacks; "" if nothing is lost."""
         for name in ("metrics", "updates"):
             count = sum(1 for _ in batches(self._run / f"{name}.journal"))
-            if count < snapshot.state.round:
-                raise DamagedError(f"{name}.journal has {count} rounds of {snapshot.state.round}")
+            if count < rounds:
+                return f"{name}.journal has {count} rounds of {rounds}"
         for file in personal.files():
-            if not (self._personal / file).is_file():
-                raise DamagedError(f"kept/{file} is lost")
+            if not (self._personal_folder / file).is_file():
+                return f"{self._personal_folder.name}/{file} is lost"
+        return ""
 
 
 def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Check that a run goes on with what its bytes depend on as it was.
+    """Check that everything that determines a run's bytes is unchanged.
 
     Args:
-        folder: of the algorithm.
-        there: what the run was begun with.
-        here: what it would go on with.
+        folder: folder of the algorithm.
+        there: values at the start of the run.
+        here: values now.
 
     Raises:
-        InputError: something is different; it is named, with both.
+        InputError: one differs; both values are named.
     """
     for key in {**there, **here}:
         if there.get(key) != here.get(key):
             raise InputError(
                 f"{folder} was begun with {key} = {there.get(key)}, and here it is {here.get(key)}: must be the same, "
-                "for others give other bytes; resume it where it was begun and as it was, or run it anew"
+                "because the result depends on it; resume the run as and where it was begun, or start a new one"
             )
 
 
 class Sweeper:
-    """Sees to the files of a store of kept entries: that they are on disk, and go when nobody needs them.
+    """Keeper of a personal store's files: it syncs them and removes unneeded ones.
 
     Args:
-        folder: of the store.
-        full: bytes after which its writers begin other files.
+        folder: folder of the store.
+        full: bytes after which a writer begins another file.
     """
 
     def __init__(self, folder: Path, full: int = FULL) -> None:
@@ -206,34 +204,34 @@ class Sweeper:
         self._unneeded: dict[str, int] = {}
 
     def begin(self, ledger: PersonalLedger) -> None:
-        """Take note of what a run that goes on needs, and that nobody writes to the files that are there any more."""
+        """Register the files of a run that continues; nobody writes to them any more."""
         self._ended = {path.name for path in self._folder.glob("*.bin")}
         self._needed = ledger.files()
 
     def sync(self, files: Collection[str]) -> None:
-        """Wait until these files would survive the machine."""
+        """Wait until these files would survive a power failure."""
         changing = [name for name in files if name not in self._synced]
         if changing:
             sync(*(self._folder / name for name in changing), self._folder)
         self._synced.update(name for name in changing if self._is_full(name))
 
-    def sweep(self, number: int, needed: set[str], ledger: PersonalLedger) -> None:
-        """Remove the files that nothing needs.
+    def sweep(self, round_number: int, needed: set[str], ledger: PersonalLedger) -> None:
+        """Remove unneeded files.
 
-        A visit that is under way has written what no ledger names yet. So a file goes only when it was full, and was
-        not needed, already before; and when all rounds that could be under way then are in the checkpoint.
+        A client update under way has written entries that no ledger names yet. A file is therefore removed only if it
+        was full and unneeded at an earlier sweep, and the checkpoint holds all rounds that were under way then.
 
         Args:
-            number: the round of the checkpoint that has just been written.
-            needed: the files that it names.
-            ledger: the run's, which goes on meanwhile.
+            round_number: round of the newest checkpoint.
+            needed: files that this checkpoint names.
+            ledger: ledger of the running algorithm.
         """
-        # In this order: what is under way now is of no later round than the next after those that are entered.
+        # Keep this order: an update under way now belongs to the round after the ledger's newest, at the latest.
         there = {path.name for path in self._folder.glob("*.bin") if self._is_full(path.name)}
         under_way = ledger.newest + 1
         named = ledger.files()
         unneeded = there - named - needed - self._needed
-        for name in [name for name in unneeded if number >= self._unneeded.get(name, number + 1)]:
+        for name in [name for name in unneeded if round_number >= self._unneeded.get(name, round_number + 1)]:
             (self._folder / name).unlink()
             unneeded.remove(name)
         self._unneeded = {name: self._unneeded.get(name, under_way) for name in unneeded}
@@ -241,8 +239,3 @@ class Sweeper:
 
     def _is_full(self, name: str) -> bool:
         return name in self._ended or (self._folder / name).stat().st_size >= self._full
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The journal of a run: tables that grow by a batch a round, and survive whatever ends the run."""
+"""Journals: tables that grow by a batch per round and survive a crash."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from raysim.common.files import sync
 
 
 class Journal:
-    """Rows that are written as soon as they are appended: an Arrow stream, which becomes a Parquet file at the end.
+    """Rows on disk as soon as they are appended: an Arrow stream that ends as a Parquet file.
 
     Args:
-        path: its file.
-        schema: of the rows.
-        keep: how many of the batches that it has already stay; the others go.
+        path: file of the stream.
+        schema: columns of the rows.
+        keep: number of existing batches to keep; later ones are dropped.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, keep: int = 0) -> None:
@@ -31,20 +31,20 @@ class Journal:
             self._writer = pa.ipc.new_stream(self._sink, schema)
             for batch in islice(batches(path), keep):
                 self._writer.write_batch(batch)
-            # It takes the place of what checkpoints count on.
+            # Checkpoints rely on the file that this one replaces.
             sync(aside)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Write a batch; DiskFullError, and what was appended before stays, where it does not fit."""
-        with self._up_to_here():
+        """Write a batch; if the disk is full, raise DiskFullError and keep the earlier batches."""
+        with self._undoing():
             self._writer.write_batch(rows)
 
     def sync(self) -> None:
-        """Wait until what was appended would survive the machine."""
+        """Wait until the appended rows would survive a power failure."""
         sync(self._path)
 
     def finish(self) -> None:
-        """Write what it holds to `NAME.parquet`, beside it."""
+        """Write all rows to `NAME.parquet` beside the journal."""
         self.close()
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as stream:
             table = stream.read_all()
@@ -52,15 +52,15 @@ class Journal:
             pq.write_table(table, aside)
 
     def close(self) -> None:
-        """Stop writing; what was appended stays."""
+        """Stop writing; the rows stay."""
         if not self._sink.closed:
-            # What was appended can be read without the mark of the end, for which there may be no room.
-            with suppress(DiskFullError), self._up_to_here(), self._sink:
+            # The rows can be read without the end mark, which may find no room.
+            with suppress(DiskFullError), self._undoing(), self._sink:
                 self._writer.close()
 
     @contextmanager
-    def _up_to_here(self) -> Iterator[None]:
-        """Within, something is written; where it does not fit, the journal ends where it ended before."""
+    def _undoing(self) -> Iterator[None]:
+        """Cut off a write that finds no room."""
         whole = self._sink.tell()
         try:
             with report_full_disk(self._path):
@@ -72,7 +72,7 @@ class Journal:
 
 
 def batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches of a journal that are whole; what was being written when a run was killed is left out."""
+    """Yield the complete batches of a journal; a batch that a crash cut off is left out."""
     try:
         with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
             while True:

@@ -1,4 +1,4 @@
-"""Where a run's folder is: here, or at a URI, as in object storage; then it is worked on here, and kept there."""
+"""Location of a run: a local folder, or a URI with a local working folder."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ from pathlib import Path
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.data.cache import cache
-from raysim.store.mirror import CONFIG, Mirror, fetched
+from raysim.store.mirror import CONFIG, fetch_run, mirror_to
 from raysim.store.resume import run_of
-from raysim.watching.progress import Copying, Watcher
+from raysim.watching.progress import Watcher, copy_progress
 
 LOG = logging.getLogger("raysim")
 
 
 @dataclass(frozen=True)
 class RunLocation:
-    """Where a run's folder is.
+    """Location of a run.
 
     Args:
-        folder: that it is worked on in.
-        name: what its user calls it: the folder, or its URI.
-        mirror: has it stored at the URI; None for a folder.
+        folder: local working folder.
+        name: name for the user: the folder or its URI.
+        upload: function that stores the folder's files at the URI; None for a local run.
     """
 
     folder: Path
     name: str
-    mirror: Mirror | None = None
+    upload: Callable[[], None] | None = None
 
     @property
     def uri(self) -> str | None:
-        """Its URI, where it has one."""
-        return None if self.mirror is None else self.name
+        """URI of the run; None for a local run."""
+        return None if self.upload is None else self.name
 
-    def of(self, only: str | None) -> str:
-        """What to call it, or one of its algorithms."""
-        return self.name if only is None else f"{self.name.rstrip('/')}/{only}"
+    def name_of(self, algorithm: str | None) -> str:
+        """Return the name of the run, or of one of its algorithms."""
+        return self.name if algorithm is None else f"{self.name.rstrip('/')}/{algorithm}"
 
-    def keep(self) -> None:
-        """Have what is here kept there, too; InputError where it cannot be."""
-        if self.mirror is not None:
-            self.mirror.update()
+    def store(self) -> None:
+        """Store the files at the URI, if there is one; raise InputError if that fails."""
+        if self.upload is not None:
+            self.upload()
 
-    def saving(self, watcher: Watcher) -> Callable[[], None]:
-        """What is called after each checkpoint; where a store does not answer now, it may after the next one."""
+    def after_checkpoint(self, watcher: Watcher) -> Callable[[], None]:
+        """Return the function to call after each checkpoint; if storing fails, the next call tries again."""
 
-        def save() -> None:
+        def store() -> None:
             try:
-                self.keep()
+                self.store()
             except InputError as error:
                 LOG.warning("%s", error)
-                watcher.notice(f"{error}; the run goes on, and tries again after the next checkpoint")
+                watcher.notice(f"{error}; the run continues, and tries again after the next checkpoint")
 
-        return save
+        return store
 
 
 @contextmanager
-def new_home(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
-    """A home for a new run; at the end, and where it ends early, what is here is kept there.
+def new_location(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
+    """Yield the location of a new run; at the end, however it comes, store the files at the URI.
 
     Raises:
-        InputError: there is something at the URI already, or it cannot be reached.
+        InputError: the URI is in use, or cannot be reached.
     """
     if not is_uri(out):
         yield RunLocation(Path(out), str(out))
@@ -75,13 +75,15 @@ def new_home(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
     remote = RemoteFolder.of(str(out))
     if remote.files():
         raise InputError(f"--out = {remote.uri!r} exists and is not empty: must be a new folder; choose another")
-    with _staged(remote.uri) as folder, _kept(RunLocation(folder, remote.uri, Mirror(folder, remote)), watcher) as home:
-        yield home
+    with _working_folder(remote.uri) as folder:
+        upload = mirror_to(folder, remote)
+        with _storing(RunLocation(folder, remote.uri, upload), watcher) as location:
+            yield location
 
 
 @contextmanager
-def old_home(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunLocation, str | None]]:
-    """The home of a run that goes on, and the one of its algorithms that the name is of; None for all.
+def existing_location(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunLocation, str | None]]:
+    """Yield the location of a run that continues, and the algorithm that the name selects; None for all.
 
     Raises:
         InputError: there is no run, or it cannot be reached.
@@ -94,44 +96,46 @@ def old_home(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunLocation, 
     only = None
     if CONFIG not in remote.files() and CONFIG in above.files():
         remote, only = above, remote.name
-    with _staged(remote.uri) as folder:
-        names = fetched(remote, folder, Copying(watcher.stage, f"fetching {remote.uri}"))
+    with _working_folder(remote.uri) as folder:
+        names = fetch_run(remote, folder, copy_progress(watcher.stage, f"fetching {remote.uri}"))
         run_of(folder if only is None else folder / only)
-        with _kept(RunLocation(folder, remote.uri, Mirror(folder, remote, names)), watcher) as home:
-            yield home, only
+        with _storing(RunLocation(folder, remote.uri, mirror_to(folder, remote, names)), watcher) as location:
+            yield location, only
 
 
 @contextmanager
-def _staged(uri: str) -> Iterator[Path]:
-    """The folder here in which a run at a URI is worked on; it is empty, nobody else's, and stays as a copy."""
+def _working_folder(uri: str) -> Iterator[Path]:
+    """Yield the local folder of a run at a URI: empty and locked at first, and left as a copy."""
     folder = cache() / "runs" / hashlib.sha256(uri.encode()).hexdigest()[:32]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{uri}: a process is running it: must have ended; wait for it, or stop it") from None
+            raise InputError(
+                f"{uri}: another process runs it: must have ended; wait for that process, or stop it"
+            ) from None
         if folder.exists():
             shutil.rmtree(folder)
         yield folder
 
 
 @contextmanager
-def _kept(home: RunLocation, watcher: Watcher) -> Iterator[RunLocation]:
-    """Within, a run is worked on; however that ends, what is here then is kept there."""
+def _storing(location: RunLocation, watcher: Watcher) -> Iterator[RunLocation]:
+    """Store a run's files at its URI when the work on it ends, with or without an error."""
     try:
-        yield home
+        yield location
     except BaseException as error:
-        # What went wrong is told by the run's own name.
+        # The user knows the run by its URI, not by its working folder.
         error.args = tuple(
-            each.replace(str(home.folder), home.name) if isinstance(each, str) else each for each in error.args
+            each.replace(str(location.folder), location.name) if isinstance(each, str) else each for each in error.args
         )
         try:
-            home.keep()
+            location.store()
         except InputError as late:
-            watcher.notice(f"{late}; what was done is in {home.folder}, and raysim resume goes on from there")
+            watcher.notice(f"{late}; finished rounds are in {location.folder}: continue there with raysim resume")
         raise
     try:
-        home.keep()
+        location.store()
     except InputError as error:
-        raise RuntimeError(f"{error}; the run has ended, and its files are in {home.folder}") from error
+        raise RuntimeError(f"{error}; the run has ended, and its files are in {location.folder}") from error

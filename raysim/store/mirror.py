@@ -1,4 +1,4 @@
-"""Runs that a URI names: their files, fetched from there and stored there."""
+"""Runs at a URI: download and upload of their files."""
 
 from __future__ import annotations
 
@@ -9,87 +9,82 @@ from pathlib import Path
 
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
-from raysim.store.folder import SUMMARY
+from raysim.store.run_folder import SUMMARY
 
 CONFIG = "config.toml"
 
 PARTIAL = ".partial"
-"""What the names of files contain that are not whole yet."""
+"""Part of the names of incomplete files."""
 
 
-class Mirror:
-    """Keeps a remote folder as a folder here is; files that were there before are those of this run.
+def mirror_to(folder: Path, remote: RemoteFolder, fetched: Sequence[str] = ()) -> Callable[[], None]:
+    """Return a function that makes a remote folder equal to a local one.
+
+    It uploads changed files in an order that keeps the remote run resumable at any time: a checkpoint or summary
+    follows the files that it names. Removed files are removed last. The function raises InputError if it cannot write.
 
     Args:
-        folder: here.
-        remote: there.
-        there: the names of the files that were fetched from it.
+        folder: local folder.
+        remote: remote folder.
+        fetched: names of files that were downloaded from it.
     """
+    uploaded = {name: _state(folder / name) for name in fetched}
 
-    def __init__(self, folder: Path, remote: RemoteFolder, there: Sequence[str] = ()) -> None:
-        self._folder, self._remote = folder, remote
-        self._stored = {name: _state(folder / name) for name in there}
+    def upload() -> None:
+        local = {name: _state(path) for name, path in _files(folder).items()}
+        for name in sorted(local, key=_upload_order):
+            if uploaded.get(name) != local[name]:
+                remote.store(folder / name, name)
+                uploaded[name] = local[name]
+        for name in [name for name in uploaded if name not in local]:
+            remote.remove(name)
+            del uploaded[name]
 
-    def update(self) -> None:
-        """Store what has changed, and then what names it; at last remove what is no longer here.
-
-        So at each instant what is there can be gone on with.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        here = {name: _state(path) for name, path in _files(self._folder).items()}
-        for name in sorted(here, key=_names_others):
-            if self._stored.get(name) != here[name]:
-                self._remote.store(self._folder / name, name)
-                self._stored[name] = here[name]
-        for name in [name for name in self._stored if name not in here]:
-            self._remote.remove(name)
-            del self._stored[name]
+    return upload
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The files of a run's folder by their names in it."""
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {name: path for name, path in found.items() if PARTIAL not in path.name}
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """What changes when a file does."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 
 
-def _names_others(name: str) -> int:
-    """How late a file is stored: a checkpoint, and a summary, say that other files are there."""
+def _upload_order(name: str) -> int:
     path = Path(name)
     return 2 if path.name == SUMMARY else int(path.parent.name == "checkpoint")
 
 
 @contextmanager
-def here(names: Sequence[str | Path]) -> Iterator[list[Path]]:
-    """The folders of runs; within, those that URIs name are there as well."""
+def local_folders(names: Sequence[str | Path]) -> Iterator[list[Path]]:
+    """Yield local folders of runs; runs at a URI are downloaded to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="raysim-") as folder:
-        yield [_here(name, Path(folder) / str(number)) for number, name in enumerate(names)]
+        yield [_local_folder(name, Path(folder) / str(index)) for index, name in enumerate(names)]
 
 
-def _here(name: str | Path, folder: Path) -> Path:
+def _local_folder(name: str | Path, folder: Path) -> Path:
     if not is_uri(name):
         return Path(name)
     remote = RemoteFolder.of(str(name))
-    fetched(remote, folder / remote.name)
+    fetch_run(remote, folder / remote.name)
     return folder / remote.name
 
 
-def fetched(
-    remote: RemoteFolder, folder: Path, told: Callable[[int, int], object] = lambda done, total: None
+def fetch_run(
+    remote: RemoteFolder, folder: Path, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> list[str]:
-    """Fetch the files of a run; their names.
+    """Download the files of a run and return their names.
 
     Args:
-        remote: the run's folder.
-        folder: here, where they go.
-        told: is told of the bytes so far, and of all.
+        remote: folder of the run.
+        folder: local destination.
+        progress: receiver of the bytes downloaded so far and in total.
+
+    Raises:
+        InputError: the remote folder holds no run.
     """
     sizes = {name: size for name, size in remote.files().items() if PARTIAL not in name}
     if CONFIG not in sizes:
@@ -99,5 +94,5 @@ def fetched(
     done, total = 0, sum(sizes.values())
     for name, size in sizes.items():
         remote.fetch(name, folder / name)
-        told(done := done + size, total)
+        progress(done := done + size, total)
     return list(sizes)

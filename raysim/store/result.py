@@ -1,4 +1,4 @@
-"""What an algorithm's rounds come to: the result at the end, and on the way all that the rest of them needs."""
+"""The state of an algorithm's rounds: the result so far and everything that the remaining rounds need."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from algorithms import Algorithm, State
-from raysim.measures.selection import Standing
+from raysim.measures.selection import EvaluationHistory
 from raysim.measures.twins import TwinState
+
+TOTALS = ("rounds", "model_round", "seconds", "simulated_seconds", "bytes_up", "bytes_down", "exchanges")
+"""Fields of a result that loggers receive."""
 
 
 @dataclass(frozen=True)
-class Result:
-    """What one algorithm came to.
+class AlgorithmResult:
+    """Result of one algorithm.
 
     Args:
-        name: its folder in the run.
+        name: name of its folder in the run.
         algorithm: its five parts.
-        metrics: the evaluation of the model that is written.
-        rounds: rounds done.
-        model_round: the round that left the model that is written.
-        stopped_early: whether patience was lost before the last round.
-        standing: what all evaluations came to.
-        seconds: of the rounds, without evaluation.
-        bytes_up: protocol bytes from clients to the server, over all rounds.
-        bytes_down: protocol bytes to the clients.
-        exchanges: how often in turn the clients and the server waited for each other.
-        nonfinite: visits that gave NaN or infinity, and were left out or replaced.
-        simulated_seconds: of the rounds in virtual time; None where there are no devices.
-        concordance: what the last round says about it, where it is measured; see `raysim.measures.verdict`.
+        metrics: evaluation of the written model.
+        rounds: number of finished rounds.
+        model_round: round that left the written model.
+        stopped_early: whether patience ran out before the last round.
+        history: summary of all evaluations.
+        seconds: duration of the rounds without evaluation.
+        bytes_up: protocol bytes from the clients to the server, over all rounds.
+        bytes_down: protocol bytes from the server to the clients, over all rounds.
+        exchanges: sequential exchanges between the clients and the server.
+        nonfinite: number of client updates with NaN or infinity, left out or replaced.
+        simulated_seconds: duration of the rounds in virtual time; None without `[devices]`.
+        concordance: verdict after the last round if it is measured; see `raysim.measures.twins.verdict`.
     """
 
     name: str
@@ -38,7 +41,7 @@ class Result:
     rounds: int = 0
     model_round: int = 0
     stopped_early: bool = False
-    standing: Standing = Standing()
+    history: EvaluationHistory = EvaluationHistory()
     seconds: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
@@ -47,8 +50,13 @@ class Result:
     simulated_seconds: float | None = None
     concordance: dict[str, Any] | None = None
 
-    def after(self, row: Mapping[str, Any]) -> Result:
-        """The result with one more round."""
+    @property
+    def totals(self) -> dict[str, float]:
+        """Totals and final metrics for loggers."""
+        return {name: value for name in TOTALS if (value := getattr(self, name)) is not None} | self.metrics
+
+    def after(self, row: Mapping[str, Any]) -> AlgorithmResult:
+        """Return the result with one more round."""
         virtual = row["simulated_seconds"]
         return replace(
             self,
@@ -64,17 +72,17 @@ class Result:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """What is known of the rounds that are written.
+    """Progress of an algorithm up to the last written round.
 
     Args:
-        result: so far.
-        last: the number of the last round, as far as that is decided.
-        chosen: the state whose model would be written.
-        latest: the metrics that were measured last.
-        twins: what the twins remember.
+        result: result so far.
+        last: number of the last round, as far as it is decided.
+        chosen: state whose model would be written.
+        latest: newest metrics.
+        twins: states of the twins.
     """
 
-    result: Result
+    result: AlgorithmResult
     last: int
     chosen: State | None = None
     latest: dict[str, float] = field(default_factory=dict)
@@ -83,11 +91,11 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run after a merge: all that its remaining rounds follow from.
+    """A run after an aggregation: everything that determines its remaining rounds.
 
     Args:
-        state: as the merge left it.
-        known: of the rounds up to there.
+        state: state after the aggregation.
+        known: progress up to that round.
     """
 
     state: State
@@ -95,6 +103,6 @@ class Snapshot:
 
     @property
     def rounds(self) -> set[int]:
-        """The rounds whose kept entries it needs."""
+        """Rounds whose personal entries the snapshot needs."""
         chosen = self.known.chosen
         return {self.state.round} if chosen is None else {self.state.round, chosen.round}

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from raysim.common.errors import InputError
 from raysim.config import own
-from raysim.config.check import Table, checked, known, part
+from raysim.config.check import ConfigTable, checked, known, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import assign, changed, read
 from raysim.studies.grid import Point, Space, flat, in_order
@@ -37,14 +37,14 @@ Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_l
 Folds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_once)]
 
 
-class Tune(Table):
+class Tune(ConfigTable):
     """`[study.tune]`: where the grid is searched; by default everywhere."""
 
     seeds: Seeds | None = None
     folds: Folds | None = None
 
 
-class StudyTable(Table):
+class StudyTable(ConfigTable):
     """`[study]`: what is varied, what is reported and what decides; grid, inherit and datasets are read apart."""
 
     seeds: Seeds | None = None
@@ -115,7 +115,7 @@ class Study:
         """
         given = part(raw, "study")
         table = checked(StudyTable, given, "study", besides=("grid", "inherit", "datasets"))
-        bare = {**own.loaded({key: value for key, value in raw.items() if key != "study"}, folders)}
+        bare = {**own.load_own_code({key: value for key, value in raw.items() if key != "study"}, folders)}
         changes = _changes(given)
         if "partition" in bare:
             partition = part(bare, "partition")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from raysim.common.errors import InputError
-from raysim.store.folder import locked, remove_made
+from raysim.store.run_folder import locked, remove_created
 
 STUDY = "study.toml"
 TRIALS = "trials.parquet"
@@ -35,5 +35,5 @@ def study_folder(out: Path) -> Iterator[Path]:
             yield out
         except BaseException:
             if made and not any(out.glob("trials/*")):
-                remove_made(out, made)
+                remove_created(out, made)
             raise

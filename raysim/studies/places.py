@@ -165,7 +165,7 @@ def place_for(
         cores = os.cpu_count() or 1
         most = max(how.actors or table.actors or max(1, cores // table.cpus_per_actor) for table in tables)
         return InTurn(folder, how, lambda: running(most * cpus, how.address or os.environ.get("RAY_ADDRESS")))
-    for name in own.names(study.raw):
+    for name in own.names_in(study.raw):
         if name.startswith("__main__:"):
             raise InputError(
                 f"{name} is of a script: must be of a module that other processes can import; move it to one, or set "

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from partitioning import Population
 from raysim.common.errors import InputError
+from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
-from raysim.config.preparation import OF_ROWS, Preparation
 from raysim.measures.evaluate import Targets
 from raysim.simulation.plan import planned
 from raysim.simulation.population import population_of
@@ -60,7 +60,7 @@ def _population(experiment: Experiment, folder: Path, folds: int) -> Population:
 def _name(experiment: Experiment) -> str:
     """The folder of a population: its data set, and a digest of all that its bytes depend on."""
     config = experiment.to_toml()
-    prepares = set(Preparation.model_fields) - (set() if experiment.data.appends else set(OF_ROWS))
+    prepares = set(PREPARATION) - (set() if experiment.data.appends else set(ROW_KEYS))
     if experiment.data.appends:
         prepares = {"standardise"}
     rows = {key: value for key, value in config["data"].items() if key not in prepares}

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from partitioning.common.disk import DiskFullError, write_whole
 from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.config import own
-from raysim.config.own import whose
+from raysim.config.own import own_code_notices
 from raysim.fleet.machine import settled
 from raysim.simulation.api import own_folders
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
-from raysim.store.folder import write_config
+from raysim.store.run_folder import write_config
 from raysim.studies.concluding import conclude
 from raysim.studies.course import Course
 from raysim.studies.file import Study, completed, read_study
@@ -127,7 +127,7 @@ def _opened(
 
 def _planned(plan: Study, folder: Path, board: Board) -> Course:
     """The course of the study, its populations made and everything checked that takes no training."""
-    for text in whose(own.names(plan.raw)):
+    for text in own_code_notices(own.names_in(plan.raw)):
         LOG.info(text)
         board.notice(text)
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import DivergedError, InputError
-from raysim.config.experiment import Data, Experiment
-from raysim.config.preparation import OF_ROWS, STRENGTHS, Preparation
+from raysim.config.data import PREPARATION, ROW_KEYS, STRENGTHS, DataTable
+from raysim.config.experiment import Experiment
 from raysim.config.read import read
-from raysim.store.folder import STOPPED, await_free, has_begun
 from raysim.store.resume import read_result, settings
+from raysim.store.run_folder import STOPPED, await_free, has_begun
 from raysim.studies.file import DataSet, Split, Study
 from raysim.studies.grid import Point, Space, written
 
@@ -117,11 +117,11 @@ class Trials:
 def on_population(experiment: Experiment, path: Path) -> Experiment:
     """The experiment on clients that are made: what chose, changed and dealt their rows is done."""
     data = experiment.data
-    done = [key for key in Data.model_fields if key not in Preparation.model_fields or key in OF_ROWS]
+    done = [key for key in DataTable.model_fields if key not in PREPARATION or key in ROW_KEYS]
     done += ["augment", *STRENGTHS] if data.appends else []
     if data.population is not None:
         return experiment
-    reset = {key: Data.model_fields[key].default for key in done}
+    reset = {key: DataTable.model_fields[key].default for key in done}
     made = data.model_copy(update={**reset, "population": str(path.resolve())})
     return experiment.model_copy(update={"data": made, "partition": None})
 

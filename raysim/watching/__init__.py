@@ -1,1 +1,1 @@
-"""TODO."""
+"""Progress, log and loggers of a run."""

@@ -1,4 +1,4 @@
-"""The run's log, for a person to read: what was run, on what, what happened when, and how it ended."""
+"""The run's log: command, machine, settings, events and end of a run."""
 
 from __future__ import annotations
 
@@ -8,113 +8,107 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from algorithms import Algorithm
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
 
-if TYPE_CHECKING:
-    from algorithms import Algorithm
-    from raysim.fleet.worker_plan import ModelPlan
-
 LOG = logging.getLogger("raysim")
 
 PACKAGES = ("torch", "numpy", "ray")
-"""Those whose versions the log names beside raysim's own."""
+"""Packages with their versions in the log."""
 
 ALWAYS = ("lr", "batch_size")
-"""Fields that people look for, also where they are as they always are."""
+"""Fields that the log shows even with their default value."""
 
 
-class Seldom:
-    """Says yes, and then no until so many seconds have passed: for what happens too often to log each time."""
+def at_most_every(seconds: float, first: float = 0.0) -> Callable[[], bool]:
+    """Return a function that returns True at most once per period.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._next = seconds, 0.0
+    Args:
+        seconds: length of the period.
+        first: seconds before the first True.
+    """
+    due = time.monotonic() + first
 
-    def __call__(self) -> bool:
-        """Whether it is time again."""
+    def is_due() -> bool:
+        nonlocal due
         now = time.monotonic()
-        if now < self._next:
+        if now < due:
             return False
-        self._next = now + self._seconds
+        due = now + seconds
         return True
 
-
-class _Log(logging.FileHandler):
-    """A log that a full disk ends in silence: whoever writes results there tells of it."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        pass
-
-    def close(self) -> None:
-        with suppress(OSError):
-            super().close()
+    return is_due
 
 
 @contextmanager
 def run_log(path: Path, log: logging.Logger = LOG) -> Iterator[logging.Logger]:
-    """Within, a run is logged, from what runs where to how it ended."""
-    handler = _Log(path, encoding="utf-8")
+    """Log a run to a file, from its command to its end."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    # A full disk also stops the writer of the results, which reports it.
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     level, log.level = log.level, logging.INFO
     log.addHandler(handler)
     started = time.monotonic()
     try:
-        _begin(log)
+        _log_machine(log)
         yield log
         log.info("ended after %.1f s; see %s", time.monotonic() - started, path.parent / "report.html")
     except (InputError, OutOfMemoryError, DivergedError, DiskFullError) as error:
         log.error("%s", error)
         raise
     except KeyboardInterrupt as error:
-        log.warning("%s, %.1f s after it began", str(error) or "interrupted", time.monotonic() - started)
+        log.warning("%s, %.1f s after the start", str(error) or "interrupted", time.monotonic() - started)
         raise
     except Exception:
-        log.exception("the run failed, %.1f s after it began", time.monotonic() - started)
+        log.exception("the run failed %.1f s after the start", time.monotonic() - started)
         raise
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
-        handler.close()
+        with suppress(OSError):
+            handler.close()
 
 
-def logged(tell: Callable[[str], object]) -> Callable[[str], None]:
-    """What tells a person, and the log."""
+def logged(notice: Callable[[str], object]) -> Callable[[str], None]:
+    """Return a function that logs a text and passes it to `notice`."""
 
     def both(text: str) -> None:
         LOG.info("%s", text)
-        tell(text)
+        notice(text)
 
     return both
 
 
 def log_population(population: Population) -> None:
-    """Log what is trained and tested on."""
+    """Log the numbers of clients, samples and classes."""
     sizes = sorted(population.sizes.tolist())
     parts = (population.train_clients, population.validation_clients, population.test_clients)
     split = ", ".join(f"{len(part)} {what}" for part, what in zip(parts, ("train", "validate", "test"), strict=True))
     LOG.info(
-        "population %s: %d clients (%s), %d samples, %d to %d a client, median %d; %d classes",
+        "population %s: %d clients (%s), %d samples, %d to %d per client, median %d; %d classes",
         *(population.path, len(population), split, sum(sizes), sizes[0], sizes[-1], sizes[len(sizes) // 2]),
         len(population.manifest.classes),
     )
 
 
-def log_model(plan: ModelPlan) -> None:
-    """Log what is trained."""
-    keys = ", ".join(f"{key}={value!r}" for key, value in plan.parameters.items())
-    LOG.info("model %s(%s) for samples %s and %d classes", plan.name, keys, plan.shape, plan.classes)
+def log_model(name: str, parameters: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> None:
+    """Log a model, its arguments, the shape of a sample and the number of classes."""
+    keys = ", ".join(f"{key}={value!r}" for key, value in parameters.items())
+    LOG.info("model %s(%s) for samples %s and %d classes", name, keys, shape, classes)
 
 
 def log_algorithm(name: str, algorithm: Algorithm) -> None:
-    """Log an algorithm's five parts, and what it has beside them."""
+    """Log an algorithm's five parts and its other fields without their defaults."""
     for part in fields(algorithm):
         value = getattr(algorithm, part.name)
         if part.name in ("schedule", "local", "sharing", "weighting", "server") or value != part.default:
@@ -122,7 +116,7 @@ def log_algorithm(name: str, algorithm: Algorithm) -> None:
 
 
 def brief(value: Any) -> str:
-    """A part in words, without those of its fields that are as they always are."""
+    """Return a part as text without the fields that have their defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     shown = [each.name for each in fields(value) if each.name in ALWAYS or not _is_default(value, each)]
@@ -134,8 +128,7 @@ def _is_default(value: Any, field: Any) -> bool:
     return default is not MISSING and bool(getattr(value, field.name) == default)
 
 
-def _begin(log: logging.Logger) -> None:
-    """Log what runs where."""
+def _log_machine(log: logging.Logger) -> None:
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     log.info(
         "raysim %s on %s, %d CPUs: Python %s, %s",

@@ -1,8 +1,7 @@
-"""What a person sees while a run works: what is being done, and a bar for each algorithm."""
+"""Progress of a run for a person: current work, and a bar per algorithm."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,54 +9,58 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from algorithms import Block
+from raysim.watching.log import at_most_every
 
 PATIENCE = (2, 5)
-"""Seconds until a person is told how much is copied, and those between two times."""
+"""Seconds before the first report on a copy, and between two reports."""
 
 
 class Watcher:
-    """Is told what happens; this one shows nothing."""
+    """Receiver of a run's events; this base class ignores them."""
 
     def stage(self, text: str) -> None:
-        """Something that may take seconds begins."""
+        """Receive the name of work that may take seconds."""
 
     def notice(self, text: str) -> None:
-        """Something that a person should know of."""
+        """Receive a text for the user."""
 
     def line(self, text: str) -> None:
-        """Something else that a run on another machine has written."""
+        """Receive a line of output from a run on another machine."""
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
-        """An algorithm begins, with so many visits a round."""
+        """Receive the start of an algorithm.
+
+        Args:
+            name: folder name of the algorithm.
+            rounds: number of rounds.
+            cohort: client updates per round.
+        """
 
     def block(self, block: Block) -> None:
-        """A block of visits is done."""
+        """Receive a finished block of client updates."""
 
-    def round(self, number: int, metrics: dict[str, float]) -> None:
-        """A round is done."""
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        """Receive a finished round with the newest metrics."""
 
 
-class Copying:
-    """Tells how much of something large is copied, to whoever has waited for two seconds, and then from time to time.
+def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, int], None]:
+    """Return a function that takes bytes copied so far and in total, and reports a long copy from time to time.
 
     Args:
-        stage: is told.
-        what: is being done.
+        stage: receiver of the reports.
+        what: name of the work.
     """
+    is_due = at_most_every(PATIENCE[1], first=PATIENCE[0])
 
-    def __init__(self, stage: Callable[[str], object], what: str) -> None:
-        self._stage, self._what = stage, what
-        self._next = time.monotonic() + PATIENCE[0]
+    def report(done: int, total: int) -> None:
+        if is_due():
+            stage(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-    def __call__(self, done: int, total: int) -> None:
-        """Take note of the bytes copied so far, and of those of everything."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + PATIENCE[1]
-            self._stage(f"{self._what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+    return report
 
 
-class Lines(Watcher):
-    """Says it line by line, where the output is no terminal."""
+class LineWatcher(Watcher):
+    """Writer of events as lines, for an output that is no terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -72,12 +75,12 @@ class Lines(Watcher):
         self._console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int) -> None:
-        each = "1 visit each" if cohort == 1 else f"{cohort} visits each"
-        self._console.print(f"{name}: rounds 1 to {rounds}, {each}")
+        updates = "1 client update" if cohort == 1 else f"{cohort} client updates"
+        self._console.print(f"{name}: rounds 1 to {rounds}, {updates} each")
 
 
-class Bars(Watcher):
-    """Shows a live bar on the terminal."""
+class BarWatcher(Watcher):
+    """Live bars on the terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -100,22 +103,22 @@ class Bars(Watcher):
         self._bar = self._progress.add_task(name, total=rounds, note="")
 
     def block(self, block: Block) -> None:
-        # Blocks of an evaluation come after the round's visits and move nothing.
+        # Blocks of an evaluation follow the round's client updates and must not move the bar.
         self._updates = min(self._updates + len(block.clients), self._cohort)
         self._progress.update(self._bar, completed=self._rounds + self._updates / self._cohort)
 
-    def round(self, number: int, metrics: dict[str, float]) -> None:
-        self._rounds, self._updates = number, 0
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        self._rounds, self._updates = round_number, 0
         shown = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
-        self._progress.update(self._bar, completed=number, note=shown.replace("_", " "))
+        self._progress.update(self._bar, completed=round_number, note=shown.replace("_", " "))
 
 
 @contextmanager
 def display() -> Iterator[Watcher]:
-    """What shows a run on the standard error stream: live bars on a terminal, lines elsewhere."""
+    """Show a run on the standard error stream: live bars on a terminal, lines elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(console)
+        yield LineWatcher(console)
         return
     columns = (
         SpinnerColumn(),
@@ -126,4 +129,4 @@ def display() -> Iterator[Watcher]:
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        yield Bars(progress)
+        yield BarWatcher(progress)

@@ -1,1 +1,1 @@
-"""Loggers: who else is told of a run's rounds, beside its own files."""
+"""Loggers: TensorBoard, MLflow, Weights & Biases, and the user's own."""

@@ -1,28 +1,26 @@
-"""What a logger is, and what it is told."""
+"""The protocol of a logger, and the run that it logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from raysim.config.tables import WatchTable
 from raysim.measures.columns import MEASURES, columns_of
-
-if TYPE_CHECKING:
-    from raysim.config.experiment import WatchTable
 
 TRAINING = ("train_loss", "aggregated", "phase", "updates", "nonfinite", *columns_of(MEASURES))
 TRAFFIC = ("bytes_up", "bytes_down", "exchanges")
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A run, as loggers know it.
+class LoggedRun:
+    """A run as loggers see it.
 
     Args:
-        name: of its folder.
-        folder: for the files of loggers; whoever writes some makes it.
+        name: name of its folder.
+        folder: folder for loggers' files; the logger creates it.
         table: `[watch]`.
     """
 
@@ -32,42 +30,41 @@ class Watched:
 
     @property
     def project(self) -> str:
-        """What the run's results stand under, beside those of other runs."""
+        """Name that groups the results of several runs."""
         return self.table.project or self.name
 
 
 class Logger(Protocol):
-    """Is told of a run in a thread of its own; what it raises ends it and not the run.
+    """Receiver of a run's results, in a thread of its own; its errors end the logger and not the run.
 
-    It must not draw from the default generators of Python, NumPy and torch, which belong to visits.
+    A logger must not draw from the default generators of Python, NumPy and torch, which belong to client updates.
     """
 
-    def begin(self, run: Watched) -> None:
-        """A run begins, or goes on."""
+    def begin(self, run: LoggedRun) -> None:
+        """Receive a run that begins or continues."""
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        """One of its algorithms begins.
+        """Receive an algorithm that begins or continues.
 
         Args:
-            name: its folder's.
-            settings: the keys of the resolved experiment, `local.lr` and the like, that it was given.
-            done: the rounds after which it goes on. All of them are told again first, and those that were told of
-                beyond are done again: what a logger had may have been lost with the process, and the numbers are equal
-                but for `seconds*` and `machine_*`.
+            name: folder name of the algorithm.
+            settings: settings by dotted key, such as `local.lr`.
+            done: number of finished rounds. The logger receives them again, because a crash may have lost some. It may
+                also receive later rounds again, with equal values apart from `seconds*` and `machine_*`.
         """
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
-        """A round is written: its row of `metrics.parquet` without what is null."""
+        """Receive a round: its row of `metrics.parquet` without null values."""
 
     def end(self, summary: Mapping[str, float]) -> None:
-        """The algorithm has ended, with these metrics and totals."""
+        """Receive the final metrics and totals of the algorithm."""
 
     def close(self) -> None:
-        """The run is over, or has failed; always called, and last."""
+        """End, because the run is over or has failed; this is always the last call."""
 
 
-def titled(column: str) -> str:
-    """A column's title where a slash makes a section."""
+def metric_path(column: str) -> str:
+    """Return a column's title with its section before a slash."""
     if column in TRAINING:
         return f"training/{column}"
     if column in TRAFFIC or column.startswith("machine_bytes"):

@@ -1,4 +1,4 @@
-"""MLflow: a run for each algorithm, in a database of the run's own or on a server."""
+"""MLflow: a run per algorithm, in a database of the run's folder or on a server."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raysim.watching.loggers.logger import Watched, titled
+from raysim.watching.loggers.logger import LoggedRun, metric_path
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 AT_ONCE = 100
-"""Parameters that MLflow takes in a call."""
+"""Largest number of parameters per call."""
 
-CLOCK = titled("seconds")
-"""A metric that every round has: by it MLflow is asked how far it was told."""
+CLOCK = metric_path("seconds")
+"""Metric of every round; its history in MLflow gives the last logged round."""
 
 
 class MLflow:
-    """Tells MLflow of every round once, also where the run goes on."""
+    """Logger that sends every round to MLflow once, also if the run was resumed."""
 
-    _run: Watched
+    _run: LoggedRun
     _client: MlflowClient
     _experiment: str
     _id = ""
-    _told = 0
+    _logged = 0
 
-    def begin(self, run: Watched) -> None:
+    def begin(self, run: LoggedRun) -> None:
         """Open the database RUN/watch/mlflow/mlflow.db, or a connection to `watch.mlflow_uri`."""
-        # Nothing is sent but to the user's server, and nothing drawn, as waiting times between tries would be.
+        # MLflow must contact only the user's server, and draw no random waiting times.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
         from mlflow import MlflowClient
@@ -49,29 +49,29 @@ class MLflow:
         self._experiment = there.experiment_id if there else self._client.create_experiment(run.project, artifacts)
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        """Begin a run of MLflow's, or go on with the one whose id is in RUN/watch/mlflow/ALGORITHM.id."""
+        """Begin an MLflow run, or continue the one with the id in RUN/watch/mlflow/ALGORITHM.id."""
         known = self._folder / f"{name}.id"
         if known.exists():
             self._id = known.read_text(encoding="utf-8")
-            self._told = max((each.step for each in self._client.get_metric_history(self._id, CLOCK)), default=0)
+            self._logged = max((each.step for each in self._client.get_metric_history(self._id, CLOCK)), default=0)
             self._client.update_run(self._id, status="RUNNING")
         else:
-            self._id, self._told = self._begun(name, settings), 0
+            self._id, self._logged = self._begun(name, settings), 0
             known.write_text(self._id, encoding="utf-8")
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
-        """Tell of a round, unless MLflow has it already."""
-        if number > self._told:
-            self._log({titled(column): value for column, value in row.items()}, number)
+        """Log a round unless MLflow has it."""
+        if number > self._logged:
+            self._log({metric_path(column): value for column, value in row.items()}, number)
 
     def end(self, summary: Mapping[str, float]) -> None:
-        """Tell of the final metrics; MLflow's run has ended."""
+        """Log the final metrics and end the MLflow run."""
         self._log({f"final/{name}": value for name, value in summary.items()}, int(summary["rounds"]))
         self._client.set_terminated(self._id)
         self._id = ""
 
     def close(self) -> None:
-        """A run of MLflow's that has not ended was stopped."""
+        """Mark an unfinished MLflow run as stopped."""
         if self._id:
             self._client.set_terminated(self._id, "KILLED")
 

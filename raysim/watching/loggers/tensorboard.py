@@ -1,4 +1,4 @@
-"""TensorBoard: an event folder for each algorithm, RUN/watch/tensorboard/ALGORITHM, so that all compare in one."""
+"""TensorBoard: an event folder per algorithm, RUN/watch/tensorboard/ALGORITHM."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from raysim.watching.loggers.logger import Watched, titled
+from raysim.watching.loggers.logger import LoggedRun, metric_path
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 PLAIN = (bool, str, float, int)
-"""What TensorBoard takes as a hyper-parameter."""
+"""Types of a hyper-parameter in TensorBoard."""
 
 
 class TensorBoard:
-    """Writes scalars by round and, at the end, hyper-parameters with the final metrics."""
+    """Logger of scalars by round and, at the end, of hyper-parameters with the final metrics."""
 
-    _run: Watched
+    _run: LoggedRun
     _settings: Mapping[str, Any]
     _writer: SummaryWriter | None = None
 
-    def begin(self, run: Watched) -> None:
-        """Nothing is to do before the first algorithm."""
+    def begin(self, run: LoggedRun) -> None:
+        """Keep the run's name and folder."""
         self._run = run
 
     def algorithm(self, name: str, settings: Mapping[str, Any], done: int) -> None:
-        """Begin the algorithm's events; those that are there are told again."""
+        """Begin the algorithm's event folder anew."""
         from torch.utils.tensorboard import SummaryWriter
 
         self.close()
@@ -38,22 +38,22 @@ class TensorBoard:
         self._writer = SummaryWriter(folder)
 
     def round(self, number: int, row: Mapping[str, float]) -> None:
-        """Write a scalar a column, the round being its step."""
+        """Write a scalar per column, with the round as step."""
         if self._writer is not None:
             for column, value in row.items():
-                self._writer.add_scalar(titled(column), value, number)
+                self._writer.add_scalar(metric_path(column), value, number)
 
     def end(self, summary: Mapping[str, float]) -> None:
-        """Write the hyper-parameters and what they came to."""
+        """Write the hyper-parameters and the final metrics."""
         if self._writer is not None:
             given = self._settings
             plain = {name: value if isinstance(value, PLAIN) else json.dumps(value) for name, value in given.items()}
             final = {f"final/{name}": value for name, value in summary.items()}
-            # In the same folder: a folder of its own would be one more algorithm.
+            # TensorBoard would show a folder of their own as another algorithm.
             self._writer.add_hparams(plain, final, run_name=".")
 
     def close(self) -> None:
-        """Close the events of the algorithm."""
+        """Close the algorithm's event folder."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

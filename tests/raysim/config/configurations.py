@@ -18,11 +18,11 @@ from algorithms import Compute, Local
 from algorithms.named import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes.registry import parameters
-from raysim.config.algorithm import AlgorithmTable, Server
-from raysim.config.check import Table as TableType
-from raysim.config.check import table_of
-from raysim.config.experiment import Data, DevicesTable, Evaluate, FleetTable, Partition
-from raysim.config.model import Model
+from raysim.config.algorithm import AlgorithmTable, ServerTable
+from raysim.config.check import ConfigTable, table_of
+from raysim.config.data import DataTable
+from raysim.config.model import ModelTable
+from raysim.config.tables import DevicesTable, EvaluateTable, FleetTable, PartitionTable
 from raysim.models.build import MODELS as MODEL_TABLE
 
 Table = dict[str, Any]
@@ -38,14 +38,14 @@ NAMES: dict[str, list[Any]] = {
 """Texts that mean something; other texts name columns, files and folders."""
 
 TYPES: dict[str, dict[str, Any]] = {
-    "data": get_type_hints(Data, include_extras=True),
-    "partition": get_type_hints(Partition, include_extras=True),
-    "model": get_type_hints(Model, include_extras=True),
+    "data": get_type_hints(DataTable, include_extras=True),
+    "partition": get_type_hints(PartitionTable, include_extras=True),
+    "model": get_type_hints(ModelTable, include_extras=True),
     "algorithm": {key: kind for key, kind in get_type_hints(AlgorithmTable).items() if key not in ("local", "server")},
     "local": {key: kind for part in (Local, Compute) for key, kind in get_type_hints(part).items() if key != "compute"},
-    "server": get_type_hints(Server, include_extras=True),
+    "server": get_type_hints(ServerTable, include_extras=True),
     "fleet": get_type_hints(FleetTable, include_extras=True),
-    "evaluate": get_type_hints(Evaluate, include_extras=True),
+    "evaluate": get_type_hints(EvaluateTable, include_extras=True),
     "devices": get_type_hints(DevicesTable, include_extras=True),
 }
 """The keys of each table and their types."""
@@ -174,17 +174,17 @@ def _adjust(rng: np.random.Generator, raw: Table) -> None:
 
 def _kinds(name: str, table: Table) -> dict[str, Any]:
     """The keys of a table and their types, for the algorithm, scheme, model or rule that it names."""
-    own: type[TableType]
+    own: type[ConfigTable]
     if name == "algorithm" and table.get("name") in ALGORITHMS:
         own = table_of(ALGORITHMS[table["name"]], ("sample", "local", "server"), AlgorithmTable)
         return {key: kind for key, kind in get_type_hints(own).items() if key not in ("local", "server")}
     if name == "partition" and table.get("scheme") in SCHEMES:
         types = {each.name: each.file_type for each in parameters(table["scheme"]).values()}
-        return get_type_hints(Partition, include_extras=True) | types
+        return get_type_hints(PartitionTable, include_extras=True) | types
     if name == "model" and table.get("name") in MODEL_KEYS:
-        return get_type_hints(Model, include_extras=True) | MODEL_KEYS[table["name"]]
+        return get_type_hints(ModelTable, include_extras=True) | MODEL_KEYS[table["name"]]
     if name == "server" and table.get("rule") in SERVERS:
-        return get_type_hints(table_of(SERVERS[table["rule"]], (), Server), include_extras=True)
+        return get_type_hints(table_of(SERVERS[table["rule"]], (), ServerTable), include_extras=True)
     return dict(TYPES[name])
 
 

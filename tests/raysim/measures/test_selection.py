@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.measures.selection import Best, Selection, Standing, is_better, reaches
+from raysim.measures.selection import Best, EvaluationHistory, Selection, is_better, reaches
 
 CURVE = [
     (2, {"test_accuracy": 0.5, "test_loss": 2.0}),
@@ -24,8 +24,8 @@ CURVE = [
 TARGETS = {"test_accuracy": 0.625, "test_loss": 1.0, "test_auc": 0.5}
 
 
-def standing(evaluations: int) -> Standing:
-    found = Standing()
+def history(evaluations: int) -> EvaluationHistory:
+    found = EvaluationHistory()
     for number, metrics in CURVE[:evaluations]:
         found = found.after(number, metrics, TARGETS)
     return found
@@ -33,34 +33,34 @@ def standing(evaluations: int) -> Standing:
 
 def test_the_best_is_the_first_of_its_value_and_of_a_loss_the_lowest() -> None:
     best = {"test_accuracy": Best(0.75, 4), "test_loss": Best(1.0, 6), "test_auc": Best(0.25, 6)}
-    assert standing(4).best == best
-    assert standing(2).best == {"test_accuracy": Best(0.75, 4), "test_loss": Best(2.0, 2)}
+    assert history(4).best == best
+    assert history(2).best == {"test_accuracy": Best(0.75, 4), "test_loss": Best(2.0, 2)}
     assert is_better("local_mean_loss", 1, than=2) and not is_better("local_mean_loss", 2, than=2)
     assert is_better("miou", 2, than=1) and not is_better("miou", 1, than=1)
 
 
 def test_a_target_is_reached_at_it_or_beyond_it_once() -> None:
-    assert standing(4).reached == {"test_accuracy": 4, "test_loss": 6}
+    assert history(4).reached == {"test_accuracy": 4, "test_loss": 6}
     assert reaches("a_loss", 0.5, 1) and reaches("a_loss", 1, 1) and not reaches("a_loss", 1.5, 1)
     assert not any(reaches("a_loss", value, 1) for value in (None, math.nan, -math.inf))
 
 
 def test_patience_counts_evaluations_since_the_best() -> None:
-    waited = [standing(count).waited("test_accuracy") for count in range(5)]
+    waited = [history(count).waited("test_accuracy") for count in range(5)]
     assert waited == [0, 0, 0, 1, 2]
-    assert [standing(count).waited("never_measured") for count in range(5)] == [0, 1, 2, 3, 4]
-    stops = [Selection(by="test_accuracy", patience=2).stops(standing(count)) for count in range(5)]
+    assert [history(count).waited("never_measured") for count in range(5)] == [0, 1, 2, 3, 4]
+    stops = [Selection(by="test_accuracy", patience=2).stops(history(count)) for count in range(5)]
     assert stops == [False, False, False, False, True]
-    assert not Selection(by="test_accuracy").stops(standing(4))
+    assert not Selection(by="test_accuracy").stops(history(4))
 
 
 def test_the_round_that_is_kept() -> None:
     numbers = [number for number, _ in CURVE]
-    takes = [Selection(True, "test_accuracy").takes(standing(i + 1), number) for i, number in enumerate(numbers)]
+    takes = [Selection(True, "test_accuracy").takes(history(i + 1), number) for i, number in enumerate(numbers)]
     assert takes == [True, True, False, False]
-    assert all(Selection(False, "test_accuracy").takes(standing(i + 1), n) for i, n in enumerate(numbers))
+    assert all(Selection(False, "test_accuracy").takes(history(i + 1), n) for i, n in enumerate(numbers))
     # As long as the column has no value the latest is kept.
-    undefined = [Selection(True, "test_auc").takes(standing(i + 1), number) for i, number in enumerate(numbers)]
+    undefined = [Selection(True, "test_auc").takes(history(i + 1), number) for i, number in enumerate(numbers)]
     assert undefined == [True, True, True, False]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from raysim.report import tables
 from raysim.report.page import write_report
-from raysim.store.folder import STAGES
+from raysim.store.algorithm_folder import STAGES
 
 from .folders import write_run
 

@@ -16,10 +16,10 @@ from algorithms.engine.asynchronous import Trained, UnderWay
 from algorithms.engine.client_update import UpdateRow
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
 from raysim.common.errors import InputError
-from raysim.measures.selection import Best, Standing
+from raysim.measures.selection import Best, EvaluationHistory
 from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper
 from raysim.store.codec import Codec
-from raysim.store.result import Result, RunProgress, Snapshot
+from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 PACKED = Packed(np.arange(16, dtype=np.float32), np.arange(16))
 
@@ -54,7 +54,7 @@ VALUES: list[Any] = [
     *(np.array(values, dtype) for values in ([], [1, 0, 1]) for dtype in ("?", "i1", "u8", "i8", "f2", "f4", "f8")),
     *(np.zeros((0, 3)), np.array(2.5), np.float32(0.1), np.int64(-1), np.bool_(True)),
     *(np.array([np.nan, np.inf, -0.0, 1e-45], "f4"), np.arange(6).reshape(2, 3).T, np.arange(9)[::2]),
-    *(Sample(), Location("a", 1), PACKED, Standing(2, {"loss": Best(0.5, 3)}, {"loss": 1}, {})),
+    *(Sample(), Location("a", 1), PACKED, EvaluationHistory(2, {"loss": Best(0.5, 3)}, {"loss": 1}, {})),
     UnderWay(
         Arrivals(Sample(cohort=2), Concurrent(3)),
         *(0, 4),
@@ -142,7 +142,7 @@ def snapshot(number: int, personal: PersonalLedger) -> Snapshot:
     """After a round, with the model and all else that the round made."""
     model = Packed(np.full(16, number, np.float32), np.arange(16))
     state = State(3, number, model, PACKED, model, memory={"m": np.arange(3.0)}, personal=personal)
-    result = Result("fedavg", ALGORITHM, {"test_loss": math.nan}, number, number)
+    result = AlgorithmResult("fedavg", ALGORITHM, {"test_loss": math.nan}, number, number)
     return Snapshot(state, RunProgress(result, 9, state, {"test_loss": math.nan}))
 
 

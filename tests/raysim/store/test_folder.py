@@ -14,8 +14,10 @@ from algorithms import Layout, Sharing, State
 from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.state import RoundReport
 from raysim.common.errors import InputError, StoppedError
+from raysim.config.read import algorithm_names
 from raysim.simulation.failures import continuable
-from raysim.store.folder import UPDATES, AlgorithmFolder, algorithm_names, metrics_schema, run_folder
+from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
+from raysim.store.run_folder import run_folder
 from raysim.watching.progress import Watcher
 
 

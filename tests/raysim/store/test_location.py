@@ -13,7 +13,7 @@ from raysim.cli.commands import main
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report
 from raysim.simulation.stop import Stop
-from raysim.store.mirror import Mirror
+from raysim.store.mirror import mirror_to
 from raysim.watching.progress import Watcher
 
 EXPERIMENT: dict[str, Any] = {
@@ -161,20 +161,20 @@ def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
 
     stored: list[str] = []
     folder, remote = tmp_path / "here", RemoteFolder.of((tmp_path / "there").as_uri())
-    files = ["a/checkpoint/round-1.safetensors", "a/kept/1.bin", "a/metrics.journal", "a/summary.json", "config.toml"]
+    files = ["a/checkpoint/round-1.safetensors", "a/personal/1.bin", "a/metrics.journal", "a/summary.json", "config.toml"]
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
-    mirror = Mirror(folder, Listed(remote.uri, remote.system, remote.path))
-    mirror.update()
+    upload = mirror_to(folder, Listed(remote.uri, remote.system, remote.path))
+    upload()
     assert sorted(stored) == files == sorted(remote.files())
     assert stored[-2:] == ["a/checkpoint/round-1.safetensors", "a/summary.json"]
     stored.clear()
-    (folder / "a/kept/1.bin").unlink()
+    (folder / "a/personal/1.bin").unlink()
     (folder / "a/metrics.journal").write_text("more")
-    mirror.update()
+    upload()
     assert stored == ["a/metrics.journal"]
-    assert sorted(remote.files()) == [name for name in files if name != "a/kept/1.bin"]
+    assert sorted(remote.files()) == [name for name in files if name != "a/personal/1.bin"]
 
 
 def test_reports_are_of_runs_wherever_they_are(

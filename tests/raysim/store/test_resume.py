@@ -29,7 +29,7 @@ from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError,
 from raysim.fleet.inline import Inline, InlineFleet
 from raysim.simulation.api import Run
 from raysim.simulation.stop import Stop
-from raysim.store.folder import old_folder
+from raysim.store.run_folder import existing_folder
 from raysim.watching.progress import Watcher
 
 OWN: dict[str, dict[str, Any]] = {
@@ -256,7 +256,7 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     assert "must be the folder of a run" in refused(tmp_path)
     assert "must be the folder of a run" in refused(stopped / "run" / "population")
     shutil.copytree(stopped / "run", tmp_path / "run")
-    with old_folder(tmp_path / "run"):
+    with existing_folder(tmp_path / "run"):
         assert "a process is running it" in refused(tmp_path / "run")
     config = (tmp_path / "run" / "config.toml").read_text()
     (tmp_path / "run" / "config.toml").write_text(config.replace("rounds = 5", "rounds = 6"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from algorithms import Algorithm, Assign, Local, Rounds, Sample, Samples, Sharing
-from raysim.watching.log import Seldom, brief, log_algorithm, run_log
+from raysim.watching.log import at_most_every, brief, log_algorithm, run_log
 
 
 def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
@@ -39,5 +39,5 @@ def test_a_part_is_told_by_what_is_not_as_ever() -> None:
 
 
 def test_what_happens_often_is_told_seldom() -> None:
-    hourly, always = Seldom(3600), Seldom(0)
+    hourly, always = at_most_every(3600), at_most_every(0)
     assert [hourly() for _ in range(3)] == [True, False, False] and all(always() for _ in range(3))

@@ -7,7 +7,7 @@ from typing import Any
 from algorithms import Block
 from raysim.watching import remote as telling
 from raysim.watching.progress import Watcher
-from raysim.watching.remote import Telling, replay
+from raysim.watching.remote import RemoteWatcher, replay
 
 
 @dataclass
@@ -38,7 +38,7 @@ def replayed(stream: io.StringIO) -> list[tuple[Any, ...]]:
 
 def test_what_happens_is_told_in_order() -> None:
     stream = io.StringIO()
-    teller = Telling(stream)
+    teller = RemoteWatcher(stream)
     teller.stage("reading")
     teller.begin("fedavg", 3, 4)
     teller.block(Block(0, (3, 5), 10))
@@ -57,7 +57,7 @@ def test_what_happens_is_told_in_order() -> None:
 
 def test_thousands_of_rounds_are_few_lines_and_the_last_is_among_them() -> None:
     stream = io.StringIO()
-    teller = Telling(stream)
+    teller = RemoteWatcher(stream)
     for number in range(1, 5001):
         teller.block(Block(0, (1,), 1))
         teller.round(number, {})

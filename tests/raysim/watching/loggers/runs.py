@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import raysim
 from raysim.simulation.api import Run
 from raysim.simulation.stop import Stop
-from raysim.watching.loggers.logger import titled
+from raysim.watching.loggers.logger import metric_path
 from raysim.watching.progress import Watcher
 
 EXPERIMENT: dict[str, Any] = {
@@ -57,7 +57,7 @@ def rows(folder: Path) -> list[dict[str, float]]:
     """What a logger must have been told of an algorithm: its table by titles, each round without what is null."""
     table = pq.read_table(folder / "metrics.parquet").to_pylist()
     return [
-        {titled(name): float(value) for name, value in row.items() if name != "round" and value is not None}
+        {metric_path(name): float(value) for name, value in row.items() if name != "round" and value is not None}
         for row in table
     ]
 

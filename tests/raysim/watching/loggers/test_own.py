@@ -9,8 +9,8 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
-from raysim.config.experiment import WatchTable
-from raysim.watching.loggers.named import LOGGERS, made
+from raysim.config.tables import WatchTable
+from raysim.watching.loggers.named import LOGGERS, loggers_of
 from tests.raysim.watching.loggers.runs import EXPERIMENT, Heard, same_bytes, watched
 
 MODULE = """
@@ -75,7 +75,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_loggers_that_write_raise_and_hang_change_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raysim.watching.loggers.telling.CLOSE_SECONDS", 1)
+    monkeypatch.setattr("raysim.watching.loggers.threads.CLOSE_SECONDS", 1)
     plain, heard = watched(tmp_path / "plain").folder, Heard()
     watch = {"loggers": [f"own_loggers:{logger}" for logger in ("Writes", "Raises", "Hangs")]}
     run = raysim.run({**EXPERIMENT, "watch": watch}, tmp_path / "run", inline=True, watcher=heard)
@@ -97,7 +97,7 @@ def test_loggers_that_write_raise_and_hang_change_no_bytes(tmp_path: Path, monke
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"loggers": ["tensorbord"]}, "unknown watch.loggers = 'tensorbord': .*did you mean 'tensorboard'"),
     ({"loggers": ["own_loggers:Halves"]}, "must be a class with begin, algorithm, .*, and has no algorithm"),
-    ({"loggers": ["own_loggers:Needs"]}, "must be made without arguments"),
+    ({"loggers": ["own_loggers:Needs"]}, "must be loggers_of without arguments"),
     ({"loggers": ["own_loggers:Nothing"]}, "Nothing"),
     ({"loggers": ["tensorboard", "tensorboard"]}, "should name each only once"),
     ({"loggers": "tensorboard"}, "watch.loggers"),
@@ -116,10 +116,10 @@ def test_wrong_input_is_refused_before_training(watch: dict[str, Any], message: 
 @pytest.mark.parametrize("name", LOGGERS)
 def test_an_extra_that_is_not_installed_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Where Python finds no package that was not imported before.
-    for package in LOGGERS[name].needs:
+    for package in LOGGERS[name][1]:
         monkeypatch.delitem(sys.modules, package, raising=False)
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
     with pytest.raises(InputError, match=rf'is not; pip install "raysim\[{name}\]"') as error:
-        made(WatchTable(loggers=(name,)))
+        loggers_of(WatchTable(loggers=(name,)))
     assert "\n" not in str(error.value)

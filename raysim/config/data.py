@@ -1,0 +1,229 @@
+"""`[data]`: the samples, or a population made earlier, and their preparation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from partitioning.store.remote import is_uri
+from raysim.common.errors import InputError
+from raysim.config.check import ConfigTable, checked, distinct
+
+Pixels = Annotated[int, Field(ge=1)]
+Augmentation = Literal["append", "crop", "resized-crop", "flip", "colour-jitter"]
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+FEDMMB: tuple[Augmentation, ...] = ("append", "flip", "colour-jitter")
+"""Meaning of `"append"` alone: FedMMB's offline augmentation."""
+
+ROW_KEYS = ("split", "classes")
+"""Keys that choose the rows of a new population."""
+
+STRENGTHS: Mapping[str, tuple[str, ...]] = {
+    "crop_padding": ("crop",),
+    "crop_size": ("crop", "resized-crop"),
+    "crop_scale": ("resized-crop",),
+    "crop_ratio": ("resized-crop",),
+    **dict.fromkeys(("brightness", "contrast", "saturation", "hue"), ("colour-jitter",)),
+}
+"""Augmentations that read each key."""
+
+PREPARATION = (*ROW_KEYS, "image_size", "channels", "standardise", "augment", *STRENGTHS)
+"""Keys that prepare samples; the other keys name the samples."""
+
+OWN_FILES = re.compile("(shifted:)?(file|folder):")
+"""Prefix of a data set that the user's own files hold."""
+
+
+def _listed(names: Augmentation | tuple[Augmentation, ...]) -> tuple[Augmentation, ...]:
+    listed = distinct((names,) if isinstance(names, str) else names)
+    return FEDMMB if listed == ("append",) else listed
+
+
+def _ascending(values: tuple[float, float]) -> tuple[float, float]:
+    if values[0] > values[1]:
+        raise ValueError("should be the lowest and the highest")
+    return values
+
+
+class DataTable(ConfigTable):
+    """`[data]`: the samples, or a population made earlier, and their preparation."""
+
+    dataset: str | None = Field(
+        default=None,
+        description="Data set: a name from `raysim list datasets`, or `file:PATH` or `folder:PATH` for your own.",
+    )
+    root: str | None = Field(
+        default=None, description="Folder of the data set's files; by default they are downloaded into the cache."
+    )
+    label: str | None = Field(
+        default=None, description="Label column of your own table; by default the data set's, or `label`."
+    )
+    without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = Field(
+        default=None, description="Columns of your own table that are no features; by default none."
+    )
+    test: str | Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0,
+        description="Global test set: a share of the rows, or a second data set; 0 keeps the data set's own.",
+    )
+    population: str | None = Field(
+        default=None, description="Folder or URI of a population made earlier; excludes `dataset`."
+    )
+    fold: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Test fold of `population`; by default the stored test clients."
+    )
+    validation: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Validation fold of `population`; by default the fold after `fold`."
+    )
+    shifts: tuple[str, ...] = Field(
+        default=(), description="Domains to make of a `shifted:NAME` data set; required for one, otherwise empty."
+    )
+    per_domain: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Training rows kept in each domain; by default all of them."
+    )
+    split: Literal["train", "test", "all"] = Field(
+        default="train",
+        description="Rows to partition; `all` joins training and test rows and leaves no global test set.",
+    )
+    classes: Annotated[tuple[int | str, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Classes whose rows are kept; by default all of them."
+    )
+    image_size: Pixels | tuple[Pixels, Pixels] | None = Field(
+        default=None, description="Height and width of resized images, or one number for both; by default no resizing."
+    )
+    channels: Literal[1, 3] | None = Field(
+        default=None, description="Channels of an image: 3 repeats grey, 1 takes the luma; by default as stored."
+    )
+    standardise: Literal["none", "global", "client"] = Field(
+        default="none",
+        description="Mean and standard deviation that standardise inputs: of all training samples or per client.",
+    )
+    augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = Field(
+        default=(),
+        description="Random changes of training images, in this order; `append` adds one changed copy per row.",
+    )
+    crop_padding: Annotated[int, Field(ge=0)] = Field(
+        default=2, description="Zero pixels on each side of an image before `crop` cuts it."
+    )
+    crop_size: Pixels | tuple[Pixels, Pixels] | None = Field(
+        default=None, description="Height and width of a crop, or one number for both; by default the image's size."
+    )
+    crop_scale: Annotated[tuple[PositiveShare, PositiveShare], AfterValidator(_ascending)] = Field(
+        default=(0.08, 1.0), description="Smallest and largest share of the area that `resized-crop` cuts out."
+    )
+    crop_ratio: Annotated[tuple[Positive, Positive], AfterValidator(_ascending)] = Field(
+        default=(3 / 4, 4 / 3), description="Smallest and largest ratio of the sides that `resized-crop` cuts out."
+    )
+    brightness: Share = Field(
+        default=0.2, description="Strength b of `colour-jitter`: brightness changes by a factor 1 ± b."
+    )
+    contrast: Share = Field(
+        default=0.2, description="Strength c of `colour-jitter`: contrast changes by a factor 1 ± c."
+    )
+    saturation: Share = Field(
+        default=0.2, description="Strength s of `colour-jitter`: saturation changes by a factor 1 ± s."
+    )
+    hue: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default=0.05, description="Largest rotation of the hue by `colour-jitter`, in turns of the colour circle."
+    )
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of resized images; None without resizing."""
+        return _pair(self.image_size)
+
+    @property
+    def appends(self) -> bool:
+        """Whether changed copies are added before partitioning; training then changes nothing."""
+        return "append" in self.augment
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Augmentations in their order."""
+        return tuple(name for name in self.augment if name != "append")
+
+    @property
+    def strengths(self) -> Mapping[str, Any]:
+        """Arguments of the augmentations."""
+        own = {key.removeprefix("crop_"): getattr(self, key) for key in STRENGTHS}
+        return own | {"size": _pair(self.crop_size)}
+
+    def located(self) -> DataTable:
+        """Return the table with absolute paths; `root` is the base of the user's own files."""
+        elsewhere = self.population is None or is_uri(self.population)
+        located = {} if elsewhere else {"population": _absolute(str(self.population))}
+        if self.root is not None or OWN_FILES.match(self.dataset or ""):
+            located["root"] = _absolute(self.root or "")
+        if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):
+            paths = [_absolute(self.root or "", path.strip()) for path in self.test[form.end() :].split(",")]
+            located["test"] = form[0] + ",".join(paths)
+        return self.model_copy(update=located)
+
+
+def data_of(raw: Mapping[str, Any]) -> DataTable:
+    """Check and resolve `[data]`.
+
+    Raises:
+        InputError: see `checked`; also keys that exclude each other.
+    """
+    data = checked(DataTable, raw, "data")
+    if (data.dataset is None) == (data.population is None):
+        both = (data.dataset, data.population)
+        raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
+    making = ("root", "label", "without", "test", "shifts", "per_domain")
+    unused = [key for key in making if raw.get(key)]
+    if data.population is None and data.fold is not None:
+        raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold instead")
+    if data.validation is not None and data.fold is None:
+        raise InputError(f"data.validation = {data.validation}: must stand with data.fold; set data.fold")
+    if data.population is not None and unused:
+        raise InputError(
+            f"data.{unused[0]} with data.population: must be left out, because the clients already exist; remove it"
+        )
+    if data.test == "":
+        raise InputError('data.test = "": must be a data set or a share of the rows; for example, set data.test = 0.2')
+    _check_preparation(data)
+    return data.located()
+
+
+def _check_preparation(data: DataTable) -> None:
+    changed = [key for key in PREPARATION if getattr(data, key) != DataTable.model_fields[key].default]
+    for key in ROW_KEYS if data.population is not None else ():
+        if key in changed:
+            raise InputError(
+                f"data.{key} with data.population: must be left out, because the clients already exist; remove it"
+            )
+    if data.population is not None and data.appends:
+        raise InputError(
+            'data.augment with "append" and data.population: must be without "append", because the clients already '
+            "exist; name the augmentations alone"
+        )
+    if data.appends and data.crop_size is not None:
+        raise InputError(
+            'data.crop_size with data.augment = "append": must be left out, because a copy keeps its image\'s size; '
+            "remove it"
+        )
+    for key, names in STRENGTHS.items():
+        if key in changed and not set(names) & set(data.augment):
+            raise InputError(
+                f'data.{key} = {getattr(data, key)}: must stand with data.augment = ["{names[0]}"]; add it'
+            )
+    if data.standardise == "client" and "colour-jitter" in data.augment and not data.appends:
+        raise InputError(
+            'data.standardise = "client" with data.augment = ["colour-jitter"]: must be "global" or "none", because '
+            'colours change before standardisation; set data.standardise = "global"'
+        )
+
+
+def _pair(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _absolute(*parts: str) -> str:
+    return str(Path(*(Path(part).expanduser() for part in parts)).resolve())

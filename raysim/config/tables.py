@@ -1,0 +1,240 @@
+"""Tables of the experiment file that need no other module: partition, fleet, evaluation, devices and more."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+import partitioning
+from algorithms import Devices
+from partitioning.schemes.registry import parameters, takes
+from raysim.common.errors import InputError, one_input_error
+from raysim.config.check import ConfigTable, checked, distinct, known, table_with
+from raysim.measures.selection import Selection
+
+Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
+Measure = Literal["dc", "concordance", "dl", "bn"]
+Target = Literal["test", "held_out", "validation", "local", "domains"]
+HeldOut = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)]
+
+CLIENTS = 10
+"""Default number of clients, unless the scheme finds the clients in the data."""
+
+
+class PartitionTable(ConfigTable):
+    """`[partition]`: the division of the samples among clients; the scheme's own keys stand beside these."""
+
+    scheme: str = Field(
+        default="iid", description="Partition scheme by name; `raysim` lists the names if it is unknown."
+    )
+    clients: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Number of clients; by default 10, or the data's own clients if the scheme finds them there.",
+    )
+    test_clients: HeldOut = Field(default=0, description="Clients held out for testing: a number or a share.")
+    validation_clients: HeldOut = Field(default=0, description="Clients held out for validation: a number or a share.")
+    folds: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Number of folds of clients, in place of held-out clients; 0 makes none."
+    )
+    fold: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Fold whose clients are held out for testing; by default none."
+    )
+    validation: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Fold whose clients are held out for validation; by default the fold after `fold`."
+    )
+    stratify: bool = Field(default=False, description="Whether held-out groups and folds get clients of similar sizes.")
+    local_test: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0, description="Share of each client's samples that becomes its own test part."
+    )
+    site: str | None = Field(
+        default=None,
+        description="Column with the site of a client; no shard holds clients of two sites. By default no sites.",
+    )
+    features: tuple[str, ...] = Field(default=(), description="Columns whose values are counted on every client.")
+    buckets: Annotated[int, Field(ge=2)] = Field(
+        default=4, description="Quantiles into which a numeric feature is counted."
+    )
+
+
+class FleetTable(ConfigTable):
+    """`[fleet]`: the processes that run the blocks. Only `block` and `cpus_per_actor` change the result."""
+
+    actors: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None,
+        description="Number of client actors (per site if `pinned`); by default one per CPU core of the cluster.",
+    )
+    cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1, description="CPU cores and threads per actor."
+    )
+    gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
+        default=0,
+        description="GPUs per actor, fractions included; `auto` shares a GPU among as many actors as its memory holds.",
+    )
+    block: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto",
+        description="Clients per block, which one call trains and sums; `auto` depends on the cohort's size alone.",
+    )
+    copies: bool = Field(default=True, description="Whether nodes that cannot read the population get a copy.")
+    group: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="Blocks summed on one node before it sends; `auto` is ceil(blocks / (4 nodes))."
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Ray labels that an actor's node must have; by default none."
+    )
+    pinned: bool = Field(default=False, description="Whether clients train only on the nodes of their own site.")
+
+
+class EvaluateTable(ConfigTable):
+    """`[evaluate]`: the time, data and metrics of evaluations, and their consequences."""
+
+    every: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Rounds between two evaluations; 0 evaluates only after the last round."
+    )
+    on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(distinct)] | None = Field(
+        default=None, description="Data to evaluate on; by default everything that the population holds."
+    )
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), AfterValidator(distinct)] = Field(
+        default=("accuracy", "loss", "macro_f1", "weighted_f1"), description="Metrics of every evaluation."
+    )
+    measures: Annotated[tuple[Measure, ...], AfterValidator(distinct)] = Field(
+        default=(),
+        description="Extra measures per round: distance to a centralised twin, or spread of the client models.",
+    )
+    select: Literal["last", "best"] = Field(
+        default="last", description="Model to write: of the last round, or of the best evaluated round by `select_by`."
+    )
+    select_by: str = Field(default="validation_accuracy", description="Column that ranks the evaluated rounds.")
+    patience: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Evaluations without a better `select_by` before the run stops; by default it never stops early.",
+    )
+    target: dict[str, float] = Field(
+        default_factory=dict, description="Values of columns whose first round is recorded; by default none."
+    )
+
+    @property
+    def selection(self) -> Selection:
+        """Rules that the main loop applies to evaluations."""
+        return Selection(self.select == "best", self.select_by, self.patience, self.target)
+
+
+class DevicesTable(ConfigTable):
+    """`[devices]`: the speed of clients in virtual time; without this table no time is simulated."""
+
+    compute: float = Field(default=Devices.compute, description="Samples per second that the median client trains on.")
+    spread: float = Field(
+        default=Devices.spread, description="Standard deviation of the logarithm of the clients' speeds, from 0 to 10."
+    )
+    down: float | None = Field(
+        default=Devices.down, description="Bytes per second from the server to a client; by default no limit."
+    )
+    up: float | None = Field(
+        default=Devices.up, description="Bytes per second from a client to the server; by default no limit."
+    )
+    latency: float = Field(default=Devices.latency, description="Seconds per exchange with the server.")
+
+    def profile(self) -> Devices:
+        """Return the devices as a value; raise InputError if a number is out of range."""
+        with one_input_error():
+            return Devices(**self.beyond(ConfigTable))
+
+
+class CheckpointTable(ConfigTable):
+    """`[checkpoint]`: the frequency of checkpoints; it never changes the result."""
+
+    every: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="Least number of aggregations between two checkpoints."
+    )
+
+
+class WatchTable(ConfigTable):
+    """`[watch]`: the loggers that receive the rounds; it never changes the result."""
+
+    loggers: Annotated[tuple[str, ...], AfterValidator(distinct)] = Field(
+        default=(), description="Loggers by name (`tensorboard`, `mlflow`, `wandb`) or `module:Class`; by default none."
+    )
+    project: str | None = Field(
+        default=None, description="MLflow experiment and W&B project; by default the name of the run's folder."
+    )
+    mlflow_uri: str | None = Field(
+        default=None, description="MLflow tracking server; by default a database in the run's folder."
+    )
+    wandb_mode: Literal["offline", "online"] = Field(
+        default="offline", description="Whether W&B data stay in the run's folder or are sent at once."
+    )
+
+
+@cache  # Two experiments are equal only if their tables have the same class.
+def _partition_table(scheme: str) -> type[PartitionTable]:
+    keys = {parameter.name: (parameter.file_type, parameter.default) for parameter in parameters(scheme).values()}
+    return table_with(scheme, keys, PartitionTable)
+
+
+def partition_of(raw: dict[str, Any]) -> PartitionTable:
+    """Check and resolve `[partition]`.
+
+    Raises:
+        InputError: see `checked`; also an unknown scheme, or keys that exclude each other.
+    """
+    scheme = raw.get("scheme", "iid")
+    known("partition.scheme", scheme, partitioning.SCHEMES)
+    partition = checked(_partition_table(scheme), raw, "partition", of=f"scheme {scheme}")
+    if not takes(scheme, "clients"):
+        if partition.clients is not None:
+            raise InputError(
+                f"partition.clients = {partition.clients}: must be left out, because scheme {scheme} finds the clients "
+                "in the data; remove it"
+            )
+    elif partition.clients is None:
+        partition = partition.model_copy(update={"clients": CLIENTS})
+    if partition.fold is not None and partition.fold >= partition.folds:
+        raise InputError(
+            f"partition.fold = {partition.fold}: must be below partition.folds = {partition.folds}; "
+            "set partition.folds, or leave partition.fold out"
+        )
+    if partition.validation is not None and partition.fold is None:
+        raise InputError(
+            f"partition.validation = {partition.validation}: must stand with partition.fold; set partition.fold"
+        )
+    return partition
+
+
+def devices_of(raw: dict[str, Any]) -> DevicesTable:
+    """Check `[devices]`; raise InputError if a key is unknown or a number is out of range."""
+    table = checked(DevicesTable, raw, "devices")
+    table.profile()
+    return table
+
+
+def watch_of(raw: dict[str, Any]) -> WatchTable:
+    """Check `[watch]`; raise InputError if a key is unknown or stands without its logger."""
+    watch = checked(WatchTable, raw, "watch")
+    for key, logger in (("mlflow_uri", "mlflow"), ("wandb_mode", "wandb")):
+        if key in raw and getattr(watch, key) != "offline" and logger not in watch.loggers:
+            raise InputError(
+                f"watch.{key} = {raw[key]!r}: must stand with the logger {logger!r}; add it to watch.loggers"
+            )
+    return watch
+
+
+def evaluate_of(raw: dict[str, Any]) -> EvaluateTable:
+    """Check `[evaluate]`.
+
+    Raises:
+        InputError: see `checked`; also early stopping or a choice of rounds without evaluations to judge by.
+    """
+    evaluate = checked(EvaluateTable, raw, "evaluate")
+    if not evaluate.every and (evaluate.patience is not None or evaluate.select == "best"):
+        key = 'select = "best"' if evaluate.patience is None else f"patience = {evaluate.patience}"
+        raise InputError(
+            f"evaluate.every = 0 with evaluate.{key}: must be >= 1, because 0 evaluates only the last round; "
+            "set evaluate.every = 1"
+        )
+    if evaluate.patience is not None and not evaluate.select_by.startswith("validation_"):
+        raise InputError(
+            f"evaluate.select_by = {evaluate.select_by!r} with evaluate.patience: must be a column of the validation "
+            'clients, because test data must not decide when to stop; set evaluate.select_by = "validation_accuracy"'
+        )
+    return evaluate
