@@ -90,7 +90,9 @@ class Targets:
             "validation": _of_clients("validation", validation, population.sizes, "all", sites),
             "local": _of_clients("local", local, population.test_sizes, "test", sites),
         }
-        there: dict[str, tuple[EvaluationTarget, ...]] = {name: (target,) for name, target in found.items() if target.owners}
+        there: dict[str, tuple[EvaluationTarget, ...]] = {
+            name: (target,) for name, target in found.items() if target.owners
+        }
         if domains:
             there["domains"] = tuple(domains)
         for name in wanted or ():
@@ -330,7 +332,9 @@ def _domain(population: Population, name: str) -> EvaluationTarget:
     return EvaluationTarget(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
 
 
-def _of_clients(name: str, clients: Sequence[int], sizes: np.ndarray, part: SamplePart, sites: Sites | None) -> EvaluationTarget:
+def _of_clients(
+    name: str, clients: Sequence[int], sizes: np.ndarray, part: SamplePart, sites: Sites | None
+) -> EvaluationTarget:
     owners = list(clients)
     numbers = None if sites is None else tuple(sites.numbers[owners].tolist())
     return EvaluationTarget(name, tuple(owners), tuple(sizes[owners].tolist()), part, sites=numbers)

@@ -67,7 +67,9 @@ class Simulation:
     checkpoint_every: int = 1
     stop: Stop = field(default_factory=Stop)
 
-    def run(self, state: State, rounds: int, every: int, snapshot: Snapshot | None = None) -> tuple[State, AlgorithmResult]:
+    def run(
+        self, state: State, rounds: int, every: int, snapshot: Snapshot | None = None
+    ) -> tuple[State, AlgorithmResult]:
         """Do so many rounds, and evaluate after every so many and after the last; 0: only after the last.
 
         Args:

@@ -161,7 +161,13 @@ def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
 
     stored: list[str] = []
     folder, remote = tmp_path / "here", RemoteFolder.of((tmp_path / "there").as_uri())
-    files = ["a/checkpoint/round-1.safetensors", "a/personal/1.bin", "a/metrics.journal", "a/summary.json", "config.toml"]
+    files = [
+        "a/checkpoint/round-1.safetensors",
+        "a/personal/1.bin",
+        "a/metrics.journal",
+        "a/summary.json",
+        "config.toml",
+    ]
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
