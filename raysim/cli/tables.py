@@ -18,10 +18,10 @@ from raysim.common.errors import InputError, unknown
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS, FORMS
-from raysim.models.build import GIVEN, MODELS
-from raysim.models.common import RENORM, Common
-from raysim.models.norm import OPENING
-from raysim.models.renorm import Opening
+from raysim.models.build import BUILDER_ARGUMENTS, MODELS
+from raysim.models.norm import RENORM_KEYS
+from raysim.models.options import RENORM_PREFIX, ModelOptions
+from raysim.models.renorm import RenormLimits
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.store.result import AlgorithmResult
 
@@ -96,9 +96,9 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
     elif kind == "models":
         if name not in MODELS:
             raise unknown(f"model {name!r}", name, list(MODELS))
-        yield from _keys(MODELS[name].build, GIVEN)
-        yield from _keys(Common, OPENING)
-        yield from _keys(Opening, (), {key.removeprefix(RENORM): key for key in OPENING})
+        yield from _keys(MODELS[name].build, BUILDER_ARGUMENTS)
+        yield from _keys(ModelOptions, RENORM_KEYS)
+        yield from _keys(RenormLimits, (), {key.removeprefix(RENORM_PREFIX): key for key in RENORM_KEYS})
     else:
         raise InputError(f"raysim list {kind} {name}: must be without a name, for only algorithms and models have keys")
 

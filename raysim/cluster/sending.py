@@ -18,7 +18,7 @@ from raysim.cluster.head import UNWANTED
 from raysim.common.errors import InputError
 from raysim.config.data import OWN_FILES
 from raysim.config.experiment import Experiment
-from raysim.models.weights import FILE
+from raysim.models.initialisation import WEIGHTS_SUFFIX
 
 SMALL = 64 * 2**20
 """Bytes of data that go with a job: all of it passes through the memory of the head."""
@@ -117,14 +117,14 @@ def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
             yield "data.root=."
     weights = experiment.model.weights
     for table in experiment.algorithm:
-        if table.model and (other := table.model.weights or weights) != weights and str(other).endswith(FILE):
+        if table.model and (other := table.model.weights or weights) != weights and str(other).endswith(WEIGHTS_SUFFIX):
             raise InputError(
                 f"algorithm.model.weights = {other!r}: must be left out of a job, which is sent one file of weights; "
                 "set model.weights"
             )
-    if weights is not None and weights.endswith(FILE) and Path(weights).is_file():
-        _take("model.weights", Path(weights), folder / f"weights{FILE}", room)
-        yield f"model.weights=weights{FILE}"
+    if weights is not None and weights.endswith(WEIGHTS_SUFFIX) and Path(weights).is_file():
+        _take("model.weights", Path(weights), folder / f"weights{WEIGHTS_SUFFIX}", room)
+        yield f"model.weights=weights{WEIGHTS_SUFFIX}"
 
 
 def _place(named: str, part: str) -> str:

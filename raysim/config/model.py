@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +12,10 @@ from pydantic import Field
 
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, table_of
-from raysim.models.build import MODELS, Model, build
-from raysim.models.common import Common
-from raysim.models.init import Init
+from raysim.models.build import MODELS, ModelBuilder, build
+from raysim.models.initialisation import WEIGHTS_SUFFIX, Init
 from raysim.models.norm import Norm
-from raysim.models.weights import FILE
+from raysim.models.options import OPTION_NAMES, ModelOptions
 
 
 class ModelTable(ConfigTable):
@@ -54,7 +52,7 @@ class ModelTable(ConfigTable):
         default=None, description="Batches until batch-renorm's d reaches its final limit, by default 2500."
     )
     init: Init = Field(
-        default=Common.init, description="Initial weights: the model's own, Glorot's uniform ones, or normal ones."
+        default=ModelOptions.init, description="Initial weights: the model's own, Glorot's uniform ones, or normal ones."
     )
     init_std: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description='Standard deviation of `init = "normal"`, which requires it.'
@@ -64,14 +62,14 @@ class ModelTable(ConfigTable):
         description="Weights to start from: a `.safetensors` file or a name of torchvision's; by default drawn ones.",
     )
     train: str = Field(
-        default=Common.train,
+        default=ModelOptions.train,
         description="Part to train: `all`, or a prefix of entry names; entries before the first match are frozen.",
     )
 
     @property
     def keys(self) -> dict[str, Any]:
         """Arguments of the model: its own keys, and the common keys that are set."""
-        common = {field.name: getattr(self, field.name) for field in fields(Common)}
+        common = {name: getattr(self, name) for name in OPTION_NAMES}
         return {key: value for key, value in common.items() if value is not None} | self.beyond(ModelTable)
 
     @property
@@ -93,7 +91,7 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     """
     name = raw.get("name", ModelTable.model_fields["name"].default)
     found = own.resolve("model.name", name, MODELS)
-    model = found if isinstance(found, Model) else Model(found)
+    model = found if isinstance(found, ModelBuilder) else ModelBuilder(found)
     if ":" in name:
         keys = {key: model.signature[key] for key in model.parameters}
         taken = {*dir(ModelTable), *ModelTable.model_fields, *signature(build).parameters}
@@ -101,8 +99,8 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)
     table = checked(table_of(model.build, given, ModelTable), raw, "model", of=f"model {name}")
     changes: dict[str, Any] = {} if table.norm is not None or model.norm is None else {"norm": model.norm}
-    if table.weights is not None and table.weights.endswith(FILE):
+    if table.weights is not None and table.weights.endswith(WEIGHTS_SUFFIX):
         # The resolved file must mean the same from any folder.
         changes["weights"] = str(Path(table.weights).expanduser().resolve())
     table = table.model_copy(update=changes)
-    return table.model_copy(update=Common(**{f.name: getattr(table, f.name) for f in fields(Common)}).resolved())
+    return table.model_copy(update=ModelOptions(**{name: getattr(table, name) for name in OPTION_NAMES}).resolved())

@@ -34,7 +34,7 @@ from raysim.data.sites import Sites
 from raysim.data.standardise import Standardise
 from raysim.fleet.out_of_memory import models_fit
 from raysim.models.build import build
-from raysim.models.own import check_own
+from raysim.models.checks import check_own_module
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class WorkerPlan:
         sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
         _check_logits(module, sample, self.model)
         if self.model.own is not None:
-            check_own(module, sample, self.model.name)
+            check_own_module(module, sample, self.model.name)
         self.algorithm.check_model(module, sample)
         block = self.block_size(self.cohort)
         ways = [choose(phase.local, module, sample, self.device, block) for phase in self.algorithm.phases]

@@ -1,79 +1,80 @@
-"""The table of models, and how one is built from its name."""
+"""Models by name, built and initialised from a key."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
 from raysim.common.errors import InputError, unknown
-from raysim.models.alexnet_bn import alexnet_bn
 from raysim.models.checks import check_size, positive, positives
-from raysim.models.cnn import cnn
-from raysim.models.cnn3 import cnn3
-from raysim.models.cnn4 import cnn4
-from raysim.models.cnn_dropout import cnn_dropout
-from raysim.models.common import Common
-from raysim.models.deeplab_v3plus import deeplab_v3plus
-from raysim.models.digit_cnn import digit_cnn
-from raysim.models.fedbs_cifar import fedbs_cifar
-from raysim.models.fedbs_mnist import fedbs_mnist
-from raysim.models.lenet import lenet
-from raysim.models.logistic import logistic
-from raysim.models.lstm import lstm
-from raysim.models.mlp import mlp
-from raysim.models.mobilenet_v2 import mobilenet_v2
-from raysim.models.resnet18 import resnet18
-from raysim.models.resnet20 import resnet20
-from raysim.models.vgg16 import vgg16
+from raysim.models.convolutional import (
+    alexnet_bn,
+    cnn,
+    cnn3,
+    cnn4,
+    cnn_dropout,
+    digit_cnn,
+    fedbs_cifar,
+    fedbs_mnist,
+    lenet,
+    vgg16,
+)
+from raysim.models.options import OPTION_NAMES, ModelOptions
+from raysim.models.perceptrons import logistic, mlp
+from raysim.models.recurrent import lstm
+from raysim.models.residual import mobilenet_v2, resnet18, resnet20
+from raysim.models.segmentation import deeplab_v3plus
 
-GIVEN = ("shape", "classes", "norm")
-"""Parameters of a builder that are no keys of its own: those that it has of these, it is given."""
+BUILDER_ARGUMENTS = ("shape", "classes", "norm")
+"""Parameters of a builder that raysim sets; they are not keys of `[model]`."""
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model by name, or a user's own.
+class ModelBuilder:
+    """The builder of a model, raysim's or a user's own.
 
     Args:
-        build: called with `shape`, `classes`, `norm` ("none" or "batch"), as far as its signature has them, and its own
-            parameters; returns the module.
+        build: function or class that returns the module. It is called with its own parameters and those of `shape`,
+            `classes`, `norm` ("none" or "batch") that its signature has.
     """
 
     build: Callable[..., nn.Module]
 
     @property
     def description(self) -> str:
-        """One line that says what the model is: the first of the builder's docstring."""
-        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+        """Return the first line of the builder's docstring, without its verb."""
+        line = re.sub("^Build (an? |the )?", "", (inspect.getdoc(self.build) or "").partition("\n")[0])
+        return line[:1].upper() + line[1:]
 
     @property
     def signature(self) -> Mapping[str, inspect.Parameter]:
-        """The builder's parameters, `*args` and `**keys` apart."""
+        """Return the builder's parameters without `*args` and `**keys`."""
         loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         return {n: p for n, p in inspect.signature(self.build).parameters.items() if p.kind not in loose}
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The parameters that a user may set, and their defaults."""
-        return {name: p.default for name, p in self.signature.items() if name not in GIVEN}
+        """Return the parameters that a user may set, and their defaults."""
+        return {name: p.default for name, p in self.signature.items() if name not in BUILDER_ARGUMENTS}
 
     @property
     def norm(self) -> Any:
-        """The normaliser where the user names none; None: what the builder makes."""
+        """Return the default normaliser; None if the builder has no such parameter."""
         default = self.signature["norm"].default if "norm" in self.signature else None
         return None if default is inspect.Parameter.empty else default
 
     def make(self, shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
         """Call the builder."""
         given = {"shape": shape, "classes": classes, "norm": norm}
-        return self.build(**{key: given[key] for key in GIVEN if key in self.signature}, **parameters)
+        return self.build(**{key: given[key] for key in BUILDER_ARGUMENTS if key in self.signature}, **parameters)
 
 
-MODELS: Mapping[str, Model] = {
-    function.__name__: Model(function)
+MODELS: Mapping[str, ModelBuilder] = {
+    function.__name__: ModelBuilder(function)
     for function in (
         *(logistic, mlp, cnn, cnn_dropout, lenet, cnn3, cnn4),
         *(fedbs_mnist, fedbs_cifar, digit_cnn, alexnet_bn, vgg16),
@@ -92,55 +93,58 @@ def build(
     tell: Callable[[str], object] | None = None,
     **parameters: Any,
 ) -> nn.Module:
-    """Build a model and initialise it, as a pure function of the arguments, and of the file where weights are loaded.
+    """Build a model and initialise it.
+
+    The result is a pure function of the arguments and of the file of loaded weights.
 
     Args:
         name: one of `MODELS`.
-        shape: one sample's shape; the model takes float32 x [n, *shape].
-        classes: outputs; the model returns the logits [n, classes].
+        shape: shape of one sample; the model takes float32 x [n, *shape].
+        classes: number of outputs; the model returns the logits [n, classes].
         seed: key of the initial weights. The global random state is neither used nor changed.
-        own: a user's own class or function instead; `name` is what it is called.
-        tell: is told, in a line, what a person should know of the weights.
-        parameters: the model's own, as `MODELS[name].parameters` lists them, and those of `Common`.
+        own: a user's own class or function, called `name`.
+        tell: receives a line about loaded weights, for the user.
+        parameters: the model's own, listed in `MODELS[name].parameters`, and those of `ModelOptions`.
 
     Raises:
         InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
     """
     if own is None and name not in MODELS:
         raise unknown(f"model {name!r}", name, MODELS)
-    model = MODELS[name] if own is None else Model(own)
-    everywhere = [field.name for field in fields(Common)]
+    builder = MODELS[name] if own is None else ModelBuilder(own)
     for parameter in parameters:
-        if parameter not in model.parameters and parameter not in everywhere:
-            raise unknown(f"parameter {parameter!r} of model {name}", parameter, [*model.parameters, *everywhere])
-    common = Common(**{key: value for key, value in parameters.items() if key in everywhere})
-    its = {key: value for key, value in parameters.items() if key not in everywhere}
+        if parameter not in builder.parameters and parameter not in OPTION_NAMES:
+            allowed = [*builder.parameters, *OPTION_NAMES]
+            raise unknown(f"parameter {parameter!r} of model {name}", parameter, allowed)
+    options = ModelOptions(**{key: value for key, value in parameters.items() if key in OPTION_NAMES})
+    keys = {key: value for key, value in parameters.items() if key not in OPTION_NAMES}
     shape, classes = positives("shape", shape), positive("classes", classes)
-    norm = model.norm if common.norm is None else common.norm
+    norm = builder.norm if options.norm is None else options.norm
+    built_norm = "none" if norm == "none" else "batch"
     if own is None:
-        check_size(name, lambda: model.make(shape, classes, "none" if norm == "none" else "batch", its))
+        check_size(name, lambda: builder.make(shape, classes, built_norm, keys))
     with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed: it would also reseed the GPUs' generators, which nobody restores.
+        # torch.manual_seed would also reseed the GPUs' generators, and nobody would restore them.
         torch.default_generator.manual_seed(seed)
-        make = model.make if own is None else _checked(model, name)
-        module = common.normalised(make(shape, classes, "none" if norm == "none" else "batch", its), norm, shape, seed)
-    anew = common.begun(module, name, classes, seed)
-    if tell is not None and common.weights is not None:
+        make = builder.make if own is None else _checked(builder, name)
+        module = options.normalise(make(shape, classes, built_norm, keys), norm, shape, seed)
+    anew = options.begin(module, name, classes, seed)
+    if tell is not None and options.weights is not None:
         made = f"; made anew for {classes} classes: {', '.join(anew)}" if anew else ""
-        tell(f"model {name} starts from {common.weights}{made}")
+        tell(f"model {name} starts from {options.weights}{made}")
     return module
 
 
-def _checked(model: Model, name: str) -> Callable[..., nn.Module]:
-    """What makes a user's own model, whose errors, and whose outputs, are told in one line."""
+def _checked(builder: ModelBuilder, name: str) -> Callable[..., nn.Module]:
+    """Return a function that builds a user's module and reports its errors and wrong outputs in one line."""
 
     def make(shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
-        doing = "made"
+        duty = "made"
         try:
-            module = model.make(shape, classes, norm, parameters)
+            module = builder.make(shape, classes, norm, parameters)
             if not isinstance(module, nn.Module):
-                raise TypeError(f"it is a {type(module).__name__}, no torch.nn.Module")
-            doing = f"one that takes samples of shape {shape} and returns {classes} logits each"
+                raise TypeError(f"it is a {type(module).__name__}, not a torch.nn.Module")
+            duty = f"one that takes samples of shape {shape} and returns {classes} logits each"
             with torch.no_grad():
                 logits = module.eval()(torch.zeros(2, *shape))
             module.train()
@@ -151,10 +155,10 @@ def _checked(model: Model, name: str) -> Callable[..., nn.Module]:
                 raise TypeError(f"of two samples it returns {outputs}")
         except InputError:
             raise
-        except Exception as error:  # whatever the user's module does
+        except Exception as error:  # a user's module may raise anything
             why = str(error).partition("\n")[0]
             raise InputError(
-                f"model.name = {name!r}: must be {doing} ({type(error).__name__}: {why}); correct it"
+                f"model.name = {name!r}: must be {duty} ({type(error).__name__}: {why}); correct it"
             ) from error
         return module
 

@@ -8,43 +8,34 @@ from torch.nn.modules.conv import _ConvNd
 
 from algorithms.engine.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
-from raysim.models.convolutions import convolved, remade
+from raysim.models.modified_convolutions import convolve, remake
 
 
-class Shift(nn.Module):
-    """x + bias, one number for all."""
+class ScalarAffine(nn.Module):
+    """A shift by one number, and a scale by another if `scaled`: x scale + bias."""
 
-    def __init__(self) -> None:
+    scale: nn.Parameter | None
+
+    def __init__(self, *, scaled: bool) -> None:
         super().__init__()
+        self.register_parameter("scale", nn.Parameter(torch.ones(1)) if scaled else None)
         self.bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.bias
-
-
-class ScaleAndShift(nn.Module):
-    """x scale + bias, two numbers for all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-        self.bias = nn.Parameter(torch.zeros(1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale + self.bias
+        return (x if self.scale is None else x * self.scale) + self.bias
 
 
 class ShiftedConv2d(nn.Conv2d):
-    """A convolution of x + shift, one number for all."""
+    """A convolution of x + shift, one number for all values."""
 
     shift: nn.Parameter
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return convolved(self, x + self.shift, self.weight)
+        return convolve(self, x + self.shift, self.weight)
 
 
 class ShiftedLinear(nn.Linear):
-    """A linear layer of x + shift, one number for all."""
+    """A linear layer of x + shift, one number for all values."""
 
     shift: nn.Parameter
 
@@ -54,28 +45,32 @@ class ShiftedLinear(nn.Linear):
 
 @torch.no_grad()
 def fixup(module: nn.Module, shape: tuple[int, ...], seed: int) -> None:
-    """Make a residual network with batch norm into one without, by Fixup.
+    """Turn a residual network with batch norm into one without, by Fixup.
 
         block(x) = relu(shortcut(x) + scale f(x) + bias),   f = conv_m (... relu(conv_1(x + shift_1) + bias_1) ...)
 
-    The first m - 1 convolutions of each of the L branches start at He's normal weights times L^(-1/(2m-2)), the last
-    one, and the network's last linear layer, at zero; all others at He's. Scalar shifts, which start at 0, stand
-    before each convolution, linear layer and activation; a scalar scale, which starts at 1, in each branch.
+    In each of the L branches the first m - 1 convolutions start at He's normal weights times L^(-1/(2m-2)), and the
+    last one at zero. The network's last linear layer starts at zero too. All other convolutions start at He's weights.
+    A scalar shift, initially 0, precedes each convolution, linear layer and activation. Each branch has a scalar
+    scale, initially 1.
 
-    A residual block is a module with `conv1`, `bn1`, ..., `convM`, `bnM` (two or more) that adds the last one's output
-    to a shortcut, such as torchvision's `BasicBlock` and `Bottleneck`; batch-norm layers elsewhere within it are the
-    shortcut's, and go. Those outside of all blocks stand before an activation and become its shift.
+    A residual block is a module with `conv1`, `bn1`, ..., `convM`, `bnM` (two or more) that adds the last output to a
+    shortcut, such as torchvision's `BasicBlock` and `Bottleneck`. Other batch-norm layers in a block belong to its
+    shortcut and are removed. Batch-norm layers outside of blocks precede an activation and become its shift.
 
     Args:
-        module: is changed; entries keep their names, `bnI.bias` and `bnM.scale` are scalars then.
-        shape: of one sample.
-        seed: keys the weights.
+        module: network to change; entries keep their names, and `bnI.bias` and `bnM.scale` become scalars.
+        shape: shape of one sample.
+        seed: key of the initial weights.
 
     Raises:
-        InputError: there are no residual blocks, or one is none.
+        InputError: there are no residual blocks, or a block has no shortcut.
 
-    Paper: section 3. Deviations: a shortcut's convolution has a shift of its own, and does not share the branch's; He's
-    normal weights are by the outputs (fan out), as the paper's own code has them.
+    Paper: section 3.
+
+    Deviations:
+        The convolution of a shortcut has its own shift instead of the branch's. He's normal weights use the number of
+        outputs (fan out), like the paper's own code.
     """
     blocks = {block: depth for block in module.modules() if (depth := _depth(block)) > 1}
     if not blocks:
@@ -86,7 +81,7 @@ def fixup(module: nn.Module, shape: tuple[int, ...], seed: int) -> None:
 
 
 def _depth(block: nn.Module) -> int:
-    """How many convolutions with batch norm behind stand in a block's branch."""
+    """Return the number of convolutions that batch norm follows in a block's branch."""
     depth = 0
     while isinstance(getattr(block, f"conv{depth + 1}", None), _ConvNd):
         behind = getattr(block, f"bn{depth + 1}", None)
@@ -100,14 +95,14 @@ def _replace(module: nn.Module, blocks: dict[nn.Module, int]) -> None:
     within = {id(layer) for block in blocks for layer in block.modules() if is_batch_norm(layer)}
     for block, depth in blocks.items():
         for number in range(1, depth + 1):
-            setattr(block, f"bn{number}", Shift() if number < depth else ScaleAndShift())
+            setattr(block, f"bn{number}", ScalarAffine(scaled=number == depth))
     for parent in list(module.modules()):
         for name, layer in list(parent._modules.items()):
             if layer is not None and is_batch_norm(layer):
-                parent._modules[name] = nn.Identity() if id(layer) in within else Shift()
+                parent._modules[name] = nn.Identity() if id(layer) in within else ScalarAffine(scaled=False)
             elif isinstance(layer, _ConvNd):
                 parent._modules[name] = _shifted(
-                    remade(layer, [ShiftedConv2d], f"norm 'fixup' over model layer {name}")
+                    remake(layer, [ShiftedConv2d], f"norm 'fixup' over model layer {name}")
                 )
             elif type(layer) is nn.Linear:
                 linear = ShiftedLinear(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
@@ -137,7 +132,7 @@ def _initialise(module: nn.Module, blocks: dict[nn.Module, int], seed: int) -> N
 
 
 def _check_shortcuts(module: nn.Module, blocks: dict[nn.Module, int], shape: tuple[int, ...], seed: int) -> None:
-    """Refuse blocks that are none: whose output vanishes with their branch, which is zero now."""
+    """Refuse a block without a shortcut: its output vanishes with its branch, which is zero now."""
     outputs: list[torch.Tensor] = []
     hooks = [block.register_forward_hook(lambda *seen: outputs.append(seen[2])) for block in blocks]
     training = module.training

@@ -1,8 +1,8 @@
-"""Normalisers: what stands in the place of a model's batch-norm layers, found by their type."""
+"""Normalisers: layers that take the place of a model's batch-norm layers, found by type."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, TypeAlias, get_args
@@ -13,17 +13,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms.engine.batch_norm import is_batch_norm
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, unknown
 from raysim.models.checks import positive
 from raysim.models.fixup import fixup
-from raysim.models.renorm import BatchRenorm, Opening
-from raysim.models.standardise import standardising
+from raysim.models.modified_convolutions import standardised_convolution
+from raysim.models.renorm import BatchRenorm, RenormLimits
 
 Norm: TypeAlias = Literal["none", "batch", "group", "layer", "instance", "group+ws", "batch-renorm", "fixup"]
 
 NORMS: tuple[str, ...] = get_args(Norm)
 
-OPENING = ("renorm_r_max", "renorm_d_max", "renorm_start", "renorm_r_end", "renorm_d_end")
+RENORM_KEYS = ("renorm_r_max", "renorm_d_max", "renorm_start", "renorm_r_end", "renorm_d_end")
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -32,24 +32,27 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "layer": ("norm_eps",),
     "instance": ("norm_eps",),
     "group+ws": ("groups", "norm_eps"),
-    "batch-renorm": ("norm_momentum", "norm_eps", *OPENING),
+    "batch-renorm": ("norm_momentum", "norm_eps", *RENORM_KEYS),
     "fixup": (),
 }
-"""The keys of `[model]` that each normaliser has."""
+"""Keys of `[model]` that each normaliser has."""
 
 GROUPS = 8
-"""How many groups there are where nobody says."""
+"""Default number of groups."""
+
+GROUPED = ("group", "layer", "instance", "group+ws")
+"""Normalisers made of `nn.GroupNorm`."""
 
 
 def check_keys(norm: str, given: Mapping[str, object]) -> None:
     """Refuse a key that a normaliser does not have.
 
     Args:
-        norm: a known one.
-        given: the keys with their values; None is not given.
+        norm: name of a normaliser.
+        given: keys and their values; None counts as not given.
 
     Raises:
-        InputError: the first such key, and those that it has.
+        InputError: a key does not belong to the normaliser; the message lists the keys that do.
     """
     for key, value in given.items():
         if value is not None and key not in KEYS[norm]:
@@ -60,34 +63,60 @@ def check_keys(norm: str, given: Mapping[str, object]) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Normaliser:
-    """A normaliser and its numbers.
+def check_norm(norm: str) -> None:
+    """Raise an InputError if there is no such normaliser."""
+    if norm not in NORMS:
+        raise unknown(f"norm {norm!r}", norm, NORMS)
 
-    - none: nothing.
-    - batch: BatchNorm as the model has it.
-    - group: GroupNorm; layer: GroupNorm of one group, a sample's channels and places together; instance: GroupNorm of
-      a group a channel. Scale and shift are by channel.
-    - group+ws: GroupNorm, and the weights of each convolution before it standardised (`raysim.models.standardise`).
-    - batch-renorm: `raysim.models.renorm`.
-    - fixup: residual networks without normalisation: `raysim.models.fixup`.
+
+def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
+    """Return the layers behind a layer of a model under construction: none for "none", else one batch norm.
+
+    `converted` later puts another normaliser in the place of batch norm.
 
     Args:
-        norm: one of these.
-        groups: of GroupNorm.
-        momentum: of running statistics; None for the model's own, torch's default being 0.1.
-        eps: added to variances; None for the model's own, torch's default being 1e-5.
-        opening: how batch renormalisation opens.
+        norm: normaliser asked for.
+        channels: outputs of the layer before.
+        spatial: True behind a convolution, [n, channels, height, width]; False behind a linear layer.
 
     Raises:
-        InputError: the norm is not known, or a number is out of its range, or the norm has no such number.
+        InputError: the norm is not known.
+    """
+    check_norm(norm)
+    if norm == "none":
+        return []
+    return [nn.BatchNorm2d(channels) if spatial else nn.BatchNorm1d(channels)]
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """A normaliser and its parameters.
+
+    - none: no normalisation.
+    - batch: the model's own BatchNorm.
+    - group: GroupNorm, with scale and shift by channel.
+    - layer: GroupNorm of one group, over all channels and places of a sample.
+    - instance: GroupNorm with one group per channel.
+    - group+ws: GroupNorm, and standardised weights of each convolution before it.
+    - batch-renorm: batch renormalisation (`raysim.models.renorm`).
+    - fixup: a residual network without normalisation (`raysim.models.fixup`).
+
+    Args:
+        norm: one of these names.
+        groups: groups of GroupNorm; None for 8.
+        momentum: momentum of running statistics; None for the model's own, in torch 0.1.
+        eps: addend of variances; None for the model's own, in torch 1e-5.
+        limits: limits of batch renormalisation.
+
+    Raises:
+        InputError: the norm is not known or does not have the parameter, or a value is out of range.
     """
 
     norm: str
     groups: int | None = None
     momentum: float | None = None
     eps: float | None = None
-    opening: Opening = Opening()
+    limits: RenormLimits = RenormLimits()
 
     def __post_init__(self) -> None:
         if self.norm not in NORMS:
@@ -98,29 +127,17 @@ class Normaliser:
                 raise InputError(f"{name} is {value}, but must be above 0 and at most {most}: leave it out")
 
 
-def normalise(norm: str, channels: int, *, spatial: bool) -> list[nn.Module]:
-    """The layers, none or one, that a model's builder puts behind a layer of so many outputs.
-
-    Args:
-        norm: "none" or "batch", which is what others are made of: see `converted`.
-        channels: outputs of the layer before.
-        spatial: True behind a convolution, [n, channels, height, width]; False behind a linear layer.
-    """
-    if norm == "none":
-        return []
-    return [nn.BatchNorm2d(channels) if spatial else nn.BatchNorm1d(channels)]
-
-
 def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...], seed: int = 0) -> nn.Module:
-    """The module with another normaliser instead of its batch-norm layers: wherever they stand, subclasses too.
+    """Return the module with its batch-norm layers replaced by another normaliser.
 
-    Entries keep their names, and scale and shift their values.
+    Batch-norm layers are found anywhere in the module, subclasses included. Entries keep their names, and scale and
+    shift their values.
 
     Args:
-        module: is changed, and returned, unless it is itself a batch-norm layer.
-        normaliser: instead.
-        shape: of one sample.
-        seed: keys what Fixup draws; the others draw nothing.
+        module: model to change; the same object is returned, unless it is itself a batch-norm layer.
+        normaliser: replacement.
+        shape: shape of one sample.
+        seed: key of Fixup's initial weights; the others draw nothing.
 
     Raises:
         InputError: the module has no batch-norm layer, or the normaliser makes no sense for one.
@@ -139,47 +156,40 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
             layer.momentum = layer.momentum if normaliser.momentum is None else normaliser.momentum
             layer.eps = layer.eps if normaliser.eps is None else normaliser.eps
         return module
-    seen = _seen(module, shape) if layers and norm in GROUPED else {}
+    places, convolutions = _trace(module, shape) if layers and norm in GROUPED else ({}, [])
     made: dict[nn.Module, nn.Module] = {
-        layer: MAKERS[norm](normaliser, layer, seen.get(layer) or Seen(name, 1 + (not _is_flat(layer)), None))
+        layer: _replacement(normaliser, layer, name, places.get(layer) or 1 + (not isinstance(layer, nn.BatchNorm1d)))
         for layer, name in layers.items()
     }
     if norm == "group+ws":
-        made |= _standardised(module, seen)
+        made |= _standardised(module, convolutions)
     return _replaced(module, made)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Where a batch-norm layer stands: its name, values a channel and sample, the convolution whose output it has."""
-
-    name: str
-    places: int
-    behind: _ConvNd | None
-
-
-def _is_flat(layer: _BatchNorm) -> bool:
-    return isinstance(layer, nn.BatchNorm1d)
-
-
 @torch.no_grad()
-def _seen(module: nn.Module, shape: tuple[int, ...]) -> dict[nn.Module, Seen]:
-    """Where the batch-norm layers stand, told by two samples that pass through the module in evaluation."""
-    found: dict[nn.Module, Seen] = {}
-    outputs: list[tuple[torch.Tensor, _ConvNd]] = []
-    names = {layer: name for name, layer in module.named_modules()}
+def _trace(module: nn.Module, shape: tuple[int, ...]) -> tuple[dict[nn.Module, int], list[_ConvNd]]:
+    """Pass two samples through the module in evaluation.
 
-    def leave(layer: nn.Module, _: object, output: torch.Tensor) -> None:
+    Returns:
+        Values per channel and sample at each batch-norm layer, and the convolutions directly before one, in the order
+        of the pass.
+    """
+    places: dict[nn.Module, int] = {}
+    before: dict[nn.Module, _ConvNd | None] = {}
+    outputs: list[tuple[torch.Tensor, _ConvNd]] = []
+
+    def after_convolution(layer: nn.Module, _: object, output: torch.Tensor) -> None:
         if isinstance(layer, _ConvNd):
             outputs.append((output, layer))
 
-    def enter(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    def before_norm(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         x = inputs[0]
-        behind = next((conv for output, conv in outputs if output is x), None)
-        found[layer] = Seen(names[layer], x.numel() // (x.shape[0] * x.shape[1]), behind)
+        before[layer] = next((conv for output, conv in outputs if output is x), None)
+        places[layer] = x.numel() // (x.shape[0] * x.shape[1])
 
-    hooks = [layer.register_forward_hook(leave) for layer in names if isinstance(layer, _ConvNd)]
-    hooks += [layer.register_forward_pre_hook(enter) for layer in names if is_batch_norm(layer)]
+    layers = list(module.modules())
+    hooks = [layer.register_forward_hook(after_convolution) for layer in layers if isinstance(layer, _ConvNd)]
+    hooks += [layer.register_forward_pre_hook(before_norm) for layer in layers if is_batch_norm(layer)]
     training = module.training
     try:
         module.eval()(torch.zeros(2, *shape))
@@ -187,7 +197,7 @@ def _seen(module: nn.Module, shape: tuple[int, ...]) -> dict[nn.Module, Seen]:
         module.train(training)
         for hook in hooks:
             hook.remove()
-    return found
+    return places, list(dict.fromkeys(layer for layer in before.values() if layer is not None))
 
 
 def _replaced(module: nn.Module, made: Mapping[nn.Module, nn.Module]) -> nn.Module:
@@ -198,69 +208,43 @@ def _replaced(module: nn.Module, made: Mapping[nn.Module, nn.Module]) -> nn.Modu
     return made.get(module, module)
 
 
-def _none(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
-    return nn.Identity()
-
-
-def _group(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
-    groups = positive("groups", GROUPS if normaliser.groups is None else normaliser.groups)
-    _check_groups(groups, layer.num_features, spatial=seen.places > 1)
-    return _grouped(normaliser, layer, groups)
-
-
-def _layer(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
-    if layer.num_features * seen.places < 2:
-        raise _dead(normaliser, seen)
-    return _grouped(normaliser, layer, 1)
-
-
-def _instance(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
-    if seen.places < 2:
-        raise _dead(normaliser, seen)
-    return _grouped(normaliser, layer, layer.num_features)
-
-
-def _dead(normaliser: Normaliser, seen: Seen) -> InputError:
-    # The normalised value would always be 0.
-    return InputError(
-        f"norm {normaliser.norm!r} over model layer {seen.name or 'itself'} would have one value at a time: must be "
-        'two or more, which no linear layer and no 1x1 map has a channel; choose norm = "batch" or "group"'
-    )
-
-
-def _grouped(normaliser: Normaliser, layer: _BatchNorm, groups: int) -> nn.Module:
+def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: int) -> nn.Module:
+    """Return the layer that takes a batch-norm layer's place; `places`: values per channel and sample."""
+    norm, channels = normaliser.norm, layer.num_features
+    if norm == "none":
+        return nn.Identity()
     eps = layer.eps if normaliser.eps is None else normaliser.eps
-    made = nn.GroupNorm(groups, layer.num_features, eps, layer.affine)
-    made.weight, made.bias = layer.weight, layer.bias
-    return made
+    if norm == "batch-renorm":
+        momentum = layer.momentum if normaliser.momentum is None else normaliser.momentum
+        tracks = layer.running_mean is not None
+        renorm = BatchRenorm(channels, eps, momentum, layer.affine, tracks, normaliser.limits)
+        renorm._parameters.update(layer._parameters)
+        renorm._buffers.update(layer._buffers)
+        return renorm
+    if norm in ("layer", "instance"):
+        groups = 1 if norm == "layer" else channels
+        if channels // groups * places < 2:
+            # The normalised value would always be 0.
+            raise InputError(
+                f"norm {norm!r} over model layer {name or 'itself'} would have one value at a time: must be two or "
+                'more, which no linear layer and no 1x1 map has a channel; choose norm = "batch" or "group"'
+            )
+    else:
+        groups = positive("groups", GROUPS if normaliser.groups is None else normaliser.groups)
+        _check_groups(groups, channels, spatial=places > 1)
+    group_norm = nn.GroupNorm(groups, channels, eps, layer.affine)
+    group_norm.weight, group_norm.bias = layer.weight, layer.bias
+    return group_norm
 
 
-def _renorm(normaliser: Normaliser, layer: _BatchNorm, seen: Seen) -> nn.Module:
-    momentum = layer.momentum if normaliser.momentum is None else normaliser.momentum
-    eps = layer.eps if normaliser.eps is None else normaliser.eps
-    tracks = layer.running_mean is not None
-    made = BatchRenorm(layer.num_features, eps, momentum, layer.affine, tracks, normaliser.opening)
-    made._parameters.update(layer._parameters)
-    made._buffers.update(layer._buffers)
-    return made
-
-
-Maker: TypeAlias = Callable[[Normaliser, _BatchNorm, Seen], nn.Module]
-
-GROUPED: Mapping[str, Maker] = {"group": _group, "layer": _layer, "instance": _instance, "group+ws": _group}
-
-MAKERS: Mapping[str, Maker] = {**GROUPED, "none": _none, "batch-renorm": _renorm}
-
-
-def _standardised(module: nn.Module, seen: Mapping[nn.Module, Seen]) -> dict[nn.Module, nn.Module]:
-    names = {layer: name for name, layer in module.named_modules()}
-    before = dict.fromkeys(each.behind for each in seen.values() if each.behind is not None)
-    if not before:
+def _standardised(module: nn.Module, convolutions: list[_ConvNd]) -> dict[nn.Module, nn.Module]:
+    if not convolutions:
         raise InputError(
             "norm 'group+ws' on a model without convolutions before its normalisation: must have one, whose weights "
             'are standardised; choose norm = "group"'
         )
-    return {conv: standardising(conv, names[conv]) for conv in before}
+    names = {layer: name for name, layer in module.named_modules()}
+    return {layer: standardised_convolution(layer, names[layer]) for layer in convolutions}
 
 
 def _check_groups(groups: int, channels: int, *, spatial: bool) -> None:

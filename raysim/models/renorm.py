@@ -12,8 +12,8 @@ from raysim.common.errors import InputError
 
 
 @dataclass(frozen=True)
-class Opening:
-    """How the limits of r and d open with the number t of batches that the layer has tracked.
+class RenormLimits:
+    """Limits of r and d as functions of t, the number of batches that the layer has tracked.
 
         r_max(t) = 1 + (r_max - 1) o(t; r_end),   d_max(t) = d_max o(t; d_end),
         o(t; end) = (t - start) / (end - start), within [0, 1]
@@ -26,10 +26,12 @@ class Opening:
         d_end: batches at which d_max is reached, >= start.
 
     Raises:
-        InputError: a number is out of its range.
+        InputError: a value is out of range.
 
-    Paper: section 4, which opens r from 1 to 3 between 5,000 and 40,000 steps, and d from 0 to 5 between 5,000 and
-    25,000. Deviation: a tenth of these steps by default, for federated runs are shorter.
+    Paper: section 4 opens r from 1 to 3 between 5,000 and 40,000 steps, and d from 0 to 5 between 5,000 and 25,000.
+
+    Deviations:
+        The defaults are a tenth of these steps, because federated runs are shorter.
     """
 
     r_max: float = 3.0
@@ -44,8 +46,8 @@ class Opening:
             if not value >= least:
                 raise InputError(f"renorm_{name} is {value}, but must be {least} or more: set renorm_{name} = {least}")
 
-    def limits(self, tracked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The limits r_max and d_max after so many batches, as tensors."""
+    def after(self, tracked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return r_max and d_max after `tracked` batches, as tensors."""
         open_r, open_d = (
             ((tracked - self.start) / max(1, end - self.start)).clamp(0, 1) for end in (self.r_end, self.d_end)
         )
@@ -53,27 +55,30 @@ class Opening:
 
 
 class BatchRenorm(_BatchNorm):
-    """Batch norm whose training output is what the running statistics would give, within limits.
+    """Batch norm with a training output close to that of the running statistics.
 
         x_hat = (x - mu_B) / sigma_B r + d,     y = gamma x_hat + beta
         r = sigma_B / sigma, within [1 / r_max, r_max];   d = (mu_B - mu) / sigma, within [-d_max, d_max]
         mu <- mu + momentum (mu_B - mu),   sigma^2 likewise, by the batch's variance over n - 1
 
-    r and d are constants in the gradient; sigma = sqrt(variance + eps). In evaluation it is batch norm: mu and sigma.
-    Where statistics are not tracked (`track_running_stats` is false) a batch is normalised by its own alone, for there
-    is nothing to correct it by.
+    The gradient treats r and d as constants; sigma = sqrt(variance + eps). In evaluation the layer is batch norm by mu
+    and sigma. If statistics are not tracked (`track_running_stats` is false), the layer normalises a batch by the
+    batch's own statistics alone.
 
     Args:
         channels: C of the inputs [n, C, *places].
-        eps: added to variances.
-        momentum: of the running statistics; None for the mean of all batches.
-        affine: whether there are gamma and beta.
-        track_running_stats: whether there are mu and sigma.
-        opening: how the limits open.
+        eps: addend of variances.
+        momentum: momentum of the running statistics; None for the mean of all batches.
+        affine: whether the layer has gamma and beta.
+        track_running_stats: whether the layer has mu and sigma.
+        limits: limits of r and d.
 
-    Paper: algorithm 1; compared with in FedBS, section III-B2, which prints r = sigma_B / mu: a misprint, for r is to
-    undo the division by sigma_B in favour of sigma. Deviations: running statistics are tracked as torch's batch norm
-    tracks them, the variance and not sigma, so that with r_max = 1 and d_max = 0 both are the same.
+    Paper: algorithm 1. FedBS, section III-B2, compares with it and prints r = sigma_B / mu. That is a misprint: r
+    replaces the division by sigma_B with one by sigma.
+
+    Deviations:
+        Running statistics are tracked like torch's batch norm does: the variance instead of sigma. With r_max = 1 and
+        d_max = 0 the two layers are equal.
     """
 
     def __init__(
@@ -83,10 +88,10 @@ class BatchRenorm(_BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        opening: Opening = Opening(),
+        limits: RenormLimits = RenormLimits(),
     ) -> None:
         super().__init__(channels, eps, momentum, affine, track_running_stats)
-        self.opening = opening
+        self.limits = limits
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise x [n, C, *places]."""
@@ -108,22 +113,22 @@ class BatchRenorm(_BatchNorm):
     def _correction(
         self, x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The correction of a batch, r and d; the batch is tracked then."""
+        """Return r and d of a batch, and track the batch."""
         tracked = self.num_batches_tracked
         if tracked is None:
             raise RuntimeError("a layer that tracks statistics has lost its counter")
         places = [0, *range(2, x.dim())]
         count = x.numel() // x.shape[1]
-        of_batch, by_mean = torch.var_mean(x, places, correction=0)
+        batch_variance, batch_mean = torch.var_mean(x, places, correction=0)
         sigma = (variance + self.eps).sqrt()
-        r_max, d_max = self.opening.limits(tracked.to(mean.dtype))
-        r = torch.minimum(torch.maximum((of_batch + self.eps).sqrt() / sigma, 1 / r_max), r_max)
-        d = torch.minimum(torch.maximum((by_mean - mean) / sigma, -d_max), d_max)
+        r_max, d_max = self.limits.after(tracked.to(mean.dtype))
+        r = torch.minimum(torch.maximum((batch_variance + self.eps).sqrt() / sigma, 1 / r_max), r_max)
+        d = torch.minimum(torch.maximum((batch_mean - mean) / sigma, -d_max), d_max)
         tracked += 1
         share = 1 / tracked.to(mean.dtype) if self.momentum is None else self.momentum
-        mean += share * (by_mean - mean)
-        variance += share * (of_batch * (count / max(1, count - 1)) - variance)
+        mean += share * (batch_mean - mean)
+        variance += share * (batch_variance * (count / max(1, count - 1)) - variance)
         return r, d
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
-        """Any number of places will do."""
+        """Accept any number of places."""

@@ -1,57 +1,57 @@
-"""A network without branches, written down line by line as its paper's table has it."""
+"""A network without branches, written line by line like the table of its paper."""
 
+import torch
 from torch import nn
 
-from raysim.common.errors import unknown
-from raysim.models.images import image_of
-from raysim.models.norm import NORMS, Norm, normalise
-from raysim.models.windows import WindowMean
+from raysim.models.checks import image_shape
+from raysim.models.norm import Norm, batch_norm
 
 
-class Stack:
-    """Adds layers to a plain `nn.Sequential`, and follows the shape that they leave.
+class LayerStack:
+    """A plain `nn.Sequential` under construction, and the shape that its last layer leaves.
 
-    Convolutions and linear layers are numbered together, as tables number them: conv1, norm1, relu1, pool1, conv2, ...
+    Convolutions and linear layers are numbered together, like in the papers' tables: conv1, norm1, relu1, pool1,
+    conv2, ...
 
     Args:
-        model: its name, for the message.
-        shape: one image's (channels, height, width).
-        least: the smallest height and width that it takes.
+        model: name of the model, for the error message.
+        shape: (channels, height, width) of one image.
+        least: smallest height and width that the network takes.
 
     Raises:
-        InputError: the samples are no images, or smaller.
+        InputError: the samples are not images, or smaller.
     """
 
     def __init__(self, model: str, shape: tuple[int, ...], least: int) -> None:
-        self._channels, self._height, self._width = image_of(model, shape, least)
+        self._channels, self._height, self._width = image_shape(model, shape, least)
         self._layers = nn.Sequential()
         self._number = 0
 
     def convolution(self, outputs: int, kernel: int, norm: Norm, *, stride: int = 1, padding: int = 0) -> None:
-        """A convolution with bias, norm, ReLU."""
+        """Add a convolution with bias, its norm and a ReLU."""
         layer = nn.Conv2d(self._channels, outputs, kernel, stride, padding)
         self._add("conv", layer, batch_norm(norm, outputs, spatial=True))
         self._channels = outputs
         self._resize(kernel, stride, padding)
 
     def pool(self, kernel: int = 2, stride: int = 2) -> None:
-        """Max pooling without padding: what does not fill a window is left out."""
+        """Add max pooling without padding; it drops pixels that do not fill a window."""
         self._layers.add_module(f"pool{self._number}", nn.MaxPool2d(kernel, stride))
         self._resize(kernel, stride, 0)
 
     def average(self, size: int) -> None:
-        """The means over size x size windows that cover the image."""
+        """Add the means over size x size windows that cover the image."""
         self._layers.add_module("average", WindowMean(self._height, self._width, size))
         self._height = self._width = size
 
     def hidden(self, width: int, norm: Norm) -> None:
-        """A linear layer, norm, ReLU."""
+        """Add a linear layer, its norm and a ReLU."""
         layer = nn.Linear(self._flat(), width)
         self._add("linear", layer, batch_norm(norm, width, spatial=False))
         self._channels = width
 
     def output(self, classes: int) -> nn.Sequential:
-        """The network, ended by a linear layer."""
+        """Add the final linear layer and return the network."""
         self._layers.add_module("output", nn.Linear(self._flat(), classes))
         return self._layers
 
@@ -68,24 +68,43 @@ class Stack:
         )
 
     def _flat(self) -> int:
-        """The width of what comes in, flattened."""
+        """Return the number of inputs of a linear layer; flatten the images before the first one."""
         if "flatten" not in self._layers._modules:
             self._layers.add_module("flatten", nn.Flatten())
             self._channels *= self._height * self._width
         return self._channels
 
 
-def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:
-    """The layers, none or one, behind a layer of `channels` outputs: batch norm, for which others stand in later."""
-    return normalise(built(norm), channels, spatial=spatial)
+class WindowMean(nn.Module):
+    """Means over size x size windows that cover an image, with the same gradient on every device.
 
+        x <- R x C
 
-def built(norm: Norm) -> Norm:
-    """What a builder puts in place: "none", or "batch" whatever else is asked for.
+    The windows are those of `nn.AdaptiveAvgPool2d`. On a GPU that layer sums its gradient in an arbitrary order of
+    threads; two matrix products do not.
 
-    Raises:
-        InputError: the norm is not known.
+    Args:
+        height: height of the images.
+        width: width of the images.
+        size: windows a side; they overlap if it does not divide the image's side.
     """
-    if norm not in NORMS:
-        raise unknown(f"norm {norm!r}", norm, NORMS)
-    return "none" if norm == "none" else "batch"
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+
+    def __init__(self, height: int, width: int, size: int) -> None:
+        super().__init__()
+        self.register_buffer("rows", _window_weights(height, size), persistent=False)
+        self.register_buffer("columns", _window_weights(width, size).T.contiguous(), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.rows @ x @ self.columns
+
+
+def _window_weights(length: int, size: int) -> torch.Tensor:
+    """Return [size, length]: row i is the mean over [floor(i length / size), ceil((i + 1) length / size))."""
+    means = torch.zeros(size, length)
+    for i in range(size):
+        first, last = i * length // size, -(-(i + 1) * length // size)
+        means[i, first:last] = 1 / (last - first)
+    return means

@@ -15,7 +15,7 @@ from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
 from raysim.measures.selection import Best, EvaluationHistory
-from raysim.models.weights import FILE
+from raysim.models.initialisation import WEIGHTS_SUFFIX
 from raysim.store.algorithm_folder import tidy
 from raysim.store.checkpoint import check_same
 from raysim.store.result import AlgorithmResult
@@ -84,7 +84,7 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     table = config["algorithm"][experiment.names.index(name)]
     common = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
     model = common["model"] = table.pop("model", config["model"])
-    if (weights := model.get("weights", "")).endswith(FILE):
+    if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):
         # The contents matter, and the file may have moved.
         common["model"] = {**model, "weights": sha256(Path(weights))}
     content = json.dumps({**common, "data": of_data, "fleet": of_fleet, "algorithm": table})

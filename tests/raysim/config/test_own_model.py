@@ -184,7 +184,7 @@ def test_shape_and_classes_are_given_where_they_are_taken(folder: Path, name: st
         ({"name": "own_model:positional"}, "key is positional-only"),
         ({"name": "own_model:Mine", "hiden": 3}, "unknown key 'model.hiden' of model own_model:Mine.*'hidden'"),
         ({"name": "own_model:Mine", "hidden": "x"}, "model.hidden = 'x'"),
-        ({"name": "own_model:other"}, "it is a str, no torch.nn.Module"),
+        ({"name": "own_model:other"}, "it is a str, not a torch.nn.Module"),
         ({"name": "own_model:narrow"}, "returns 10 logits each .*of two samples it returns \\(2, 3\\)"),
         ({"name": "own_model:broken"}, "must be one that takes samples of shape \\(1, 8, 8\\)"),
         ({"name": "own_model:raising"}, "must be made \\(KeyError: 'gone'\\)"),

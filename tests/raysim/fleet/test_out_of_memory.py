@@ -21,7 +21,7 @@ from raysim.fleet.inline import Inline, InlineFleet
 from raysim.fleet.out_of_memory import is_out_of_memory, models_fit
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
-from raysim.models.build import MODELS, Model
+from raysim.models.build import MODELS, ModelBuilder
 
 MORE_THAN_ANY = 2**48
 """Numbers that no machine can hold."""
@@ -183,7 +183,7 @@ def test_models_that_do_not_fit() -> None:
 def test_a_run_that_is_out_of_memory_keeps_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(MODELS, "meal", Model(meal))  # type: ignore[arg-type]
+    monkeypatch.setitem(MODELS, "meal", ModelBuilder(meal))  # type: ignore[arg-type]
     (tmp_path / "x.toml").write_text(
         'rounds = 5\n[data]\ndataset = "digits"\n[partition]\nclients = 5\n[model]\nname = "meal"\n'
         '[local]\nbatch_size = "full"\nexecution = "sequential"\n'

@@ -7,12 +7,12 @@ from torch.nn import functional as F
 
 from partitioning import InputError
 from raysim.models.build import build
-from raysim.models.resnet20 import Block
-from raysim.models.windows import WindowMean
+from raysim.models.residual import ResidualBlock
+from raysim.models.stack import WindowMean
 
 
 def test_shortcut_takes_every_other_pixel_and_adds_zeros() -> None:
-    block = Block(2, 4, 2, "none")
+    block = ResidualBlock(2, 4, 2, "none")
     for parameter in block.parameters():
         nn.init.zeros_(parameter)
     x = torch.rand(3, 2, 4, 6)

@@ -15,9 +15,7 @@ from torch import nn
 from algorithms import Layout
 from raysim.common.errors import InputError
 from raysim.models.build import build
-from raysim.models.init import initialise
-from raysim.models.part import train_from
-from raysim.models.weights import load_weights
+from raysim.models.initialisation import freeze_before, initialise, load_weights
 
 IMAGES: dict[str, Any] = {"shape": (1, 8, 8), "classes": 3, "seed": 5}
 
@@ -169,7 +167,7 @@ def nested() -> nn.Module:
 )
 def test_everything_before_a_part_is_frozen(part: str, count: int) -> None:
     module = nested()
-    train_from(module, part)
+    freeze_before(module, part)
     entries = Layout.of(module).entries
     assert [entry.frozen for entry in entries] == [True] * count + [False] * (len(entries) - count)
     trained = {name for name, value in module.named_parameters() if value.requires_grad}
@@ -178,7 +176,7 @@ def test_everything_before_a_part_is_frozen(part: str, count: int) -> None:
 
 def test_a_part_without_parameters_is_refused() -> None:
     with pytest.raises(InputError, match="must have parameters in it or behind it"):
-        train_from(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)), "1")
+        freeze_before(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)), "1")
 
 
 @pytest.mark.parametrize("change", [lambda: {"norm": "batch"}, lambda: {"init": "glorot"}])

@@ -18,12 +18,12 @@ from algorithms.engine.statistics import add_statistics, statistics_of
 from algorithms.engine.sums import Sum
 from raysim.common.errors import InputError
 from raysim.models.build import build
-from raysim.models.fixup import ScaleAndShift, Shift, ShiftedConv2d
+from raysim.models.fixup import ScalarAffine, ShiftedConv2d
+from raysim.models.modified_convolutions import StandardisedConv2d, standardised
 from raysim.models.norm import KEYS, NORMS, Normaliser, converted
-from raysim.models.renorm import BatchRenorm, Opening
-from raysim.models.standardise import StandardisedConv2d, standardised
+from raysim.models.renorm import BatchRenorm, RenormLimits
 
-OPENING = Opening(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
+LIMITS = RenormLimits(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
 
 
 class Custom(nn.BatchNorm2d):
@@ -146,12 +146,12 @@ def test_weights_are_standardised_by_filter() -> None:
 class Renorm:
     """Batch renormalisation in numpy: one channel a column of x [n, C]."""
 
-    def __init__(self, channels: int, opening: Opening) -> None:
-        self.mean, self.variance, self.opening, self.tracked = np.zeros(channels), np.ones(channels), opening, 0
+    def __init__(self, channels: int, limits: RenormLimits) -> None:
+        self.mean, self.variance, self.limits, self.tracked = np.zeros(channels), np.ones(channels), limits, 0
         self.r = self.d = np.zeros(channels)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        o, t = self.opening, self.tracked
+        o, t = self.limits, self.tracked
         r_max = 1 + (o.r_max - 1) * min(1, max(0, (t - o.start) / (o.r_end - o.start)))
         d_max = o.d_max * min(1, max(0, (t - o.start) / (o.d_end - o.start)))
         mu, sigma_b = x.mean(0), np.sqrt(x.var(0) + 1e-5)
@@ -165,8 +165,8 @@ class Renorm:
 
 
 def test_batch_renorm_is_its_formula_over_many_steps() -> None:
-    layer = BatchRenorm(3, momentum=0.3, affine=False, opening=OPENING).double()
-    plain, rng, clipped = Renorm(3, OPENING), np.random.default_rng(1), []
+    layer = BatchRenorm(3, momentum=0.3, affine=False, limits=LIMITS).double()
+    plain, rng, clipped = Renorm(3, LIMITS), np.random.default_rng(1), []
     for t in range(12):
         x = rng.normal([0, 1, -2], [1, 1.3, 4], (7, 3))
         np.testing.assert_allclose(layer(torch.from_numpy(x)).numpy(), plain(x), rtol=1e-9, atol=1e-12)
@@ -184,7 +184,7 @@ def test_batch_renorm_is_its_formula_over_many_steps() -> None:
 
 
 def test_r_and_d_are_constants_in_the_gradient() -> None:
-    layer = BatchRenorm(2, opening=Opening(3, 5, 0, 1, 1)).double()
+    layer = BatchRenorm(2, limits=RenormLimits(3, 5, 0, 1, 1)).double()
     x, weights = torch.randn(6, 2, 3).double() * 2 + 1, torch.randn(6, 2, 3).double()
     layer(x)
     layer(x * 3)
@@ -202,7 +202,7 @@ def test_r_and_d_are_constants_in_the_gradient() -> None:
 @pytest.mark.parametrize("statistics", ["batch", "untracked", "frozen"])
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_closed_batch_renorm_is_batch_norm(statistics: str, momentum: float | None) -> None:
-    renorm = nn.Sequential(BatchRenorm(3, momentum=momentum, opening=Opening(1, 0, 0, 0, 0)))
+    renorm = nn.Sequential(BatchRenorm(3, momentum=momentum, limits=RenormLimits(1, 0, 0, 0, 0)))
     batch = nn.Sequential(nn.BatchNorm2d(3, momentum=momentum))
     for step in range(3):
         x = torch.randn(4, 3, 2, 2, generator=torch.Generator().manual_seed(step)) + step
@@ -213,7 +213,7 @@ def test_closed_batch_renorm_is_batch_norm(statistics: str, momentum: float | No
 
 
 def test_an_open_batch_renorm_without_tracking_leaves_no_trace() -> None:
-    layer = nn.Sequential(BatchRenorm(3, opening=Opening(3, 5, 0, 0, 0)))
+    layer = nn.Sequential(BatchRenorm(3, limits=RenormLimits(3, 5, 0, 0, 0)))
     x = torch.randn(4, 3) * 2
     train_mode(layer, "batch")
     layer(x)
@@ -228,7 +228,7 @@ def test_an_open_batch_renorm_without_tracking_leaves_no_trace() -> None:
 def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Module]) -> None:
     if norm in ("fixup", "instance") and make is not tiny:
         pytest.skip("no residual blocks, or a norm behind a linear layer")
-    opening = Opening(r_max=1.5, d_max=0.5, start=0, r_end=2, d_end=1)
+    limits = RenormLimits(r_max=1.5, d_max=0.5, start=0, r_end=2, d_end=1)
     rng = np.random.default_rng(2)
     works = [
         Work(
@@ -240,7 +240,7 @@ def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Modu
     ]
 
     def trained(execution: str, each: list[Work]) -> list[dict[str, torch.Tensor]]:
-        module = converted(make(), Normaliser(norm, **two(norm), opening=opening), (2, 4, 4)).double()
+        module = converted(make(), Normaliser(norm, **two(norm), limits=limits), (2, 4, 4)).double()
         resident = Resident(module, Sharing().divide(Layout.of(module)), torch.zeros(2, 4, 4), lanes=len(each))
         trainer(resident, Compute(execution, "fp64")).train(Local(lr=0.1, batch_size=4), each, 0.1)  # type: ignore[arg-type]
         return [{e.name: stack[lane].clone() for e, stack in resident.stacks.items()} for lane in range(len(each))]
@@ -257,8 +257,8 @@ def test_stacked_steps_are_sequential_ones(norm: str, make: Callable[[], nn.Modu
 def test_fedbn_keeps_every_layer_of_a_nested_model(norm: str, layers: int) -> None:
     module = converted(tiny(), Normaliser(norm), (2, 4, 4))
     layouts = fedbn(Sample(), Local()).divide(Layout.of(module))
-    assert len(layouts.kept.entries) == 5 * layers
-    assert {e.name.rpartition(".")[0] for e in layouts.kept.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
+    assert len(layouts.personal.entries) == 5 * layers
+    assert {e.name.rpartition(".")[0] for e in layouts.personal.entries} == {"1", "3.bn1", "3.bn2", "3.shortcut.1"}
     assert sum(is_batch_norm(layer) for layer in module.modules()) == layers
 
 
@@ -281,8 +281,13 @@ def test_fixup_starts_at_the_shortcuts(make: Callable[[], nn.Module], shape: Any
     assert len(blocks) == count
     for block in blocks:
         last = block.get_submodule(f"bn{depth}")
-        assert isinstance(last, ScaleAndShift) and last.scale.item() == 1 and last.bias.item() == 0
-        assert all(isinstance(block.get_submodule(f"bn{i}"), Shift) for i in range(1, depth))
+        assert (
+            isinstance(last, ScalarAffine)
+            and last.scale is not None
+            and last.scale.item() == 1
+            and last.bias.item() == 0
+        )
+        assert all(isinstance(block.get_submodule(f"bn{i}"), ScalarAffine) for i in range(1, depth))
         assert not block.get_submodule(f"conv{depth}").get_parameter("weight").any()
         first = block.get_submodule("conv1")
         assert isinstance(first, ShiftedConv2d) and first.shift.shape == (1,)
@@ -375,11 +380,11 @@ def test_keys_that_a_norm_does_not_have(keys: dict[str, Any], message: str) -> N
 
 
 def test_a_pass_over_statistics_corrects_no_batch_by_another() -> None:
-    opening = Opening(start=0, r_end=1, d_end=1)  # open from a layer's second batch on
+    limits = RenormLimits(start=0, r_end=1, d_end=1)  # open from a layer's second batch on
     x = torch.randn(2 * CHUNK + 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[CHUNK:] = 3 * x[CHUNK:] + 2
     found = []
-    for normaliser in (Normaliser("batch"), Normaliser("batch-renorm", opening=opening)):
+    for normaliser in (Normaliser("batch"), Normaliser("batch-renorm", limits=limits)):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             layers = (nn.BatchNorm1d(4), nn.Linear(4, 3), nn.ReLU(), nn.BatchNorm1d(3), nn.Linear(3, 2))
@@ -399,7 +404,7 @@ def test_a_pass_over_statistics_corrects_no_batch_by_another() -> None:
 )
 def test_openings_out_of_range(numbers: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Opening(**numbers)
+        RenormLimits(**numbers)
 
 
 def test_momentum_and_eps_reach_the_layers() -> None:

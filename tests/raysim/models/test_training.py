@@ -69,7 +69,7 @@ def trained(
 ) -> tuple[list[Packed], np.ndarray]:
     """What the visits leave, made all together, and their losses."""
     here = resident(name, shape, len(work), **parameters)
-    start, nothing = here.shared().copy(), here.kept().copy()
+    start, nothing = here.shared().copy(), here.personal().copy()
     for lane in range(len(work)):
         here.load(start, nothing, lane)
     losses = trainer(here, Compute(execution, "fp64")).train(LOCAL, work, LOCAL.lr)

@@ -1,4 +1,4 @@
-"""DeepLabv3+ of Chen et al., "Encoder-Decoder with Atrous Separable Convolution for Semantic Image Segmentation"."""
+"""Segmentation networks: DeepLabv3+."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
@@ -8,15 +8,15 @@ from torch import nn
 from torch.nn.functional import interpolate
 
 from raysim.common.errors import unknown
-from raysim.models.images import image_of
+from raysim.models.checks import image_shape
 from raysim.models.norm import Norm
-from raysim.models.vision import first_convolution, fitted
+from raysim.models.residual import adapted, first_convolution
 
-Halves: TypeAlias = tuple[nn.Module, nn.Module, tuple[int, int]]
-"""A backbone to a quarter of the image's size, the rest of it to a sixteenth, and the channels behind both."""
+SplitBackbone: TypeAlias = tuple[nn.Module, nn.Module, tuple[int, int]]
+"""Backbone up to a quarter of the image's size, its rest up to a sixteenth, and the channels behind both."""
 
-RATES = (6, 12, 18)
-"""Of the atrous convolutions, at an output stride of 16: section 4."""
+ATROUS_RATES = (6, 12, 18)
+"""Dilations of the atrous convolutions at an output stride of 16: section 4."""
 
 
 def deeplab_v3plus(
@@ -26,39 +26,41 @@ def deeplab_v3plus(
     backbone: Literal["mobilenet_v2", "resnet50"] = "mobilenet_v2",
     norm: Norm = "batch",
 ) -> nn.Module:
-    """DeepLabv3+ segmentation: backbone, atrous pyramid, decoder; output stride 16. Labels are images of classes.
+    """Build DeepLabv3+ for segmentation: backbone, atrous pyramid, decoder; output stride 16.
 
-    With 3 channels and 19 classes 5,815,539 parameters on MobileNet-v2 and 40,351,667 on ResNet-50; FixBN, Table 3 and
-    appendix A.1, trains both on Cityscapes.
+    For 3 channels and 19 classes it has 5,815,539 parameters on MobileNetV2 and 40,351,667 on ResNet-50. FixBN,
+    Table 3 and appendix A.1, trains both on Cityscapes. Labels are images of classes.
 
     Args:
-        shape: one image's (channels, height, width); the model takes x [n, *shape].
-        classes: of a pixel; the logits are [n, classes, height, width].
-        backbone: whose weights are initial ones of torchvision's; none are downloaded.
-        norm: behind each convolution but the last; "none" leaves these without biases, too.
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: classes of a pixel; the logits are [n, classes, height, width].
+        backbone: torchvision's network to start with, its initial weights random.
+        norm: normaliser behind each convolution except the last; "none" leaves convolutions without biases.
 
     Raises:
         InputError: the data are not images, or the backbone or norm is not known.
 
+    Paper: Chen et al., "Encoder-Decoder with Atrous Separable Convolution for Semantic Image Segmentation".
+
     Deviations:
-        Convolutions are plain ones: the paper's are separable with its Xception, and an option with others. The
-        pyramid is torchvision's, with its dropout of a half, of which the text says nothing.
+        Convolutions are plain. In the paper they are separable with Xception, and optional with other backbones. The
+        pyramid is torchvision's, with a dropout of 0.5 that the text does not mention.
     """
-    channels, _, _ = image_of("deeplab_v3plus", shape)
+    channels, _, _ = image_shape("deeplab_v3plus", shape)
     if backbone not in BACKBONES:
         raise unknown(f"backbone {backbone!r}", backbone, BACKBONES)
     low, high, widths = BACKBONES[backbone](channels)
-    return fitted(DeepLabV3Plus(low, high, widths, classes), norm)
+    return adapted(DeepLabV3Plus(low, high, widths, classes), norm)
 
 
 class DeepLabV3Plus(nn.Module):
-    """Images [n, channels, height, width] to the logits [n, classes, height, width] of their pixels.
+    """Network from images [n, channels, height, width] to logits [n, classes, height, width].
 
     Args:
-        low: from images to features at a quarter of their size.
-        high: from those to features at a sixteenth.
-        widths: the channels of both.
-        classes: of a pixel.
+        low: network from images to features at a quarter of their size.
+        high: network from these features to features at a sixteenth.
+        widths: channels of both.
+        classes: classes of a pixel.
     """
 
     def __init__(self, low: nn.Module, high: nn.Module, widths: tuple[int, int], classes: int) -> None:
@@ -67,7 +69,7 @@ class DeepLabV3Plus(nn.Module):
         super().__init__()
         self.low = low
         self.high = high
-        self.pyramid = ASPP(widths[1], RATES)
+        self.pyramid = ASPP(widths[1], ATROUS_RATES)
         self.project = nn.Sequential(*_convolution(widths[0], 48, 1))
         self.decoder = nn.Sequential(
             *_convolution(48 + 256, 256, 3), *_convolution(256, 256, 3), nn.Conv2d(256, classes, 1)
@@ -92,8 +94,8 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
     ]
 
 
-def _mobilenet_v2(channels: int) -> Halves:
-    """MobileNet-v2 up to its last bottleneck, the fifth stride of 2 replaced by holes in what follows."""
+def _mobilenet_v2(channels: int) -> SplitBackbone:
+    """Return MobileNetV2 up to its last bottleneck; dilation replaces the fifth stride of 2."""
     import torchvision
 
     features = torchvision.models.mobilenet_v2(weights=None).features
@@ -105,8 +107,8 @@ def _mobilenet_v2(channels: int) -> Halves:
     return features[:4], features[4:18], (24, 320)
 
 
-def _resnet50(channels: int) -> Halves:
-    """ResNet-50, its last stride of 2 replaced by holes in what follows."""
+def _resnet50(channels: int) -> SplitBackbone:
+    """Return ResNet-50; dilation replaces its last stride of 2."""
     import torchvision
 
     net = torchvision.models.resnet50(weights=None, replace_stride_with_dilation=[False, False, True])
@@ -115,4 +117,4 @@ def _resnet50(channels: int) -> Halves:
     return low, nn.Sequential(net.layer2, net.layer3, net.layer4), (256, 2048)
 
 
-BACKBONES: Mapping[str, Callable[[int], Halves]] = {"mobilenet_v2": _mobilenet_v2, "resnet50": _resnet50}
+BACKBONES: Mapping[str, Callable[[int], SplitBackbone]] = {"mobilenet_v2": _mobilenet_v2, "resnet50": _resnet50}

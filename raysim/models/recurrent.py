@@ -1,4 +1,4 @@
-"""The next-character network of RADFed, section V, which is LEAF's for Shakespeare (Caldas et al., 2018)."""
+"""Recurrent networks: the next-character LSTM of RADFed."""
 
 import torch
 from torch import nn
@@ -16,24 +16,27 @@ def lstm(
     hidden: int = 256,
     layers: int = 2,
 ) -> nn.Module:
-    """Next-character LSTM: an embedding, two recurrent layers, a linear layer on the last state.
+    """Build a next-character LSTM: an embedding, two recurrent layers, a linear layer on the last state.
 
-    With 80 symbols and 80 classes 819,920 parameters.
+    819,920 parameters for 80 symbols and 80 classes.
 
     Args:
-        shape: (length,), a window of symbols; RADFed's is 80 long. The model takes x [n, length] of whole numbers in
-            [0, vocabulary), of a floating type as all samples are.
-        classes: outputs, the logits [n, classes]: the next symbol.
-        vocabulary: how many symbols there are.
-        embedding: numbers a symbol.
+        shape: (length,) of a window of symbols; RADFed's windows have 80. The model takes x [n, length]: whole numbers
+            in [0, vocabulary), stored as floats like all samples.
+        classes: number of outputs, the logits [n, classes] of the next symbol.
+        vocabulary: number of symbols.
+        embedding: values in the embedding of a symbol.
         hidden: width of the recurrent layers.
-        layers: how many of them.
+        layers: number of recurrent layers.
 
     Raises:
-        InputError: the data are not sequences, or a size is not positive; from the model, a value that is no symbol.
+        InputError: the data are not sequences, or a size is not positive. The model itself raises it for a value that
+            is not a symbol.
+
+    Paper: RADFed, section V; the network is LEAF's for Shakespeare (Caldas et al., 2018).
 
     Deviations:
-        RADFed's text has no width: 256 is that of its code, and of LEAF's.
+        RADFed's text gives no width. Its code and LEAF's use 256.
     """
     if len(shape) != 1:
         raise InputError(
@@ -50,7 +53,7 @@ def lstm(
 
 
 class NextSymbol(nn.Module):
-    """Symbols [n, length] to the logits [n, classes] of the one that follows."""
+    """Network from symbols [n, length] to the logits [n, classes] of the next symbol."""
 
     def __init__(self, vocabulary: int, embedding: int, hidden: int, layers: int, classes: int) -> None:
         super().__init__()
@@ -64,13 +67,13 @@ class NextSymbol(nn.Module):
         return logits
 
     def _symbols(self, x: torch.Tensor) -> torch.Tensor:
-        # Looked at, although this stops torch.func, which would run LSTMs one by one all the same: pixels in [0, 1],
-        # which small whole numbers are taken for, would all become symbol 0.
+        # raysim reads uint8 as pixels in [0, 1], and all of them would become symbol 0. This check prevents torch.func,
+        # which would run LSTMs one by one anyway.
         symbols, count = x.long(), self.embedding.num_embeddings
         wrong = (symbols != x) | (symbols < 0) | (symbols >= count)
         if wrong.any():
             raise InputError(
                 f"model lstm on the value {x[wrong][0].item():g}: must be a whole number from 0 to {count - 1}; set "
-                "model.vocabulary, and store symbols as int16 or wider, for uint8 is taken for pixels and divided"
+                "model.vocabulary, and store symbols as int16 or wider, because raysim reads uint8 as pixels"
             )
         return symbols

@@ -1,0 +1,306 @@
+"""Convolutional networks without branches, most of them from the papers' tables."""
+
+from torch import nn
+
+from raysim.models.checks import image_shape, positive, positives
+from raysim.models.norm import Norm, batch_norm
+from raysim.models.stack import LayerStack
+
+VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
+"""Channels and number of convolutions before each pool."""
+
+
+def cnn(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    channels: tuple[int, ...] = (32, 64),
+    hidden: int = 128,
+    norm: Norm = "none",
+) -> nn.Module:
+    """Build a convolutional network: 3x3 convolution, norm, ReLU and 2x2 max pooling, repeated; then a hidden layer.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        channels: outputs of each convolution; every one halves height and width.
+        hidden: width of the linear layer before the output.
+        norm: normaliser behind each convolution and the hidden layer.
+
+    Raises:
+        InputError: the data are not images or too small, or a width is not positive.
+    """
+    channels, hidden = positives("channels", channels), positive("hidden", hidden)
+    inputs, height, width = image_shape("cnn", shape, 2 ** len(channels), "use fewer model.channels")
+    model = nn.Sequential()
+    for i, outputs in enumerate(channels, start=1):
+        model.add_module(f"conv{i}", nn.Conv2d(inputs, outputs, kernel_size=3, padding=1))
+        for layer in batch_norm(norm, outputs, spatial=True):
+            model.add_module(f"norm{i}", layer)
+        model.add_module(f"relu{i}", nn.ReLU())
+        model.add_module(f"pool{i}", nn.MaxPool2d(2))
+        inputs, height, width = outputs, height // 2, width // 2
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("linear", nn.Linear(inputs * height * width, hidden))
+    for layer in batch_norm(norm, hidden, spatial=False):
+        model.add_module("norm", layer)
+    model.add_module("relu", nn.ReLU())
+    model.add_module("output", nn.Linear(hidden, classes))
+    return model
+
+
+def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: int = 128) -> nn.Module:
+    """Build a convolutional network with dropout: two 3x3 convolutions, one 2x2 max pooling, a hidden layer.
+
+    1,206,590 parameters for 28x28x1 inputs and 62 classes, as in the paper. The convolutions have no padding.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        hidden: width of the linear layer before the output.
+
+    Raises:
+        InputError: the data are not images of at least 6x6, or the width is not positive.
+
+    Paper: Reddi et al., "Adaptive Federated Optimization", 2021, table 4.
+    """
+    hidden = positive("hidden", hidden)
+    inputs, height, width = image_shape("cnn_dropout", shape, 6)
+    pooled = 64 * ((height - 4) // 2) * ((width - 4) // 2)
+    model = nn.Sequential()
+    model.add_module("conv1", nn.Conv2d(inputs, 32, kernel_size=3))
+    model.add_module("relu1", nn.ReLU())
+    model.add_module("conv2", nn.Conv2d(32, 64, kernel_size=3))
+    model.add_module("relu2", nn.ReLU())
+    model.add_module("pool", nn.MaxPool2d(2))
+    model.add_module("dropout1", nn.Dropout(0.25))
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("linear", nn.Linear(pooled, hidden))
+    model.add_module("relu3", nn.ReLU())
+    model.add_module("dropout2", nn.Dropout(0.5))
+    model.add_module("output", nn.Linear(hidden, classes))
+    return model
+
+
+def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Module:
+    """Build LeNet-5 with ReLU and max pooling: two 5x5 convolutions, hidden layers of 120 and 84.
+
+    62,006 parameters for 32x32x3 inputs and 10 classes. The convolutions have no padding.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer; FixBN, section 4, compares batch and group.
+
+    Raises:
+        InputError: the data are not images of at least 16x16.
+
+    Paper: FixBN, section 4, after LeCun et al., "Gradient-based learning applied to document recognition", 1998.
+
+    Deviations:
+        FixBN says only "LeNet-like", so the widths are LeNet-5's. Max pools, ReLU and a linear layer replace its
+        pools with coefficients, tanh and radial outputs, as is usual today.
+    """
+    layers = LayerStack("lenet", shape, least=16)
+    layers.convolution(6, 5, norm)
+    layers.pool()
+    layers.convolution(16, 5, norm)
+    layers.pool()
+    layers.hidden(120, norm)
+    layers.hidden(84, norm)
+    return layers.output(classes)
+
+
+def cnn3(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Module:
+    """Build FedMMB's 3CFNN: two 5x5 convolutions of 32 and 64 channels, a hidden layer of 512.
+
+    1,663,370 parameters for 28x28x1 inputs and 10 classes, as McMahan et al. count.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and the hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 4x4.
+
+    Paper: FedMMB, section 4; it is the convolutional network of McMahan et al., AISTATS 2017, section 3.
+
+    Deviations:
+        FedMMB names no padding. McMahan et al.'s count needs a padding of 2.
+    """
+    layers = LayerStack("cnn3", shape, least=4)
+    for channels in (32, 64):
+        layers.convolution(channels, 5, norm, padding=2)
+        layers.pool()
+    layers.hidden(512, norm)
+    return layers.output(classes)
+
+
+def cnn4(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Module:
+    """Build FedMMB's 4CFNN: three 3x3 convolutions of 128, 256 and 512 channels, a hidden layer of 1024.
+
+    9,878,794 parameters for 32x32x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and the hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 8x8.
+
+    Paper: FedMMB, section 4.
+
+    Deviations:
+        The text names no padding. Like the 3CFNN, this model pads to keep the size.
+    """
+    layers = LayerStack("cnn4", shape, least=8)
+    for channels in (128, 256, 512):
+        layers.convolution(channels, 3, norm, padding=1)
+        layers.pool()
+    layers.hidden(1024, norm)
+    return layers.output(classes)
+
+
+def fedbs_mnist(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> nn.Module:
+    """Build FedBS's network for MNIST and Fashion-MNIST: two 5x5 convolutions of 16 and 32 channels, one linear layer.
+
+    29,034 parameters for 28x28x1 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution.
+
+    Raises:
+        InputError: the data are not images of at least 4x4.
+
+    Paper: Idrissi et al., "FedBS: Learning on Non-IID Data in Federated Learning using Batch Normalization", section V.
+
+    Deviations:
+        The paper's "1568 units" are read as the inputs of the linear layer: 32x7x7 with a padding of 2.
+    """
+    layers = LayerStack("fedbs_mnist", shape, least=4)
+    for channels in (16, 32):
+        layers.convolution(channels, 5, norm, padding=2)
+        layers.pool()
+    return layers.output(classes)
+
+
+def fedbs_cifar(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> nn.Module:
+    """Build FedBS's network for CIFAR-10: a 5x5 and three 3x3 convolutions, 100 to 500 channels, three linear layers.
+
+    2,865,430 parameters for 32x32x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution.
+
+    Raises:
+        InputError: the data are not images of at least 2x2.
+
+    Paper: Idrissi et al., "FedBS: Learning on Non-IID Data in Federated Learning using Batch Normalization", section V.
+
+    Deviations:
+        The paper's "4500, 270, 150 units" are read as the inputs of the linear layers. A padding of 2 in all
+        convolutions leaves 500x3x3 = 4500. The ReLU between linear layers is not mentioned in the paper.
+    """
+    layers = LayerStack("fedbs_cifar", shape, least=2)
+    for channels, kernel in ((100, 5), (150, 3), (250, 3), (500, 3)):
+        layers.convolution(channels, kernel, norm, padding=2)
+        layers.pool()
+    layers.hidden(270, "none")
+    layers.hidden(150, "none")
+    return layers.output(classes)
+
+
+def digit_cnn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> nn.Module:
+    """Build FedBN's six-layer network for digits: three 5x5 convolutions, hidden layers of 2048 and 512.
+
+    14,219,210 parameters for 28x28x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 4x4.
+
+    Paper: Li et al., "FedBN", ICLR 2021, appendix D.2.
+
+    Deviations:
+        Table 3 prints Conv2D(64, 128, 5, 1, 2) twice. This model has it once: a second one could not take the 128
+        channels of the first, and the paper counts six layers.
+    """
+    layers = LayerStack("digit_cnn", shape, least=4)
+    layers.convolution(64, 5, norm, padding=2)
+    layers.pool()
+    layers.convolution(64, 5, norm, padding=2)
+    layers.pool()
+    layers.convolution(128, 5, norm, padding=2)
+    layers.hidden(2048, norm)
+    layers.hidden(512, norm)
+    return layers.output(classes)
+
+
+def alexnet_bn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> nn.Module:
+    """Build FedBN's AlexNet for Office-Caltech10 and DomainNet: five convolutions, hidden layers of 4096 and 4096.
+
+    57,063,498 parameters for 256x256x3 inputs and 10 classes.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 63x63.
+
+    Paper: Li et al., "FedBN", ICLR 2021, appendix D.3.
+
+    Deviations:
+        Table 9 prints Conv2D(64, 128, 5, 1, 2) between its second and third convolution. It fits neither neighbour
+        and is left out. Like the table, the model has no dropout.
+    """
+    layers = LayerStack("alexnet_bn", shape, least=63)
+    layers.convolution(64, 11, norm, stride=4, padding=2)
+    layers.pool(3)
+    layers.convolution(192, 5, norm, padding=2)
+    layers.pool(3)
+    layers.convolution(384, 3, norm, padding=1)
+    layers.convolution(256, 3, norm, padding=1)
+    layers.convolution(256, 3, norm, padding=1)
+    layers.pool(3)
+    layers.average(6)
+    layers.hidden(4096, norm)
+    layers.hidden(4096, norm)
+    return layers.output(classes)
+
+
+def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Module:
+    """Build VGG16 without adaptive pooling and dropout: thirteen 3x3 convolutions, hidden layers of 4096 and 4096.
+
+    81,860,423 parameters for 200x150x3 inputs and 7 classes; FedMMB, section 4, counts about 82 million. The model
+    flattens 6x4x512 values. torchvision's VGG16 pools to 7x7 and has more parameters.
+
+    Args:
+        shape: (channels, height, width) of one image; the model takes x [n, *shape].
+        classes: number of outputs, the logits [n, classes].
+        norm: normaliser behind each convolution and hidden layer.
+
+    Raises:
+        InputError: the data are not images of at least 32x32.
+
+    Paper: Simonyan and Zisserman, 2015, configuration D, as Keras builds it for FedMMB.
+    """
+    layers = LayerStack("vgg16", shape, least=32)
+    for channels, count in VGG16_STAGES:
+        for _ in range(count):
+            layers.convolution(channels, 3, norm, padding=1)
+        layers.pool()
+    layers.hidden(4096, norm)
+    layers.hidden(4096, norm)
+    return layers.output(classes)

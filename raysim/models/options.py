@@ -1,0 +1,105 @@
+"""Keys of `[model]` that all models have: normaliser, initial weights, and the part that trains."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from typing import get_args
+
+from torch import nn
+
+from raysim.common.errors import InputError
+from raysim.models.initialisation import WHOLE_MODEL, Init, freeze_before, initialise, load_weights
+from raysim.models.norm import GROUPS, KEYS, NORMS, RENORM_KEYS, Norm, Normaliser, check_keys, converted
+from raysim.models.renorm import RenormLimits
+
+RENORM_PREFIX = "renorm_"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Keys of `[model]` that all models have.
+
+    Args:
+        norm: normaliser in the place of batch-norm layers, see `Normaliser`; None for the model's own.
+        groups: groups of the group normalisers; None for 8.
+        norm_momentum: momentum of running statistics.
+        norm_eps: addend of variances.
+        renorm_r_max: see `RenormLimits`, like the other keys of batch-renorm.
+        renorm_d_max: likewise.
+        renorm_start: likewise.
+        renorm_r_end: likewise.
+        renorm_d_end: likewise.
+        init: distribution of the initial weights, see `initialise`.
+        init_std: standard deviation of init "normal".
+        weights: initial weights to load, see `load_weights`; None to draw them.
+        train: part that trains, see `freeze_before`.
+
+    Raises:
+        InputError: two keys exclude each other, or the norm has no such key.
+    """
+
+    norm: Norm | None = None
+    groups: int | None = None
+    norm_momentum: float | None = None
+    norm_eps: float | None = None
+    renorm_r_max: float | None = None
+    renorm_d_max: float | None = None
+    renorm_start: int | None = None
+    renorm_r_end: int | None = None
+    renorm_d_end: int | None = None
+    init: Init = "default"
+    init_std: float | None = None
+    weights: str | None = None
+    train: str = WHOLE_MODEL
+
+    def __post_init__(self) -> None:
+        given = {key: getattr(self, key) for key in ("groups", "norm_momentum", "norm_eps", *RENORM_KEYS)}
+        if self.norm in NORMS:
+            check_keys(self.norm, given)
+        elif lone := next((key for key, value in given.items() if value is not None), None):
+            norm = next(name for name in NORMS if lone in KEYS[name])
+            raise InputError(f'{lone} without norm: must stand with one; set norm = "{norm}"')
+        if self.init not in get_args(Init):
+            raise InputError(f"init {self.init!r} is not known: choose one of {', '.join(get_args(Init))}")
+        if self.init != "default" and (self.norm == "fixup" or self.weights is not None):
+            other = 'norm "fixup", which draws' if self.norm == "fixup" else "weights, which has"
+            raise InputError(f"init {self.init!r} with {other} the weights: must be left out; remove one of the two")
+        if self.init != "normal" and self.init_std is not None:
+            raise InputError(f'init_std with init {self.init!r}: must stand with init = "normal"; leave it out')
+        positive = self.init_std is not None and self.init_std > 0 and isfinite(self.init_std)
+        if self.init == "normal" and not positive:
+            raise InputError(f'init_std is {self.init_std} with init "normal": must be above 0; set init_std = 10.0')
+
+    @property
+    def _renorm(self) -> dict[str, float]:
+        """The given limits of batch-renorm."""
+        given = {key.removeprefix(RENORM_PREFIX): getattr(self, key) for key in RENORM_KEYS}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def resolved(self) -> dict[str, object]:
+        """Return the given keys with their values, and the norm's own defaults."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.norm is not None and "groups" in KEYS[self.norm]:
+            given.setdefault("groups", GROUPS)
+        if self.norm == "batch-renorm":
+            limits = asdict(RenormLimits(**self._renorm))  # type: ignore[arg-type]
+            given |= {RENORM_PREFIX + name: value for name, value in limits.items()}
+        return given
+
+    def normalise(self, module: nn.Module, norm: str | None, shape: tuple[int, ...], seed: int) -> nn.Module:
+        """Return the module with this normaliser; None leaves the module's own."""
+        if norm is None:
+            return module
+        limits = RenormLimits(**self._renorm)  # type: ignore[arg-type]
+        return converted(module, Normaliser(norm, self.groups, self.norm_momentum, self.norm_eps, limits), shape, seed)
+
+    def begin(self, module: nn.Module, name: str, classes: int, seed: int) -> tuple[str, ...]:
+        """Set the initial weights and freeze the part that does not train; return the entries made anew."""
+        initialise(module, self.init, self.init_std, seed)
+        anew = load_weights(module, self.weights, name, classes) if self.weights is not None else ()
+        freeze_before(module, self.train)
+        return anew
+
+
+OPTION_NAMES = tuple(field.name for field in fields(ModelOptions))
