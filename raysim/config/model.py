@@ -52,7 +52,8 @@ class ModelTable(ConfigTable):
         default=None, description="Batches until batch-renorm's d reaches its final limit, by default 2500."
     )
     init: Init = Field(
-        default=ModelOptions.init, description="Initial weights: the model's own, Glorot's uniform ones, or normal ones."
+        default=ModelOptions.init,
+        description="Initial weights: the model's own, Glorot's uniform ones, or normal ones.",
     )
     init_std: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description='Standard deviation of `init = "normal"`, which requires it.'
