@@ -2,16 +2,19 @@
 
 from algorithms.centralized import centralized
 from algorithms.engine.batch_norm import freeze
-from algorithms.engine.client_update import ClientUpdates, RoundInput, Task
+from algorithms.engine.client_update import ClientInput, ClientUpdates, RoundInput
+from algorithms.engine.clients import Census, ClientData
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import DivergedError, InputError
-from algorithms.engine.fleet import Block, Census, ClientData, Fleet, Function, Outcome, Output, Worker
+from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker
+from algorithms.engine.global_model import aggregated_model, current_model
 from algorithms.engine.keys import Purpose, generator, torch_seed
 from algorithms.engine.layout import Entry, Kind, Layout, Packed
 from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
+from algorithms.engine.report import RoundReport
 from algorithms.engine.resident import Resident
-from algorithms.engine.round import aggregated, current, run_round
-from algorithms.engine.state import RoundReport, State, TravellingModel, begin
+from algorithms.engine.rounds import next_round
+from algorithms.engine.state import State, TravellingModel, begin
 from algorithms.engine.sums import Sum
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
@@ -57,6 +60,7 @@ __all__ = [
     "Census",
     "Chain",
     "ClientData",
+    "ClientInput",
     "ClientUpdates",
     "Compute",
     "Concurrent",
@@ -100,7 +104,6 @@ __all__ = [
     "Step",
     "Sum",
     "Switch",
-    "Task",
     "Trainer",
     "TravellingModel",
     "Used",
@@ -110,11 +113,11 @@ __all__ = [
     "Work",
     "Worker",
     "Yogi",
-    "aggregated",
+    "aggregated_model",
     "begin",
     "centralized",
     "choose",
-    "current",
+    "current_model",
     "fedadagrad",
     "fedadam",
     "fedasync",
@@ -131,6 +134,7 @@ __all__ = [
     "generator",
     "lanes_of",
     "matching",
+    "next_round",
     "parallelism",
     "phases",
     "radfed",

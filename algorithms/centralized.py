@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from algorithms.engine.blocks import block_over
 from algorithms.engine.client_update import RoundInput
 from algorithms.engine.errors import InputError, require
-from algorithms.engine.fleet import Fleet, block_over
-from algorithms.engine.round import client_updates, observed
-from algorithms.engine.state import RoundReport, State
-from algorithms.engine.stopwatch import Stopwatch
+from algorithms.engine.fleet import Fleet
+from algorithms.engine.report import RoundReport
+from algorithms.engine.round import client_updates
+from algorithms.engine.rounds import measured
+from algorithms.engine.state import State
 from algorithms.engine.union import UnionUpdate
+from algorithms.engine.watch import RoundWatch
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
@@ -31,39 +34,27 @@ class United(Rounds):
         return 1
 
 
-@dataclass(frozen=True)
-class UnionRound:
-    """A round that is one visit of the union of all training clients' samples, in one block."""
-
-    def __call__(
-        self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
-    ) -> State:
-        """Do the round; see `algorithms.parts.algorithm.Step`."""
-        watch, number, census = Stopwatch(), state.round + 1, fleet.census
-        if census.joins is not None:
-            raise InputError(
-                "algorithm.joins with centralized: must be left out where the data are united from the first round; "
-                "remove it"
-            )
-        block = block_over(census.clients, fleet)
-        watch.lap("sample")
-        update = UnionUpdate(client_updates(state, algorithm, fleet, aggregate=True))
-        outcomes = fleet.map(update, [block], [fleet.put(RoundInput(state.model, state.average))])
-        watch.lap("send")
-        meanwhile()
-        watch.lap("meanwhile")
-        (outcome,) = outcomes
-        watch.lap("train")
-        (row,) = outcome.value.rows
-        model = outcome.value.models.mean() or state.model
-        average = outcome.value.personal.mean() or state.average
-        watch.lap("sum")
-        updates = ((0, replace(row, client=NOBODY), outcome.machine[0]),)
-        report = RoundReport(updates, True, 0, 0, state.phase, exchanges=0)
-        watch.lap("aggregate")
-        report.seconds.update(watch.seconds)
-        after = replace(state, round=number, model=model, average=average, report=report)
-        return observed(state, after, algorithm, fleet, outcome.value)
+def union_round(
+    state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+) -> State:
+    """Run one update on the union of all training clients' samples, in one block; arguments as in `next_round`."""
+    census = fleet.census
+    if census.joins is not None:
+        raise InputError(
+            "algorithm.joins with centralized: must be left out, because the data are united from the first round on; "
+            "remove it"
+        )
+    watch = RoundWatch(fleet, meanwhile)
+    update = UnionUpdate(client_updates(state, algorithm, fleet, aggregate=True))
+    start = watch.put(RoundInput(state.model, state.average))
+    (outcome,) = watch.map(update, [block_over(census.clients, fleet)], [start])
+    model = outcome.value.models.mean() or state.model
+    average = outcome.value.personal.mean() or state.average
+    (row,) = watch.rows
+    updates = ((0, replace(row, client=NOBODY), outcome.machine[0]),)
+    report = RoundReport(updates, True, 0, 0, state.phase, exchanges=0)
+    after = replace(state, round=state.round + 1, model=model, average=average, report=report)
+    return measured(state, after, algorithm, watch)
 
 
 def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -94,4 +85,4 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     require(whole, "algorithm.fraction", sample.fraction, "1 where the data are united", remedy)
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' where no models are merged", "remove the table [server]")
-    return replace(fedavg(Sample(), local, server), schedule=United(), own_round=UnionRound())
+    return replace(fedavg(Sample(), local, server), schedule=United(), own_round=union_round)

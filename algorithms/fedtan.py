@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from algorithms.engine.blocks import block_over
 from algorithms.engine.client_update import RoundInput
+from algorithms.engine.clients import Census
 from algorithms.engine.errors import require
 from algorithms.engine.exchange import DROPOUT, Common, Exchange, Together
-from algorithms.engine.fleet import Block, Census, Fleet, Function, Outcome, Output, Reference, Worker, block_over
-from algorithms.engine.round import client_updates, cohort_of, synchronous_round
+from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Reference, Worker
+from algorithms.engine.round import client_updates, sample_cohort
+from algorithms.engine.rounds import watched_round
 from algorithms.engine.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
@@ -30,14 +33,14 @@ class CommonFirstStep:
         self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
     ) -> State:
         """Do the round; see `algorithms.parts.algorithm.Step`."""
-        started, cohort = time.perf_counter(), cohort_of(state, algorithm, fleet)
+        started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
         block = block_over(cohort, fleet)
         exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
         (outcome,) = fleet.map(exchange, [block], [fleet.put(RoundInput(state.model, state.average))])
         common: tuple[Common, ...] = outcome.value
         taken = time.perf_counter() - started
 
-        state = synchronous_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
+        state = watched_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
         if state.report is None:
             raise RuntimeError("a step left no report")
         # Also with a visit that is left out afterwards, for its result is not finite.

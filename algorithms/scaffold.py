@@ -6,8 +6,8 @@ from typing import Self
 
 import torch
 
+from algorithms.engine.clients import Census
 from algorithms.engine.errors import InputError, require
-from algorithms.engine.fleet import Census
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample

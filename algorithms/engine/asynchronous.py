@@ -1,4 +1,4 @@
-"""The step of asynchronous algorithms: a round is so many arrivals, each of which merges at once."""
+"""The round of asynchronous algorithms: a number of arrivals, each of which is aggregated at once."""
 
 from __future__ import annotations
 
@@ -10,43 +10,38 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.engine.client_update import ClientUpdates, RoundInput, Task, UpdateRow
+from algorithms.engine.blocks import block_over
+from algorithms.engine.client_update import ClientInput, ClientUpdates, RoundInput, UpdateRow
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError
-from algorithms.engine.fleet import Block, Fleet, Outcome, Output, Worker, block_over, cut
+from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker, cut
 from algorithms.engine.layout import Packed
+from algorithms.engine.report import RoundReport, UpdateRecord
 from algorithms.engine.round import client_updates
-from algorithms.engine.state import RoundReport, State, UpdateRecord
-from algorithms.engine.stopwatch import Stopwatch
+from algorithms.engine.state import State
+from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, Flight, Timeline
 from algorithms.parts.local import Local
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
 
-
-@dataclass(frozen=True)
-class Trained:
-    """A visit that was computed and has not arrived yet."""
-
-    block: int
-    row: UpdateRow
-    machine: dict[str, float]
-    model: Packed
+Computed = tuple[UpdateRecord, Packed]
+"""A client update that has been computed and has not arrived yet, and its model."""
 
 
 @dataclass(frozen=True)
-class UnderWay:
-    """What is remembered from round to round: plain values, which a checkpoint can hold.
+class AsyncProgress:
+    """Memory of an asynchronous algorithm from round to round: plain values, which a checkpoint can hold.
 
     Args:
-        schedule: whose it is: where a later phase has another, nobody is under way any more.
-        first: the rounds that were done when it began.
-        round: the rounds that were done when it was left.
-        timeline: the virtual clock, and who is under way.
-        versions: the models that visits begin with which were not computed yet, by version.
-        trained: those that were, by the number of their dispatch.
-        blocks: how many were run.
+        schedule: schedule of the phase; in a later phase with another schedule no client is under way at first.
+        first: rounds done when the phase began.
+        round: rounds done so far.
+        timeline: virtual clock, and the clients under way.
+        versions: models that uncomputed client updates begin with, by version.
+        computed: client updates that have not arrived, by the number of their dispatch.
+        blocks: blocks run so far.
     """
 
     schedule: Arrivals
@@ -54,22 +49,19 @@ class UnderWay:
     round: int
     timeline: Timeline = Timeline()
     versions: Mapping[int, Packed] = field(default_factory=dict)
-    trained: Mapping[int, Trained] = field(default_factory=dict)
+    computed: Mapping[int, Computed] = field(default_factory=dict)
     blocks: int = 0
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Visits that begin each with a model of its own, and send it to the driver: a row and a model each.
+class ReturnedUpdates(Function):
+    """Client updates that each begin with a model of their own: the driver receives a row and a model of each.
 
     Args:
-        visits: how they are made.
+        updates: settings of the client updates.
     """
 
     updates: ClientUpdates
-
-    def objects(self, block: Block) -> int:
-        return 0
 
     def join(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*left, *right)
@@ -80,159 +72,158 @@ class Sent:
 
 
 def arrive(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]) -> State:
-    """One round: as many arrivals as a cohort has.
+    """Run one round: as many arrivals as a cohort has clients; arguments as in `next_round`.
 
-    Each merges at once, and whoever is sent next begins with what it made. What is under way when the run ends never
-    arrives, though its model was sent.
+    Each arrival is aggregated at once, and the next client begins with the new model. Client updates that are under way
+    when the run ends never arrive, though their models were sent.
     """
-    return _Round(state, algorithm, fleet, meanwhile).run()
+    watch = RoundWatch(fleet, meanwhile)
+    after = _ArrivalRound(state, algorithm, watch).run()
+    return replace(after, report=after.report and replace(after.report, seconds=watch.end()))
 
 
-class _Round:
-    """A round as it goes on; the state that it began with stays as it is."""
+class _ArrivalRound:
+    """A round in progress; the state that it began with stays unchanged.
 
-    def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, meanwhile: Callable[[], None]) -> None:
-        self._state, self._algorithm, self._fleet, self._meanwhile = state, algorithm, fleet, meanwhile
-        self._schedule, self._watch = _schedule(algorithm), Stopwatch()
+    Args:
+        state: the run before the round.
+        algorithm: parts of the current phase.
+        fleet: fleet that runs the blocks, and takes the time.
+    """
+
+    def __init__(self, state: State, algorithm: Algorithm, fleet: RoundWatch) -> None:
+        self._state, self._algorithm, self._fleet = state, algorithm, fleet
+        self._schedule = _schedule(algorithm)
         self._model, self._memory = state.model, state.memory
-        began = _under_way(state, self._schedule)
+        began = _progress(state, self._schedule)
         self._began, self._timeline, self._blocks = began, began.timeline, began.blocks
-        self._versions, self._trained = dict(began.versions), dict(began.trained)
+        self._versions, self._computed = dict(began.versions), dict(began.computed)
         if fleet.census.joins is not None:
             raise InputError(
-                "algorithm.joins where arrivals merge one by one: must be left out, for all clients are there from the "
-                "first; remove it, or use an algorithm that goes in rounds"
+                "algorithm.joins with an asynchronous algorithm: must be left out, because all clients take part from "
+                "the first arrival on; remove it, or use a synchronous algorithm"
             )
         size = self._schedule.size(len(fleet.census.clients))
         self._dispatcher = Dispatcher(state.seed, fleet.census.clients, size, _seconds(state, algorithm.local, fleet))
 
     def run(self) -> State:
-        """Let a round's visits arrive."""
+        """Let the client updates of a round arrive."""
         if not self._timeline.flights:
             self._depart()
-        updates = tuple(self._arrival() for _ in range(self._dispatcher.cohort))
-        self._work_meanwhile()
-        number = self._state.round + 1
+        arrived = tuple(self._arrival() for _ in range(self._dispatcher.cohort))
+        round_number = self._state.round + 1
         own = replace(
             self._began,
-            round=number,
+            round=round_number,
             timeline=self._timeline,
             versions=self._versions,
-            trained=self._trained,
+            computed=self._computed,
             blocks=self._blocks,
         )
-        report = self._report(updates)
-        return replace(self._state, round=number, model=self._model, memory=self._memory, own=own, report=report)
+        report = self._report(arrived)
+        return replace(self._state, round=round_number, model=self._model, memory=self._memory, own=own, report=report)
 
-    def _report(self, updates: tuple[UpdateRecord, ...]) -> RoundReport:
-        """Report the visits that arrived; the bytes down are of those that were sent."""
+    def _report(self, arrived: tuple[UpdateRecord, ...]) -> RoundReport:
+        """Report the arrivals; the bytes down are those of the clients that were sent."""
         state, before, after = self._state, self._began.timeline, self._timeline
-        each = self._fleet.layouts.shared.nbytes
+        model = self._fleet.layouts.shared.nbytes
         measures = {}
         if state.devices is not None and self._schedule.delay.counts_seconds:
             measures["simulated_seconds"] = after.now - before.now
-        seconds = dict.fromkeys(("sample", "send", "train", "sum"), 0.0) | self._watch.seconds
-        up, down = len(updates) * each, (after.sent - before.sent) * each
-        return RoundReport(updates, True, up, down, state.phase, measures=measures, seconds=seconds)
+        up, down = len(arrived) * model, (after.sent - before.sent) * model
+        return RoundReport(arrived, True, up, down, state.phase, measures=measures)
 
     def _arrival(self) -> UpdateRecord:
-        """The next one arrives: it merges, and others begin with what it made."""
+        """Let the next client update arrive and be aggregated; send the clients that begin with the new model."""
         flight = self._timeline.next
-        if flight.number not in self._trained:
-            self._train()
-        trained = self._trained.pop(flight.number)
-        row = self._weighted(trained.row, self._timeline.version - flight.base)
+        if flight.number not in self._computed:
+            self._compute()
+        (block, row, machine), model = self._computed.pop(flight.number)
+        row = self._weighted(row, self._timeline.version - flight.base)
         if row.weight:
-            # A stale counter is no reason to count back.
-            counters = np.maximum(self._model.integers, trained.model.integers)
-            arrived, layout = Packed(trained.model.floats, counters), self._fleet.layouts.shared
+            # A stale counter must not count back.
+            counters = np.maximum(self._model.integers, model.integers)
+            arrived, layout = Packed(model.floats, counters), self._fleet.layouts.shared
             self._model, self._memory = next_model(
                 self._algorithm.server, self._model, arrived, row.weight, self._memory, layout, self._state.round + 1
             )
         self._timeline = self._timeline.arrived()
-        self._watch.lap("aggregate")
+        self._fleet.lap("aggregate")
         self._depart()
-        return trained.block, row, trained.machine
+        return block, row, machine
 
     def _weighted(self, row: UpdateRow, staleness: int) -> UpdateRow:
-        """The row with its staleness, and the weight that follows; of a visit without a step it stays 0."""
+        """Return the row with its staleness and its weight; the weight is 0 without a step."""
         report = {**row.report, "staleness": float(staleness)}
         return replace(row, report=report, weight=self._algorithm.weighting(report) if report["steps"] else 0.0)
 
     def _depart(self) -> None:
-        """Send those that begin with the present version."""
+        """Send the clients that begin with the present version."""
         timeline = self._timeline = self._timeline.departed(self._schedule.delay, self._dispatcher)
         if any(flight.base == timeline.version for flight in timeline.flights):
             self._versions[timeline.version] = self._model
-        self._watch.lap("sample")
+        self._fleet.lap("sample")
 
-    def _train(self) -> None:
-        """Compute, side by side, all visits that were sent and not computed: none waits for a version any more."""
-        waiting = [flight for flight in self._timeline.under_way if flight.number not in self._trained]
+    def _compute(self) -> None:
+        """Compute side by side all client updates that were sent: their versions are known."""
+        waiting = [flight for flight in self._timeline.under_way if flight.number not in self._computed]
         start = self._fleet.put(RoundInput(None, self._state.initial))
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
         maps = []
-        # A visit has the learning rate of the round in which it was sent, and only visits of one rate can be stacked.
-        for number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
-            cut = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
-            blocks = [self._block(place, part, models) for place, part in enumerate(cut)]
+        # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.
+        for round_number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
+            parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
+            blocks = [self._block(number, part, models) for number, part in enumerate(parts)]
             updates = client_updates(self._state, self._algorithm, self._fleet, aggregate=False)
-            sent = Sent(replace(updates, weighting=Equal(), number=number))
-            maps.append((cut, self._fleet.map(sent, blocks, [start])))
-        self._watch.lap("send")
-        self._work_meanwhile()
-        for cut, outcomes in maps:
-            self._trained |= _each(cut, outcomes, self._blocks)
-            self._blocks += len(cut)
+            returned = ReturnedUpdates(replace(updates, weighting=Equal(), round_number=round_number))
+            maps.append((parts, self._fleet.map(returned, blocks, [start])))
+        for parts, outcomes in maps:
+            self._computed |= _computed(parts, outcomes, self._blocks)
+            self._blocks += len(parts)
         self._versions = {}
-        self._watch.lap("train")
 
     def _round_of(self, flight: Flight) -> int:
-        """The round in which a visit was sent, the run's first being 1."""
+        """Return the round in which a client was sent, starting at 1."""
         return self._began.first + flight.base // self._dispatcher.cohort + 1
 
     def _cut(self, flights: Sequence[Flight]) -> list[Sequence[Flight]]:
         sites = self._fleet.census.sites_of(np.array([flight.client for flight in flights]))
         return [flights[part] for part in cut(len(flights), self._fleet.block_size(self._dispatcher.cohort), sites)]
 
-    def _block(self, place: int, flights: Sequence[Flight], models: Mapping[int, Any]) -> Block:
-        clients = tuple(flight.client for flight in flights)
-        tasks = tuple(Task(None, 0.0, flight.number) for flight in flights)
-        block = block_over(np.array(clients), self._fleet, place)
-        return replace(block, rows=tasks, references=tuple(models[flight.base] for flight in flights))
-
-    def _work_meanwhile(self) -> None:
-        """Do the driver's other work, once a round."""
-        work, self._meanwhile = self._meanwhile, lambda: None
-        work()
-        self._watch.lap("meanwhile")
+    def _block(self, number: int, flights: Sequence[Flight], models: Mapping[int, Any]) -> Block:
+        clients = np.array([flight.client for flight in flights])
+        inputs = tuple(ClientInput(None, 0.0, flight.number) for flight in flights)
+        references = tuple(models[flight.base] for flight in flights)
+        return replace(block_over(clients, self._fleet, number), inputs=inputs, references=references)
 
 
-def _each(cut: Sequence[Sequence[Flight]], outcomes: Iterable[Outcome], first: int) -> Iterator[tuple[int, Trained]]:
-    """What each visit came to, by the number of its dispatch."""
+def _computed(
+    parts: Sequence[Sequence[Flight]], outcomes: Iterable[Outcome], first: int
+) -> Iterator[tuple[int, Computed]]:
+    """Yield each client update of some blocks, with the number of its dispatch; `first` is the first block's number."""
     for outcome in outcomes:
         results = iter(outcome.value)
         for place, machine in zip(outcome.node.blocks, outcome.machine, strict=True):
-            for flight, (row, model) in zip(cut[place], results, strict=False):
-                yield flight.number, Trained(first + place, row, machine, model)
+            for flight, (row, model) in zip(parts[place], results, strict=False):
+                yield flight.number, ((first + place, row, machine), model)
 
 
 def _schedule(algorithm: Algorithm) -> Arrivals:
     if not isinstance(algorithm.schedule, Arrivals):
-        raise TypeError(f"{algorithm.schedule} is no schedule of arrivals: leave the algorithm's own step out")
+        raise TypeError(f"{algorithm.schedule} is no schedule of arrivals: leave the algorithm's own round out")
     return algorithm.schedule
 
 
-def _under_way(state: State, schedule: Arrivals) -> UnderWay:
-    """What was under way, or nothing where this is the first round, or that of another phase."""
+def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
+    """Return the progress so far; none in the first round of a phase."""
     own = state.own
-    if isinstance(own, UnderWay) and (own.schedule, own.round) == (schedule, state.round):
+    if isinstance(own, AsyncProgress) and (own.schedule, own.round) == (schedule, state.round):
         return own
-    return UnderWay(schedule, state.round, state.round)
+    return AsyncProgress(schedule, state.round, state.round)
 
 
 def _seconds(state: State, local: Local, fleet: Fleet) -> Callable[[int], float]:
-    """What a client's visit lasts on its device; a batch of one counts, though batch norm may pass it over."""
+    """Return the seconds of a client's update on its device; batches that batch norm may skip count."""
     devices, size = state.devices or Devices(), fleet.layouts.shared.nbytes
     local = local.fitted(fleet.census)
 

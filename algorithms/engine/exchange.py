@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from algorithms.engine.batch_norm import live_batch_norms, train_mode
-from algorithms.engine.client_update import ClientUpdates, RoundInput, Task
+from algorithms.engine.client_update import ClientInput, ClientUpdates, RoundInput
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Output, Worker
 from algorithms.engine.layout import Floats
@@ -79,7 +79,7 @@ class Exchange:
         start: RoundInput = values[0]
         if worker.trainer.has_dropout:
             raise InputError(DROPOUT)
-        works = [self.updates.work(worker, client, start.newcomer, Task(None, 0.0)) for client in block.clients]
+        works = [self.updates.work(worker, client, start.newcomer, ClientInput(None, 0.0)) for client in block.clients]
         if any(work.y.dim() > 1 for work in works):
             raise InputError(
                 "algorithm.name = 'fedtan' with labels that are images: must be classes, for its clients share the "

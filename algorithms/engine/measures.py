@@ -1,30 +1,103 @@
-"""Measures of a round that need more than its visits' reports."""
+"""Measures of a round that its report alone does not give: "dl" and "bn"."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.engine.client_update import UpdateRow
+from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.layout import Layout, Packed
-from algorithms.engine.sums import Directions
 from algorithms.engine.windows import Windows, entered, variances
 from algorithms.training.after import statistics
 
 WINDOW = 200
-"""Visits of a client over which the variance of its statistics is taken, as in FixBN's Figure 3 (b)."""
+"""Client updates over which a client's variance is taken, as in FixBN's Figure 3 (b)."""
 
 
-def divergence(directions: Directions | None) -> Mapping[str, float]:
-    """The measure "dl": `dl` and `dl_updates`; see `Directions`."""
-    return {} if directions is None else directions.divergence
+@dataclass
+class Directions:
+    """Sums of the models' directions by their parameters, sum_k w_k / |w_k|, and likewise of the models' changes.
+
+    For unit vectors u_k they give the mean over all pairs without a look at any pair:
+
+        2 sum_(j < k) u_j . u_k = |sum_k u_k|^2 - sum_k |u_k|^2
+    """
+
+    models: NDArray[np.float64]
+    updates: NDArray[np.float64]
+    parameters: NDArray[np.float64]
+    count: int = 0
+    moved: int = 0
+
+    @classmethod
+    def zero(cls, layout: Layout) -> Directions:
+        """Return the empty sums of a layout's entries."""
+        parameters = np.zeros(layout.floats)
+        for entry, place in layout.places():
+            parameters[place] = entry.is_parameter
+        return cls(np.zeros(layout.floats), np.zeros(layout.floats), parameters)
+
+    def add(self, sent: Packed, received: Packed) -> None:
+        """Add a model as its client sent and received it."""
+        w = sent.floats * self.parameters
+        change = w - received.floats * self.parameters
+        self.models += w / (np.linalg.norm(w) or 1)
+        # A model that did not move has no direction: it points apart from all others.
+        self.moved += bool(change.any())
+        self.updates += change / (np.linalg.norm(change) or 1)
+        self.count += 1
+
+    def plus(self, part: Directions) -> Directions:
+        """Return the sums of both."""
+        models, updates = self.models + part.models, self.updates + part.updates
+        return Directions(models, updates, self.parameters, self.count + part.count, self.moved + part.moved)
+
+    @property
+    def divergence(self) -> dict[str, float]:
+        """DL: mean over all pairs of 1 - cos(w_j, w_k), of the models as sent and of their changes.
+
+        It is empty if there is no pair. Paper: RADFed, equation 3.
+        """
+        pairs = self.count * (self.count - 1)
+        if not pairs:
+            return {}
+        return {
+            "dl": 1 - float(self.models @ self.models - self.count) / pairs,
+            "dl_updates": 1 - float(self.updates @ self.updates - self.moved) / pairs,
+        }
+
+
+@dataclass(frozen=True)
+class Compared(Function):
+    """Client updates whose models' directions are summed beside them: the value is a pair of both.
+
+    Args:
+        updates: client updates.
+    """
+
+    updates: Function
+
+    def objects(self, block: Block) -> int:
+        return self.updates.objects(block)
+
+    def join(self, left: tuple[Any, Directions], right: tuple[Any, Directions]) -> tuple[Any, Directions]:
+        return self.updates.join(left[0], right[0]), left[1].plus(right[1])
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        directions = Directions.zero(worker.resident.layouts.shared)
+        output = self.updates(replace(worker, watch=directions.add), block, *values)
+        return Output((output.value, directions), output.objects)
 
 
 def batch_statistics(
     rows: Sequence[UpdateRow], before: Packed, after: Packed, layout: Layout, windows: Windows
 ) -> tuple[dict[str, float], Windows]:
-    """The measure "bn", and the windows of what it remembers.
+    """Return the measure "bn", and the windows that it remembers.
 
         bn_change = mean |S(t+1) - S(t)|,  bn_deviation = mean_k mean |S_k(t+1) - S(t)|,
         bn_variance = mean_k Var of client k's latest deviations
@@ -32,16 +105,16 @@ def batch_statistics(
     over all running means and variances S of the model.
 
     Args:
-        rows: the round's visits.
-        before: the global model before the round.
-        after: after it; the same where the round did not merge.
-        layout: of the travelling entries.
-        windows: what was remembered.
+        rows: client updates of the round.
+        before: global model before the round.
+        after: global model after it; equal to `before` if the round did not aggregate.
+        layout: layout of the shared entries.
+        windows: windows so far.
 
     Paper: FixBN, Figure 3 (a) and (b).
 
-    Deviations: the figure's norm is a sum, and S_k its mini-batch's; here it is the mean, and S_k is what the visit
-    left.
+    Deviations: the figure's norm is a sum, here it is the mean. The figure's S_k is a mini-batch's, here it is the one
+    that the client update left.
     """
     shifts = {row.client: row.report["bn_shift"] for row in rows if row.trained}
     windows = entered(windows, shifts, WINDOW)

@@ -1,4 +1,4 @@
-"""Batch-norm statistics from a pass over data: for models whose visits leave none, and for clients of nobody."""
+"""Batch-norm statistics from a pass over data: for models whose client updates track none, and for held-out clients."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import Any
 import torch
 
 from algorithms.engine.batch_norm import live_batch_norms
+from algorithms.engine.blocks import blocks_over
 from algorithms.engine.chunks import chunks
 from algorithms.engine.finite import require_finite
-from algorithms.engine.fleet import Block, Fleet, Output, Worker, blocks_over
+from algorithms.engine.fleet import Block, Fleet, Function, Output, Worker, map_joined
 from algorithms.engine.layout import Kind, Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.engine.sums import Sum
-from algorithms.engine.tree import Node, join_all
-from algorithms.parts.sharing import Layouts
 
 
 def statistics_of(layout: Layout) -> Layout:
-    """The layout of the batch-norm statistics among some entries: running means, variances and counters."""
+    """Return the layout of the batch-norm statistics among some entries: running means, variances and counters."""
     return layout.only(lambda entry: entry.kind is Kind.STATISTIC)
 
 
@@ -30,12 +29,12 @@ def add_statistics(total: Sum, resident: Resident, x: torch.Tensor) -> None:
 
         mu <- sum_b n_b mu_b / sum_b n_b;   var likewise, of each batch's variance over n - 1, as batch norm tracks it
 
-    Every layer normalises by its batch, so deeper layers see what they saw in training; dropout is off. A chunk of a
-    single sample is passed over where batch norm would have one value a channel. The model's own statistics are lost.
+    Every layer normalises by its batch, as in training; dropout is off. A chunk of one sample is skipped if batch norm
+    would have one value a channel. The model's own statistics are lost.
 
     Args:
-        total: a sum of `statistics_of` the model's entries; a chunk's weight is its number of samples.
-        resident: has the model.
+        total: sum of `statistics_of` the model's entries; a chunk's weight is its number of samples.
+        resident: the models.
         x: inputs, [n, *shape].
     """
     layout = statistics_of(resident.layouts.whole)
@@ -50,7 +49,7 @@ def add_statistics(total: Sum, resident: Resident, x: torch.Tensor) -> None:
 
 
 def load_statistics(resident: Resident, statistics: Packed) -> None:
-    """Give the resident model of lane 0 other batch-norm statistics."""
+    """Replace the batch-norm statistics of the resident model of lane 0."""
     values = statistics_of(resident.layouts.whole).unpack(statistics)
     for entry, stack in resident.stacks.items():
         if entry.name in values:
@@ -59,9 +58,9 @@ def load_statistics(resident: Resident, statistics: Packed) -> None:
 
 @contextmanager
 def _tracking(resident: Resident) -> Iterator[list[torch.Tensor]]:
-    """Within, a forward pass leaves its batch's own statistics in the model; the layers' counters of batches.
+    """Have each forward pass leave its batch's own statistics in the model; yield the layers' counters of batches.
 
-    A layer may correct a batch by the ones before it, as batch renormalisation does, but never its first.
+    Batch renormalisation corrects a batch by earlier ones, but never its first. The caller resets the counters.
     """
     layers = [layer for layer in live_batch_norms(resident.module) if layer.running_mean is not None]
     momenta = [layer.momentum for layer in layers]
@@ -79,11 +78,8 @@ def _tracking(resident: Resident) -> Iterator[list[torch.Tensor]]:
 
 
 @dataclass(frozen=True)
-class Query:
-    """Ask the clients of a block for the batch statistics of their training samples under one model."""
-
-    def objects(self, block: Block) -> int:
-        return 0
+class StatisticsPass(Function):
+    """Batch statistics of the training samples of a block's clients, under one model."""
 
     def join(self, left: Sum, right: Sum) -> Sum:
         return left.plus(right)
@@ -97,29 +93,22 @@ class Query:
         return Output(total)
 
 
-def with_statistics(model: Packed, personal: Packed, fleet: Fleet, number: int) -> Packed:
-    """A model whose batch-norm statistics are those of all training clients' data, weighted by samples.
+def with_statistics(model: Packed, personal: Packed, fleet: Fleet, round_number: int) -> Packed:
+    """Return a model whose batch-norm statistics are those of all training clients' data, weighted by samples.
 
     Args:
-        model: the travelling entries, the statistics among them.
-        kept: the other entries.
-        fleet: what runs the blocks.
-        number: the round: clients that join later are not asked.
+        model: shared entries, with the statistics.
+        personal: personal entries.
+        fleet: fleet that runs the blocks.
+        round_number: round; clients that join later take no part.
     """
-    function, blocks = Query(), blocks_over(fleet.census.there(number), fleet)
-    outcomes = fleet.map(function, blocks, [fleet.put((model, personal))])
-    parts = ((outcome.node, outcome.value) for outcome in outcomes)
-    mean = join_all(Node(0, len(blocks)), parts, function.join).mean()
+    blocks = blocks_over(fleet.census.joined(round_number), fleet)
+    mean = map_joined(fleet, StatisticsPass(), blocks, [fleet.put((model, personal))])[0].mean()
     if mean is None:
         return model
-    require_finite(mean, statistics_of(fleet.layouts.whole), number)
-    return _replaced(model, mean, fleet.layouts)
-
-
-def _replaced(model: Packed, statistics: Packed, layouts: Layouts) -> Packed:
-    """The model with these statistics."""
-    changed, layout = model.copy(), layouts.shared
-    entries, values = layout.unpack(changed), statistics_of(layout).unpack(statistics)
-    for name, value in values.items():
+    require_finite(mean, statistics_of(fleet.layouts.whole), round_number)
+    changed, layout = model.copy(), fleet.layouts.shared
+    entries = layout.unpack(changed)
+    for name, value in statistics_of(layout).unpack(mean).items():
         entries[name][...] = value
     return changed

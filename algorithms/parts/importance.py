@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.client_update import ClientUpdates, Task, UpdateRow
+from algorithms.engine.blocks import blocks_over
+from algorithms.engine.client_update import ClientInput, ClientUpdates, UpdateRow
+from algorithms.engine.clients import Census
 from algorithms.engine.errors import require
-from algorithms.engine.fleet import Block, Census, Fleet, Output, Reference, Worker, blocks_over
-from algorithms.engine.tree import Node, join_all
+from algorithms.engine.fleet import Block, Fleet, Function, Output, Reference, Worker, map_joined
 from algorithms.training.after import REPORTS, After
 
 Scored = Literal["batches", "samples"]
@@ -63,9 +64,8 @@ class Importance:
         if self.start == "equal":
             return (samples > 0).astype(np.float64)
         blocks = blocks_over(clients, fleet)
-        function = Scores(replace(updates, number=0), self.key)
-        parts = ((outcome.node, outcome.value) for outcome in fleet.map(function, blocks, [start]))
-        found = np.array(join_all(Node(0, len(blocks)), parts, function.join))
+        function = Scores(replace(updates, round_number=0), self.key)
+        found = np.array(map_joined(fleet, function, blocks, [start])[0])
         return np.where(np.isfinite(found), found, 0.0)
 
     def moved(self, p: NDArray[np.float64], census: Census, rows: Sequence[UpdateRow]) -> NDArray[np.float64]:
@@ -80,7 +80,7 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(Function):
     """The score of each client of a block, under a model that it does not train.
 
     Args:
@@ -91,9 +91,6 @@ class Scores:
     updates: ClientUpdates
     key: str
 
-    def objects(self, block: Block) -> int:
-        return 0
-
     def join(self, left: list[float], right: list[float]) -> list[float]:
         return left + right
 
@@ -102,7 +99,7 @@ class Scores:
         worker.resident.load(model, personal)
         scores = []
         for client in block.clients:
-            work = self.updates.work(worker, client, personal, Task(None, 0.0))
+            work = self.updates.work(worker, client, personal, ClientInput(None, 0.0))
             after = After(worker, self.updates.local, work, 0, model, personal)
             scores.append(REPORTS[self.key](after) if work.batches else 0.0)
         return Output(scores)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import floor
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.engine.batch_norm import Statistics
+from algorithms.engine.clients import Census
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.finite import Nonfinite
 from algorithms.parts.compute import Compute
@@ -24,9 +25,6 @@ from algorithms.training.chain import (
     MomentumDirection,
     Stage,
 )
-
-if TYPE_CHECKING:
-    from algorithms.engine.fleet import Census
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 """Numbers above are infinite to a model's entries, which are of single precision; not a number is none of these."""

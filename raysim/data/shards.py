@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from algorithms.engine.fleet import SamplePart
+from algorithms.engine.clients import SamplePart
 from partitioning import Population
 from raysim.data.standardise import Standardise
 from raysim.data.tensors import decoder_of, samples_of

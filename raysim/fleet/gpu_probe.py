@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, ClientUpdates, RoundInput, Task, begin
+from algorithms import Block, ClientInput, ClientUpdates, RoundInput, begin
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
@@ -40,7 +40,7 @@ def rehearse(plan: WorkerPlan) -> None:
         own = replace(plan, personal=Path(personal))
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
-            updates = ClientUpdates(own.algorithm.local, own.algorithm.weighting, seed=0, number=1, aggregate=True)
+            updates = ClientUpdates(own.algorithm.local, own.algorithm.weighting, seed=0, round_number=1, aggregate=True)
             list(fleet.map(updates, [largest_block(own)], [RoundInput(state.model, state.initial)]))
             for function, block in _evaluations(Population.open(own.population)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))
@@ -51,7 +51,7 @@ def largest_block(plan: WorkerPlan) -> Block:
     census = plan.census
     largest = _largest(census.samples, min(plan.block_size(plan.cohort), plan.cohort))
     clients = tuple(int(client) for client in census.clients[largest])
-    return Block(0, clients, int(census.samples[largest].sum()), (Task(None, 0.0),) * len(clients))
+    return Block(0, clients, int(census.samples[largest].sum()), (ClientInput(None, 0.0),) * len(clients))
 
 
 def _evaluations(population: Population) -> Iterator[tuple[Evaluate, Block]]:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from algorithms import Block, ClientUpdates, Function, Output, Worker
-from algorithms.engine.asynchronous import Sent
+from algorithms.engine.asynchronous import ReturnedUpdates
+from algorithms.engine.measures import Compared
 from partitioning.common.disk import report_full_disk
 from raysim.common.errors import OutOfMemoryError
 
@@ -98,17 +99,17 @@ def _at_once(worker: Worker, block: Block) -> int:
 
 
 def _head(block: Block, size: int) -> Block:
-    clients, rows, references = block.clients[:size], block.rows[:size], block.references[:size]
-    return replace(block, clients=clients, rows=rows, references=references)
+    clients, inputs, references = block.clients[:size], block.inputs[:size], block.references[:size]
+    return replace(block, clients=clients, inputs=inputs, references=references)
 
 
 def _message(worker: Worker, function: Function, block: Block, fitting: int) -> str:
     size = len(block.clients)
     clients = "1 client" if size == 1 else f"{size} clients"
-    updates = function.updates if isinstance(function, Sent) else function
+    updates = function.updates if isinstance(function, ReturnedUpdates | Compared) else function
     if not isinstance(updates, ClientUpdates):
         return f"{type(function).__name__} of {clients} is out of memory: {FEWER_ACTORS[3:]}"
-    what = f"round {updates.number}: a block of {clients}, {_at_once(worker, block)} at once, is out of memory"
+    what = f"round {updates.round_number}: a block of {clients}, {_at_once(worker, block)} at once, is out of memory"
     if fitting:
         return (
             f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {FEWER_ACTORS}"

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from algorithms import Algorithm, Block, Fleet, Location, Outcome, Output, Packed, State, Worker, current
+from algorithms import Algorithm, Block, Fleet, Location, Outcome, Output, Packed, State, Worker, current_model
 from algorithms.engine.chunks import chunks
-from algorithms.engine.fleet import SamplePart, cut
+from algorithms.engine.clients import SamplePart
+from algorithms.engine.fleet import cut
 from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
 from algorithms.engine.sums import Sum
 from algorithms.training.losses import IGNORED, cross_entropies
@@ -134,7 +135,7 @@ class Evaluation:
         own = fleet.layouts.has_own_models
         self._models = [_models(state, target, own) for target in targets.targets]
         self._maps: list[Iterator[Outcome]] = []
-        self.state = replace(state, model=current(state, algorithm, fleet), travelling_models=())
+        self.state = replace(state, model=current_model(state, algorithm, fleet), travelling_models=())
         """As a merge would leave it now."""
         if targets.targets:
             model = fleet.put((self.state.model, state.average))
@@ -216,7 +217,7 @@ class Evaluate:
         scores: list[Score] = []
         personal: Location | None
         # Neighbours without kept entries share one model, and so one pass.
-        for personal, group in groupby(zip(block.clients, block.rows, strict=True), key=itemgetter(1)):
+        for personal, group in groupby(zip(block.clients, block.inputs, strict=True), key=itemgetter(1)):
             worker.resident.load(model, worker.personal.read(personal) if personal else average)
             scores += self._score(worker, (self._samples(worker, owner) for owner, _ in group))
         return Output(scores)

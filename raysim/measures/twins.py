@@ -31,11 +31,11 @@ from algorithms import (
     State,
     Work,
     Worker,
-    aggregated,
+    aggregated_model,
     generator,
     torch_seed,
 )
-from algorithms.engine.fleet import block_over
+from algorithms.engine.blocks import block_over
 from algorithms.engine.round import client_updates
 from algorithms.engine.statistics import with_statistics
 from algorithms.engine.union import Union, UnionUpdate
@@ -178,11 +178,11 @@ class Divergence:
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         report = _report(state)
         updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
-        updates = replace(updates, weighting=Samples(), number=state.round, needs=(), compares=False)
+        updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
         start = fleet.put(RoundInput(self.state.model, self.state.personal))
         self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])
-        self._model = aggregated(state, algorithm, fleet)
+        self._model = aggregated_model(state, algorithm, fleet)
         self._parameters = _places_of_parameters(fleet.layouts)
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -228,7 +228,7 @@ class Concordance:
         local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
         draw = TwinSteps(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
         start = fleet.put((self.state.model, self.state.personal))
-        self._outcomes = fleet.map(draw, [block_over(census.there(state.round), fleet)], [start])
+        self._outcomes = fleet.map(draw, [block_over(census.joined(state.round), fleet)], [start])
         self._round = state, phase, fleet
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:

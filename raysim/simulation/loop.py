@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from algorithms import Algorithm, RoundReport, State, run_round
+from algorithms import Algorithm, RoundReport, State, next_round
 from raysim.common.errors import ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.ray_fleet import RayFleet
@@ -130,7 +130,7 @@ class Simulation:
         last = number == records.known.last
         before, starting = self.fleet.traffic.copy(), self.fleet.starting
         # While this round's visits run, the one before is evaluated and written.
-        state = run_round(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
+        state = next_round(state, self.algorithm, self.fleet, last=last, meanwhile=records.write)
         # A round that is done again was written the first time.
         if number > records.known.result.rounds:
             evaluated = last or bool(every and number % every == 0)

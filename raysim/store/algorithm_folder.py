@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from algorithms import Layouts, PersonalStore, State
-from algorithms.engine.state import RoundReport
+from algorithms.engine.report import RoundReport
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.files import sync

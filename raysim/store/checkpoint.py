@@ -23,7 +23,7 @@ from algorithms import (
     Sample,
     State,
 )
-from algorithms.engine.asynchronous import Trained, UnderWay
+from algorithms.engine.asynchronous import AsyncProgress
 from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.personal import FULL
 from algorithms.parts.arrivals import Flight, Timeline
@@ -39,7 +39,7 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, Best, TwinState, State, Packed, Devices),
-    *(UnderWay, Timeline, Flight, Trained, UpdateRow, Arrivals, Concurrent, Drawn, Sample, Importance),
+    *(AsyncProgress, Timeline, Flight, UpdateRow, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 

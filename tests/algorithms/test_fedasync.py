@@ -40,12 +40,12 @@ from algorithms import (
     fedavg,
     generator,
     matching,
+    next_round,
     parallelism,
     phases,
     radfed,
-    run_round,
 )
-from algorithms.engine.asynchronous import UnderWay
+from algorithms.engine.asynchronous import AsyncProgress
 from algorithms.parts.arrivals import Delay, Dispatcher, Timeline
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
@@ -70,7 +70,7 @@ def simulate(
     fleet = federation(data, module, algorithm.sharing, compute=FP64, **options)
     states = [begin(perceptron(norm).double(), fleet, 0, rounds, devices=devices)]
     for number in range(1, rounds + 1):
-        states.append(run_round(states[-1], algorithm, fleet, last=number == rounds))
+        states.append(next_round(states[-1], algorithm, fleet, last=number == rounds))
     return states[-1], fleet, states
 
 
@@ -189,7 +189,7 @@ def test_without_delay_it_is_sequential_training(delay: dict[str, int], federati
     fleet = federation(data, perceptron())
     state, updated = begin(perceptron(), fleet, 0), []
     for _ in range(3):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         assert state.report is not None
         updated += [row for _, row, _ in state.report.updates]
     assert all(row.report["staleness"] == 0 and row.weight == 1 for row in updated)
@@ -213,7 +213,7 @@ def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Fe
     state, fleet, states = simulate(federation, algorithm, clients(SIZES), 4, devices=DEVICES)
     again = replace(states[2], own=pickle.loads(pickle.dumps(states[2].own)))
     for _ in range(2):
-        again = run_round(again, algorithm, fleet)
+        again = next_round(again, algorithm, fleet)
     assert same(again.model, state.model)
     assert again.report and state.report
     for (block, row, _), (other_block, other, _) in zip(again.report.updates, state.report.updates, strict=True):
@@ -225,10 +225,10 @@ def test_what_is_kept_between_rounds(federation: Federation) -> None:
     algorithm = replace(composed(HOW[0], concurrency=3), schedule=Arrivals(Sample(cohort=1), Concurrent(3)))
     _, _, states = simulate(federation, algorithm, clients((8, 8, 8, 8, 8)), 4)
     personal = [state.own for state in states[1:]]
-    assert all(isinstance(own, UnderWay) for own in personal)
+    assert all(isinstance(own, AsyncProgress) for own in personal)
     # Equal devices and sizes: who was sent first arrives first. Three are computed side by side; each arrival sends
     # another, whose version is kept until the clock comes to it.
-    assert [sorted(own.trained) for own in personal] == [[2, 3], [3], [], [5, 6]]
+    assert [sorted(own.computed) for own in personal] == [[2, 3], [3], [], [5, 6]]
     assert [sorted(own.versions) for own in personal] == [[1], [1, 2], [1, 2, 3], [4]]
     assert [[flight.number for flight in own.timeline.flights] for own in personal] == [
         [2, 3, 4],
@@ -420,4 +420,4 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str
 def test_too_few_clients_are_refused_at_the_first_step(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron())
     with pytest.raises(InputError, match=r"algorithm.concurrency = 9: must be at most 6"):
-        run_round(begin(perceptron(), fleet, 0), fedasync(HALF, LOCAL, concurrency=9), fleet)
+        next_round(begin(perceptron(), fleet, 0), fedasync(HALF, LOCAL, concurrency=9), fleet)

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 import pytest
 
-from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, run_round
+from algorithms import InputError, Local, Purpose, Sample, begin, fedbn, fedmmb, fedsmb, generator, next_round
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.engine.test_round import run, same
@@ -83,7 +83,7 @@ def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
     fleet = federation(clients((12, 12, 12)), perceptron(True), algorithm.sharing)
     state, made = begin(perceptron(True), fleet, 0), Counter()
     for number in range(1, 10):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         assert state.report is not None
         client = state.report.updates[0][1].client
         made[client] += 1

@@ -23,7 +23,7 @@ from algorithms import (
     centralized,
     fedtan,
     generator,
-    run_round,
+    next_round,
 )
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
@@ -165,7 +165,7 @@ def test_blocks_do_not_change_what_clients_have_in_common(block: int, federation
 def test_the_exchanges_and_their_bytes(federation: Federation) -> None:
     algorithm = fedtan(Sample(), LOCAL)
     fleet = federation(clients((9, 5, 0)), deep(), algorithm.sharing, compute=FP64)
-    report = run_round(begin(deep(), fleet, 0), algorithm, fleet).report
+    report = next_round(begin(deep(), fleet, 0), algorithm, fleet).report
     assert report is not None and report.exchanges == 3 * 2 + 1
     statistics = 8 * 4 * (6 + 5)  # of two layers the mean, the variance, and the derivatives by both
     model = fleet.layouts.shared.nbytes
@@ -177,7 +177,7 @@ def test_who_is_left_out_afterwards_has_exchanged_all_the_same(federation: Feder
     for factor in (1.0, torch.nan):
         algorithm = fedtan(Sample(), replace(LOCAL, nonfinite="leave-out"))
         fleet = federation([(x * factor, y) for x, y in clients((9, 5))], deep(), algorithm.sharing, compute=FP64)
-        reports.append(run_round(begin(deep(), fleet, 0), algorithm, fleet).report)
+        reports.append(next_round(begin(deep(), fleet, 0), algorithm, fleet).report)
     whole, broken = reports
     assert whole is not None and broken is not None and all(row.nonfinite for _, row, _ in broken.updates)
     assert broken.bytes_up == whole.bytes_up and broken.exchanges == whole.exchanges
@@ -187,7 +187,7 @@ def test_the_loss_is_that_of_all_batches(federation: Federation) -> None:
     data = clients((10,))
     algorithm = fedtan(Sample(), LOCAL)
     fleet = federation(data, deep(), algorithm.sharing, compute=FP64)
-    report = run_round(begin(deep(), fleet, 0), algorithm, fleet).report
+    report = next_round(begin(deep(), fleet, 0), algorithm, fleet).report
     assert report is not None
     # Alone, what a client has in common with the others is its own.
     module, (x, y), losses = deep(), data[0], []
@@ -218,7 +218,7 @@ def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Feder
     algorithm.check_model(perceptron(True), torch.zeros(4))
     fleet = federation(clients((9, 5)), dropping, algorithm.sharing)
     with pytest.raises(InputError, match="'fedtan' on a model with dropout"):
-        run_round(begin(dropping, fleet, 0), algorithm, fleet)
+        next_round(begin(dropping, fleet, 0), algorithm, fleet)
 
 
 @pytest.mark.parametrize(

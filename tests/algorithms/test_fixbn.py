@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, run_round
+from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, next_round
 from algorithms.engine.state import begin
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -30,7 +30,7 @@ def test_fixbn_is_fedavg_and_then_fedavg_with_frozen_statistics(federation: Fede
     fleet = federation(data, perceptron(True), algorithm.sharing)
     state, statistics = begin(perceptron(True), fleet, 0), []
     for number in range(1, 8):
-        state = run_round(state, first if number <= 3 else second, fleet)  # 3 = floor(7 / 2)
+        state = next_round(state, first if number <= 3 else second, fleet)  # 3 = floor(7 / 2)
         statistics.append(fleet.layouts.shared.unpack(state.model)["1.running_var"].copy())
     found = run(federation, algorithm, data, rounds=7)
     assert same(found.model, state.model)

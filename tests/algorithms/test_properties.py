@@ -24,7 +24,7 @@ from algorithms import (
     Yogi,
     begin,
     fedavg,
-    run_round,
+    next_round,
 )
 from algorithms.engine.layout import Kind
 from algorithms.named import ALGORITHMS
@@ -95,7 +95,7 @@ def simulate(
     fleet = federation(clients(SIZES), made(model, double), algorithm.sharing, 3, compute, 3)
     state = begin(made(model, double), fleet, 1, rounds)
     for number in range(1, rounds + 1):
-        state = run_round(state, algorithm.computed(compute), fleet, last=number == rounds)
+        state = next_round(state, algorithm.computed(compute), fleet, last=number == rounds)
     return state, fleet
 
 

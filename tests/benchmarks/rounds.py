@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 import partitioning
-from algorithms import Local, Rounds, Sample, begin, fedavg, run_round
+from algorithms import Local, Rounds, Sample, begin, fedavg, next_round
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import WorkerPlan
@@ -59,11 +59,11 @@ def engine(fleet: RayFleet, plan: WorkerPlan, rounds: int) -> float:
     """
     brief = replace(plan.algorithm.local, epochs=None, steps=1)
     whole = replace(plan.algorithm, schedule=Rounds(Sample()), local=brief)
-    run_round(begin(plan.module(), fleet, seed=0), whole, fleet)
+    next_round(begin(plan.module(), fleet, seed=0), whole, fleet)
     state, seconds = begin(plan.module(), fleet, seed=0), []
     for _ in range(WARM + rounds):
         started = time.perf_counter()
-        state = run_round(state, plan.algorithm, fleet)
+        state = next_round(state, plan.algorithm, fleet)
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds[WARM:])
 

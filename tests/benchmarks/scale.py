@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import partitioning
-from algorithms import Equal, Local, Purpose, Sample, begin, fedavg, radfed, run_round, torch_seed
+from algorithms import Equal, Local, Purpose, Sample, begin, fedavg, next_round, radfed, torch_seed
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.benchmarks.peers.loads import HIDDEN
@@ -47,7 +47,7 @@ def seconds_of(actors: ClientActors, plan: WorkerPlan, rounds: int) -> list[floa
     state = begin(plan.module(), fleet, seed=0)
     for _ in range(WARM + rounds):
         started = time.perf_counter()
-        state = run_round(state, plan.algorithm, fleet)
+        state = next_round(state, plan.algorithm, fleet)
         seconds.append(time.perf_counter() - started)
     return seconds[WARM:]
 

@@ -18,11 +18,11 @@ from algorithms import (
     Sample,
     State,
     begin,
-    current,
+    current_model,
     fedavg,
     fedbn,
+    next_round,
     radfed,
-    run_round,
 )
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -48,7 +48,7 @@ def rounds(federation: Federation, fewer: str, count: int = 30) -> tuple[list[St
     fleet = federation(clients((9, 8, 7, 6, 5, 4)), perceptron())
     states = [begin(perceptron(), fleet, 0)]
     for _ in range(count):
-        states.append(run_round(states[-1], algorithm, fleet))
+        states.append(next_round(states[-1], algorithm, fleet))
     return states, fleet
 
 
@@ -86,7 +86,7 @@ def test_a_round_without_anybody_drops_no_model(federation: Federation) -> None:
     fleet = federation(clients((9, 8, 7, 6)), perceptron())
     state, empty = begin(perceptron(), fleet, 0), 0
     for _ in range(40):
-        before, state = state, run_round(state, algorithm, fleet)
+        before, state = state, next_round(state, algorithm, fleet)
         if before.travelling_models and state.travelling_models and not updated(state):
             assert state.travelling_models == before.travelling_models
             empty += 1
@@ -111,12 +111,12 @@ def test_models_that_wait_are_aggregated(federation: Federation) -> None:
     models = [len(state.travelling_models) for state in states]
     # A round that leaves some without a client, and is not the one that merges anyway.
     number = next(n for n in range(1, 30) if models[n] and models[n + 1] and updated(states[n + 1]) < models[n])
-    aggregated = run_round(states[number], algorithm, fleet, last=True)
+    aggregated = next_round(states[number], algorithm, fleet, last=True)
     assert aggregated.report is not None and aggregated.report.aggregated and not aggregated.travelling_models
-    going_on = run_round(states[number], algorithm, fleet)
+    going_on = next_round(states[number], algorithm, fleet)
     assert going_on.travelling_models
     np.testing.assert_allclose(
-        aggregated.model.floats, current(going_on, algorithm, fleet).floats, rtol=1e-6, atol=1e-7
+        aggregated.model.floats, current_model(going_on, algorithm, fleet).floats, rtol=1e-6, atol=1e-7
     )
 
 
@@ -125,7 +125,7 @@ def test_a_round_without_anybody_changes_nothing(federation: Federation) -> None
     for algorithm in (fedavg(Sample(active=1e-9), LOCAL), radfed(Sample(active=1e-9), LOCAL, aggregate_every=2)):
         state = begin(perceptron(), fleet, 0)
         for _ in range(3):
-            state = run_round(state, algorithm, fleet)
+            state = next_round(state, algorithm, fleet)
             assert state.report is not None and state.report.updates == () and state.report.bytes_up == 0
         assert state.round == 3 and same(state.model, begin(perceptron(), fleet, 0).model)
 
@@ -137,7 +137,7 @@ def test_the_same_clients_whatever_the_blocks(federation: Federation) -> None:
         algorithm = radfed(SOMETIMES, LOCAL, aggregate_every=4)
         state, seen = begin(perceptron(), fleet, 3), Counter()
         for _ in range(12):
-            state = run_round(state, algorithm, fleet)
+            state = next_round(state, algorithm, fleet)
             assert state.report is not None
             seen.update(row.client for _, row, _ in state.report.updates)
         found.append(seen)
@@ -166,10 +166,10 @@ def test_a_client_that_joins_later_takes_the_shared_entries_and_learns_its_own(f
     state = begin(perceptron(True), fleet, 0)
     other = replace(state, personal=PersonalLedger())
     for number in range(1, 6):
-        before, state = state, run_round(state, algorithm, fleet)
+        before, state = state, next_round(state, algorithm, fleet)
         assert updated(state) == (2 if number < 4 else 3)
         if number < 4:
-            other = run_round(other, algorithm, alone)
+            other = next_round(other, algorithm, alone)
             assert same(state.model, other.model)
     assert before.personal.latest(2, 3) is None and state.personal.latest(2, 4) is not None
 

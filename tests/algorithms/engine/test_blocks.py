@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.engine.fleet import SEVERAL, common_site, cut
+from algorithms.engine.blocks import common_site
+from algorithms.engine.fleet import SEVERAL, cut
 
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.integers(1, 9))

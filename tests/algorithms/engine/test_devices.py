@@ -17,8 +17,8 @@ from algorithms import (
     fedavg,
     fedbn,
     generator,
+    next_round,
     radfed,
-    run_round,
 )
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -61,7 +61,7 @@ def test_a_round_takes_as_long_as_its_slowest_update(
     state = begin(perceptron(True), fleet, 5, devices=devices)
     shared, personal = fleet.layouts.shared.nbytes, newcomers * fleet.layouts.personal.nbytes
     for number in (1, 2):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         seconds = []
         for client, size in enumerate(SIZES):
             # Under batch norm a batch of one is passed over: 23 = 5 x 4 + 3, 11 = 2 x 4 + 3, and the client of one.
@@ -75,7 +75,7 @@ def test_a_round_takes_as_long_as_its_slowest_update(
 
 def test_without_devices_nothing_is_simulated(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True))
-    state = run_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    state = next_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
     assert state.report is not None and not state.report.measures
 
 

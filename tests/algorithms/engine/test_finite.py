@@ -23,8 +23,8 @@ from algorithms import (
     fedavg,
     fedbn,
     fedbs,
+    next_round,
     radfed,
-    run_round,
     scaffold,
 )
 from algorithms.engine.finite import is_finite
@@ -72,7 +72,7 @@ def test_every_algorithm_stops_and_names_what_was_first(name: str, federation: F
     with pytest.raises(DivergedError, match=r"in round 1: entry '.*' is not finite") as caught:
         run(federation, named(name, Sample(), LOCAL), federated())
     # FedTAN's clients have their first statistics in common, and centralised training has one model for all.
-    whose = {"fedtan": "client 0", "centralized": "the union of the clients, visited as client 0"}
+    whose = {"fedtan": "client 0", "centralized": "the union of the clients, trained as client 0"}
     if name != "fedasync":  # on its clock others may come first
         assert str(caught.value).startswith(whose.get(name, f"client {BROKEN}"))
 
@@ -123,7 +123,7 @@ def test_the_last_model_counts_with_the_usual_weight(federation: Federation) -> 
 
 def one_round(federation: Federation, algorithm: Algorithm, data: list[Samples]) -> State:
     fleet = federation(data, perceptron(), algorithm.sharing)
-    return run_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+    return next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
 
 
 @pytest.mark.parametrize("local", [LEAVE_OUT, LAST])
@@ -131,7 +131,7 @@ def test_a_model_that_travels_goes_on_as_it_came(local: Local, federation: Feder
     algorithm = radfed(Sample(), local, aggregate_every=3)
     fleet = federation(federated(), perceptron())
     begun = begin(perceptron(), fleet, 0)
-    state = run_round(begun, algorithm, fleet)
+    state = next_round(begun, algorithm, fleet)
     moved = [same(traveller.reference, begun.model) for traveller in state.travelling_models]
     assert moved == [client == BROKEN for client in range(len(SIZES))]
     assert [traveller.weight for traveller in state.travelling_models] == [1, 1, float(local is LAST), 1]
@@ -148,7 +148,7 @@ def test_what_a_client_keeps_stays(make: Callable[..., Algorithm], local: Local,
         if number == 2:
             data[BROKEN] = federated()[BROKEN]
             before = state.personal.latest(BROKEN, 2)
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
     assert before is not None and state.personal.latest(BROKEN, 4) == before
     assert state.personal.latest(0, 4) != state.personal.latest(0, 2)
     assert np.isfinite(state.model.floats).all() and np.isfinite(state.average.floats).all()
@@ -204,5 +204,5 @@ def test_numbers_near_the_largest_are_no_fault(federation: Federation) -> None:
     module = perceptron()
     module.register_buffer("large", torch.full((2,), 3e38))
     fleet = federation(clients(SIZES), module)
-    state = run_round(begin(module, fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    state = next_round(begin(module, fleet, 0), fedavg(Sample(), LOCAL), fleet)
     assert all(row.trained for _, row, _ in state.report.updates)

@@ -12,6 +12,7 @@ from torch import nn
 from algorithms import (
     Algorithm,
     Block,
+    ClientInput,
     Compute,
     InputError,
     Layout,
@@ -19,7 +20,6 @@ from algorithms import (
     RoundInput,
     Sample,
     Sharing,
-    Task,
     begin,
     choose,
     fedavg,
@@ -158,7 +158,7 @@ def reported(federation: Federation, algorithm: Algorithm, execution: str, needs
     fleet = federation(DATA, partly(), algorithm.sharing, compute=algorithm.local.compute)
     state = begin(partly(), fleet, 0)
     updates = replace(client_updates(state, algorithm, fleet, aggregate=True), needs=(needs,))
-    block = Block(0, (0, 3), 34, (Task(None, 0.0), Task(None, 0.0)))
+    block = Block(0, (0, 3), 34, (ClientInput(None, 0.0), ClientInput(None, 0.0)))
     (outcome,) = fleet.map(updates, [block], [fleet.put(RoundInput(state.model, state.average))])
     return [row.report[needs] for row in outcome.value.rows]
 

@@ -6,9 +6,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms import Local, Sample, begin, fedavg, radfed, run_round
+from algorithms import Local, Sample, begin, fedavg, next_round, radfed
 from algorithms.engine.layout import Layout, Packed
-from algorithms.engine.sums import Directions
+from algorithms.engine.measures import Directions
 from algorithms.engine.windows import entered, variances
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -55,9 +55,9 @@ def test_one_model_has_no_divergence_and_models_that_stay_point_apart() -> None:
 def test_divergence_is_of_the_models_as_they_are_sent(federation: Federation) -> None:
     algorithm = radfed(Sample(), LOCAL, aggregate_every=3)
     fleet = federation(clients((9, 5, 9, 12)), perceptron())
-    state = begin(perceptron(), fleet, 0, wanted=("dl",))
+    state = begin(perceptron(), fleet, 0, measures=("dl",))
     for _ in range(2):
-        then, state = state, run_round(state, algorithm, fleet)
+        then, state = state, next_round(state, algorithm, fleet)
         assert state.report is not None
         sent = [traveller.reference.floats.astype(float) for traveller in state.travelling_models]
         assert state.report.measures["dl"] == pytest.approx(cosines(sent), abs=1e-6)
@@ -70,18 +70,18 @@ def test_divergence_is_of_the_models_as_they_are_sent(federation: Federation) ->
 
 def test_nothing_is_measured_unasked(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True))
-    state = run_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
+    state = next_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
     assert state.report is not None and dict(state.report.measures) == {}
     assert set(state.report.updates[0][1].report) == {"samples", "steps", "used", "labelled", "loss"}
 
 
 def test_statistics_are_followed(federation: Federation) -> None:
     fleet = federation(clients((12, 8)), perceptron(True))
-    state = begin(perceptron(True), fleet, 0, wanted=("bn",))
+    state = begin(perceptron(True), fleet, 0, measures=("bn",))
     shifts = []
     for _ in range(2):
         then = fleet.layouts.shared.unpack(state.model)
-        state = run_round(state, fedavg(Sample(), LOCAL), fleet)
+        state = next_round(state, fedavg(Sample(), LOCAL), fleet)
         assert state.report is not None
         now, measures = fleet.layouts.shared.unpack(state.model), state.report.measures
         change = [np.abs(now[f"1.running_{name}"] - then[f"1.running_{name}"]) for name in ("mean", "var")]

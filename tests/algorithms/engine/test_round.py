@@ -23,14 +23,14 @@ from algorithms import (
     State,
     begin,
     centralized,
-    current,
+    current_model,
     fedasync,
     fedavg,
     fedbn,
     fedprox,
     generator,
+    next_round,
     radfed,
-    run_round,
 )
 from algorithms.named import ALGORITHMS
 from algorithms.parts.weighting import Report
@@ -54,7 +54,7 @@ TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
 def simulate(algorithm: Algorithm, fleet: InlineFleet, module: torch.nn.Module, rounds: int, seed: int = 0) -> State:
     state = begin(module, fleet, seed, rounds)
     for number in range(1, rounds + 1):
-        state = run_round(state, algorithm, fleet, last=number == rounds)
+        state = next_round(state, algorithm, fleet, last=number == rounds)
     return state
 
 
@@ -90,10 +90,10 @@ def test_a_step_leaves_its_input_usable(name: str, federation: Federation) -> No
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     states = [begin(perceptron(True), fleet, 0, rounds=4)]
     for _ in range(4):
-        states.append(run_round(states[-1], algorithm, fleet))
+        states.append(next_round(states[-1], algorithm, fleet))
     for before, after in pairwise(states):
-        again = run_round(before, algorithm, fleet)
-        assert same(current(again, algorithm, fleet), current(after, algorithm, fleet))
+        again = next_round(before, algorithm, fleet)
+        assert same(current_model(again, algorithm, fleet), current_model(after, algorithm, fleet))
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -113,7 +113,7 @@ def test_every_round_reports_its_updates_in_client_order(name: str, federation: 
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     state = begin(perceptron(True), fleet, 0, rounds=4)
     for _ in range(4):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         assert state.report is not None
         updated = [row.client for _, row, _ in state.report.updates]
         if isinstance(algorithm.schedule, Arrivals):  # in order of arrival, and the same client may arrive again
@@ -244,11 +244,11 @@ def test_fedbn_matches_its_pseudo_code(federation: Federation) -> None:
 def test_between_aggregates_the_current_model_is_what_a_aggregate_would_give(federation: Federation) -> None:
     algorithm = radfed(HALF, LOCAL, aggregate_every=5)
     fleet = federation(clients(SIZES), perceptron(True))
-    state = run_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
-    aggregated = run_round(state, algorithm, fleet, last=True)
-    going_on = run_round(state, algorithm, fleet)
+    state = next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
+    aggregated = next_round(state, algorithm, fleet, last=True)
+    going_on = next_round(state, algorithm, fleet)
     assert going_on.travelling_models and not aggregated.travelling_models
-    assert same(current(going_on, algorithm, fleet), aggregated.model)
+    assert same(current_model(going_on, algorithm, fleet), aggregated.model)
     assert same(going_on.model, state.model)
 
 
@@ -263,10 +263,10 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
 def test_a_model_that_meets_an_empty_client_keeps_its_weight(federation: Federation) -> None:
     algorithm = radfed(Sample(), LOCAL, aggregate_every=5)
     fleet = federation(clients((9, 0)), perceptron())
-    state = run_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+    state = next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
     assert sorted(traveller.weight for traveller in state.travelling_models) == [0, 1]
     for _ in range(3):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
     # Sooner or later both models were trained; none lost its weight on the empty client again.
     assert [traveller.weight for traveller in state.travelling_models] == [1, 1]
 

@@ -16,13 +16,13 @@ from algorithms import (
     Local,
     Purpose,
     Sample,
-    aggregated,
+    aggregated_model,
     begin,
-    current,
+    current_model,
     fedavg,
     fixbn,
     generator,
-    run_round,
+    next_round,
     silobn,
     static_bn,
 )
@@ -53,13 +53,13 @@ def test_statistics_by_hand(federation: Federation) -> None:
     # Means 2 and 5, variances over n - 1: 2 and 9; three samples weigh more than two, and one alone has no variance.
     data, algorithm = [column(1, 3), column(2, 5, 8), column(100), column()], static_bn(Sample(), LOCAL)
     fleet = federation(data, normed(), algorithm.sharing)
-    state = run_round(begin(normed(), fleet, 0), algorithm, fleet)
-    found = fleet.layouts.shared.unpack(current(state, algorithm, fleet))
+    state = next_round(begin(normed(), fleet, 0), algorithm, fleet)
+    found = fleet.layouts.shared.unpack(current_model(state, algorithm, fleet))
     np.testing.assert_allclose(found["0.running_mean"], [(2 * 2 + 3 * 5) / 5] * 4, rtol=1e-6)
     np.testing.assert_allclose(found["0.running_var"], [(2 * 2 + 3 * 9) / 5] * 4, rtol=1e-6)
     assert found["0.num_batches_tracked"] == 1
     # What travels holds no statistics but the first ones.
-    left = fleet.layouts.shared.unpack(aggregated(state, algorithm, fleet))
+    left = fleet.layouts.shared.unpack(aggregated_model(state, algorithm, fleet))
     assert not left["0.running_mean"].any() and (left["0.running_var"] == 1).all()
     np.testing.assert_array_equal(found["1.weight"], left["1.weight"])
 
@@ -69,8 +69,8 @@ def test_a_chunk_is_a_batch(federation: Federation) -> None:
     rest = torch.tensor([4.0] * 512 + [9.0])
     algorithm = static_bn(Sample(), replace(LOCAL, batch_size="full"))
     fleet = federation([many], normed(), algorithm.sharing)
-    state = run_round(begin(normed(), fleet, 0), algorithm, fleet)
-    found = fleet.layouts.shared.unpack(current(state, algorithm, fleet))
+    state = next_round(begin(normed(), fleet, 0), algorithm, fleet)
+    found = fleet.layouts.shared.unpack(current_model(state, algorithm, fleet))
     np.testing.assert_allclose(found["0.running_mean"], [rest.sum() / (CHUNK + 513)] * 4, rtol=1e-6)
     np.testing.assert_allclose(found["0.running_var"], [rest.var() * 513 / (CHUNK + 513)] * 4, rtol=1e-5)
     assert found["0.num_batches_tracked"] == 1  # each chunk is the layer's first batch
@@ -116,7 +116,7 @@ def test_static_bn_matches_its_description_in_float64(federation: Federation) ->
     module = perceptron(True).double()
     fleet = federation(data, module, algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, module, rounds=5)
-    found = fleet.layouts.shared.unpack(current(state, algorithm, fleet))
+    found = fleet.layouts.shared.unpack(current_model(state, algorithm, fleet))
     expected = reference(data, rounds=5).state_dict()
     for name, value in found.items():
         if name != "1.num_batches_tracked":
@@ -135,9 +135,9 @@ def test_the_pass_does_not_touch_the_run_nor_depend_on_dropout(federation: Feder
         fleet = federation([column(1, 3), column(2, 5, 8)], dropping(), algorithm.sharing)
         state = begin(dropping(), fleet, 0)
         for _ in range(3):
-            state = run_round(state, algorithm, fleet)
+            state = next_round(state, algorithm, fleet)
             for _ in range(looks):
-                found = fleet.layouts.shared.unpack(current(state, algorithm, fleet))
+                found = fleet.layouts.shared.unpack(current_model(state, algorithm, fleet))
                 np.testing.assert_allclose(found["1.running_mean"], [3.8] * 4, rtol=1e-6)
         models.append(state.model)
     assert same(*models)
@@ -147,7 +147,7 @@ def test_the_initial_model_is_as_it_was_made(federation: Federation) -> None:
     algorithm = static_bn(HALF, LOCAL)
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     state = begin(perceptron(True), fleet, 0)
-    assert same(current(state, algorithm, fleet), state.model)
+    assert same(current_model(state, algorithm, fleet), state.model)
 
 
 def test_protocol_bytes_leave_the_statistics_out(federation: Federation) -> None:

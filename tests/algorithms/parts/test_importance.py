@@ -23,9 +23,9 @@ from algorithms import (
     begin,
     fedavg,
     generator,
+    next_round,
     radfed,
     radfedi,
-    run_round,
 )
 from algorithms.engine.keys import Purpose
 from algorithms.parts.schedule import draw_weighted
@@ -115,7 +115,7 @@ def test_chances_begin_as_they_are_told(federation: Federation) -> None:
     for start in ("score", "equal"):
         algorithm = radfedi(HALF, LOCAL, aggregate_every=2, start=start)  # type: ignore[arg-type]
         fleet = federation(clients(SIZES), perceptron(True))
-        state = run_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
+        state = next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
         assert state.importance is not None and state.report is not None
         updated = {row.client for _, row, _ in state.report.updates}
         others = [k for k in range(6) if k not in updated and SIZES[k] > 1]
@@ -131,7 +131,7 @@ def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> No
     local = replace(LOCAL, lr=1e30, nonfinite="leave-out")
     algorithm = radfedi(HALF, local, aggregate_every=2, start="equal")
     fleet = federation(DATA, perceptron())
-    state = run_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+    state = next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
     assert state.importance is not None and np.isfinite(state.importance).all()
     left_out = [row.client for _, row, _ in state.report.updates if row.nonfinite]
     assert left_out and set(state.importance[left_out]) == {1.0}
@@ -142,7 +142,7 @@ def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federatio
     fleet = federation(clients((1, 9, 8)), perceptron(True))
     state, chances = begin(perceptron(True), fleet, 0), []
     for _ in range(12):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         assert state.importance is not None
         chances.append(float(state.importance[0]))
     assert chances[-1] < 0.2 and all(a in (b, 2 * b) for a, b in pairwise(chances))
@@ -151,7 +151,7 @@ def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federatio
 def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> None:
     algorithm = radfedi(Sample(), LOCAL, aggregate_every=1, gamma=1.0)
     fleet = federation(DATA, perceptron(), compute=FP64)
-    state = run_round(begin(perceptron().double(), fleet, 0), algorithm, fleet)
+    state = next_round(begin(perceptron().double(), fleet, 0), algorithm, fleet)
     assert state.report is not None and state.importance is not None
     assert state.importance.tolist() == [row.report["score"] for _, row, _ in state.report.updates]
 

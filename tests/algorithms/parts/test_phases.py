@@ -26,9 +26,9 @@ from algorithms import (
     fedprox,
     fixbn,
     generator,
+    next_round,
     phases,
     radfed,
-    run_round,
 )
 from algorithms.engine.state import begin
 from algorithms.parts.weighting import LossOf
@@ -53,7 +53,7 @@ def test_phases_are_runs_one_after_the_other(federation: Federation) -> None:
     fleet = federation(data, perceptron(True), first.sharing)
     state = begin(perceptron(True), fleet, 0)
     for number in range(1, 6):
-        state = run_round(state, first if number <= 2 else second, fleet)
+        state = next_round(state, first if number <= 2 else second, fleet)
     found = run(federation, both, data, rounds=5)
     assert same(found.model, state.model)
     assert found.report is not None and (found.phase, found.report.phase) == (1, 1)
@@ -64,7 +64,7 @@ def test_a_phase_begins_at_a_aggregate(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     state, found = begin(perceptron(True), fleet, 0), []
     for _ in range(5):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         assert state.report is not None
         found.append((state.report.phase, state.report.aggregated))
     assert found == [(0, False), (0, False), (0, True), (1, True), (1, True)]
@@ -76,7 +76,7 @@ def test_three_phases(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     state, found = begin(perceptron(True), fleet, 0), []
     for _ in range(5):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         assert state.report is not None
         found.append(state.report.phase)
     assert found == [0, 1, 1, 2, 2]
@@ -159,7 +159,7 @@ def test_a_share_of_rounds_needs_to_know_how_many(federation: Federation) -> Non
     algorithm = fixbn(HALF, LOCAL)
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     with pytest.raises(InputError, match=r"a share of the rounds, 0.5, and how many there are is not known"):
-        run_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
+        next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
 
 
 def test_weighing_by_loss() -> None:

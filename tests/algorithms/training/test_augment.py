@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, run_round, torch_seed
+from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, next_round, torch_seed
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.engine.test_round import simulate
@@ -58,7 +58,7 @@ def test_every_execution_trains_on_the_same_samples(execution: str, model: str, 
         fleet = federation(clients((7, 4, 1, 9, 0, 7)), seeded(model).double(), None, 5, compute, lanes, Stretch())
         state = begin(seeded(model).double(), fleet, seed=4, rounds=2)
         for number in (1, 2):
-            state = run_round(state, fedavg(Sample(), LOCAL), fleet, last=number == 2)
+            state = next_round(state, fedavg(Sample(), LOCAL), fleet, last=number == 2)
         states.append(state)
     assert differ(states[0].model, states[1].model) < 1e-9
     assert states[0].report and [row.report["samples"] for _, row, _ in states[0].report.updates] == [7, 4, 1, 9, 0, 7]

@@ -26,8 +26,8 @@ from algorithms import (
     choose,
     fedavg,
     lanes_of,
+    next_round,
     radfed,
-    run_round,
     scaffold,
     trainer,
 )
@@ -107,7 +107,7 @@ def run(federation: Federation, algorithm: Algorithm, model: str, compute: Compu
     fleet = federation(clients(SIZES), module(), algorithm.sharing, 5, compute, lanes)
     state = begin(module(), fleet, seed=4, rounds=rounds)
     for number in range(1, rounds + 1):
-        state = run_round(state, algorithm, fleet, last=number == rounds)
+        state = next_round(state, algorithm, fleet, last=number == rounds)
     return state
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import partitioning
-from algorithms import Algorithm, Block, Fleet, Output, PersonalStore, State, Worker, begin, run_round
+from algorithms import Algorithm, Block, Fleet, Output, PersonalStore, State, Worker, begin, next_round
 from partitioning import Population
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
@@ -118,7 +118,7 @@ def trained(fleet: Fleet, plan: WorkerPlan, population: Population) -> tuple[obj
     targets = Targets.of(population, None, ["loss"])
     state, metrics = begin(plan.module(), fleet, 0, ROUNDS), []
     for number in range(1, ROUNDS + 1):
-        state = run_round(state, plan.algorithm, fleet, last=number == ROUNDS)
+        state = next_round(state, plan.algorithm, fleet, last=number == ROUNDS)
         if number % 2 == 0:
             metrics.append(evaluate(state, plan.algorithm, fleet, targets))
     return *of_bytes(state, plan), metrics

@@ -9,7 +9,7 @@ import ray
 import torch
 
 import partitioning
-from algorithms import Local, Sample, begin, fedavg, run_round
+from algorithms import Local, Sample, begin, fedavg, next_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
@@ -67,7 +67,7 @@ def test_the_bytes_are_the_same(two_gpus: None, plan: WorkerPlan) -> None:
             with closing(place.fleet(plan)) as fleet:
                 state = begin(plan.module(), fleet, 0)
                 for _ in range(2):
-                    state = run_round(state, plan.algorithm, fleet)
+                    state = next_round(state, plan.algorithm, fleet)
                 models.append(state.model.floats.tobytes())
     assert models[0] == models[1]
 

@@ -10,8 +10,20 @@ import pytest
 import torch
 
 import partitioning
-from algorithms import Block, ClientUpdates, Local, Output, RoundInput, Sample, Samples, Task, Worker, begin, fedavg
-from algorithms.engine.asynchronous import Sent
+from algorithms import (
+    Block,
+    ClientInput,
+    ClientUpdates,
+    Local,
+    Output,
+    RoundInput,
+    Sample,
+    Samples,
+    Worker,
+    begin,
+    fedavg,
+)
+from algorithms.engine.asynchronous import ReturnedUpdates
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
@@ -107,8 +119,8 @@ def fleets(plan: WorkerPlan) -> Any:
 def message(fleet: InlineFleet | RayFleet, plan: WorkerPlan, **own: Any) -> str:
     """What greedy client updates of one block of all clients say, on a fleet."""
     state = begin(plan.module(), fleet, 0)
-    greedy = Greedy(LOCAL, Samples(), seed=0, number=1, aggregate=True, **own)
-    block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0),) * 8)
+    greedy = Greedy(LOCAL, Samples(), seed=0, round_number=1, aggregate=True, **own)
+    block = Block(0, tuple(range(8)), 1797, (ClientInput(None, 0.0),) * 8)
     with closing(fleet), pytest.raises(OutOfMemoryError) as error:
         list(fleet.map(greedy, [block], [fleet.put(RoundInput(state.model, state.initial))]))
     return str(error.value)
@@ -127,11 +139,11 @@ def test_the_block_that_fits_is_named(fleets: Fleets, plan: WorkerPlan, name: st
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
 def test_asynchronous_updates_name_the_block_that_fits(fleets: Fleets, plan: WorkerPlan, name: str) -> None:
-    sent = Sent(Greedy(LOCAL, Samples(), seed=0, number=1, aggregate=False, most=3))
+    sent = ReturnedUpdates(Greedy(LOCAL, Samples(), seed=0, round_number=1, aggregate=False, most=3))
     with closing(fleets[name]()) as fleet:
         state = begin(plan.module(), fleet, 0)
         models = (fleet.put(state.model),) * 8
-        block = Block(0, tuple(range(8)), 1797, (Task(None, 0.0, 1),) * 8, models)
+        block = Block(0, tuple(range(8)), 1797, (ClientInput(None, 0.0, 1),) * 8, models)
         with pytest.raises(OutOfMemoryError, match=r"set fleet.block = 2 "):
             list(fleet.map(sent, [block], [fleet.put(RoundInput(None, state.initial))]))
 

@@ -15,7 +15,7 @@ from ray.experimental import get_object_locations
 
 import partitioning
 import raysim
-from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fedbn, radfed, run_round
+from algorithms import Algorithm, Local, Sample, begin, centralized, fedavg, fedbn, next_round, radfed
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.sources import load
@@ -96,7 +96,7 @@ def test_the_data_of_several_sites_in_one_place_are_refused(
     with ClientActors(1, address=cluster.address, pinned=True) as actors:
         actors.fit({"centralized": plan})
         with closing(actors.fleet(plan)) as fleet, pytest.raises(InputError, match=message):
-            run_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
+            next_round(begin(plan.module(), fleet, 0), plan.algorithm, fleet)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
             state = begin(plan.module(), fleet, 0)
             model, one = array_bytes(state.model), 8 * fleet.layouts.shared.floats
             assert model > INLINE_LIMIT
-            state = run_round(state, plan.algorithm, fleet)
+            state = next_round(state, plan.algorithm, fleet)
             before = fleet.traffic.copy()
-            state = run_round(state, plan.algorithm, fleet)
+            state = next_round(state, plan.algorithm, fleet)
             during = fleet.traffic.since(before)
         nodes = len(during.into) - 1
         assert during.driver == model + sums * one
@@ -178,11 +178,11 @@ def test_redistributed_models_go_from_node_to_node(
     actors.group = 2
     with closing(actors.fleet(plan)) as fleet:
         state, size = begin(plan.module(), fleet, 0), 4 * fleet.layouts.shared.floats
-        state = run_round(state, plan.algorithm, fleet)
+        state = next_round(state, plan.algorithm, fleet)
         crossed = 0
         for _ in range(2):
             before, travelling_models, traffic = state, state.travelling_models, fleet.traffic.copy()
-            state = run_round(state, plan.algorithm, fleet)
+            state = next_round(state, plan.algorithm, fleet)
             during = fleet.traffic.since(traffic)
             # Ray itself says where they are: never with the driver, which is on the head.
             places = get_object_locations([each.reference.object() for each in travelling_models])

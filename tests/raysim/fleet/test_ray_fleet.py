@@ -27,11 +27,11 @@ from algorithms import (
     begin,
     fedasync,
     fedavg,
+    next_round,
     radfed,
-    run_round,
 )
 from algorithms.engine.layout import Packed
-from algorithms.engine.round import cohort_of
+from algorithms.engine.round import sample_cohort
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ENDING, ClientActors, agreed
@@ -70,9 +70,9 @@ def test_of_several_updates_that_diverge_the_first_client_is_named(actors: Clien
     fleet = fleet_of(actors, population, 8)
     algorithm = fedavg(HALF, Local(lr=1.0, weight_decay=1e3))
     state = start(fleet, 8)
-    first = cohort_of(state, algorithm, fleet)[0]
+    first = sample_cohort(state, algorithm, fleet)[0]
     with pytest.raises(DivergedError, match=f"^client {first} in round 1: entry .* is not finite"):
-        run_round(state, algorithm, fleet)
+        next_round(state, algorithm, fleet)
 
 
 def start(fleet: RayFleet, hidden: int) -> State:
@@ -94,9 +94,9 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     algorithm = radfed(HALF, LOCAL, aggregate_every=3)
     model_bytes = 4 * fleet.layouts.shared.floats
     assert model_bytes > 2 * INLINE_LIMIT
-    state = run_round(start(fleet, 1000), algorithm, fleet)
+    state = next_round(start(fleet, 1000), algorithm, fleet)
     before = fleet.traffic.copy()
-    state = run_round(state, algorithm, fleet)
+    state = next_round(state, algorithm, fleet)
     during = fleet.traffic.since(before)
     # Of four models that went from actor to actor the driver saw nothing, the actors took each of them once.
     assert during.driver < 1000 and during.inlined == 0
@@ -107,7 +107,7 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
     assert len(sizes) == 4 and min(sizes) >= model_bytes
     # The round that aggregates brings one partial sum a call, of which there are at most as many as blocks.
     before = fleet.traffic.copy()
-    run_round(state, algorithm, fleet)
+    next_round(state, algorithm, fleet)
     sums = fleet.traffic.since(before).driver // (2 * model_bytes)
     assert 1 <= sums <= 4
 
@@ -115,7 +115,7 @@ def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, popu
 def test_small_models_are_inlined_and_counted_apart(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     algorithm = radfed(HALF, LOCAL, aggregate_every=5)
-    run_round(start(fleet, 16), algorithm, fleet)
+    next_round(start(fleet, 16), algorithm, fleet)
     assert fleet.traffic.inlined == 4 * 4 * fleet.layouts.shared.floats
 
 
@@ -124,7 +124,7 @@ def test_a_aggregating_round_brings_one_sum_a_block(actors: ClientActors, popula
     for block in (1, 2, 4):
         fleet = fleet_of(actors, population, hidden=500, block=block)
         state = start(fleet, 500)
-        run_round(state, fedavg(HALF, LOCAL), fleet)
+        next_round(state, fedavg(HALF, LOCAL), fleet)
         driver[block] = fleet.traffic.driver - array_bytes(state.model)
     one = 8 * fleet.layouts.shared.floats
     assert [driver[block] // one for block in (1, 2, 4)] == [4, 2, 1]
@@ -134,7 +134,7 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     fleet, algorithm = fleet_of(actors, population, hidden=100), fedasync(HALF, LOCAL, concurrency=3)
     state, before = start(fleet, 100), fleet.traffic.copy()
     for _ in range(3):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
     computed = 3 * 4 + len(state.own.trained)
     # Three client updates begin with the first version, and one with each version that follows.
     versions = computed - 2
@@ -144,7 +144,7 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
 def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, 8)
     state = start(fleet, 8)
-    after = run_round(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
+    after = next_round(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
     assert after.round == 1 and after.report is not None and after.report.updates == ()
     assert after.model is state.model
 
@@ -154,7 +154,7 @@ def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     fleet = fleet_of(actors, population, hidden=16)
     state, seen, end = start(fleet, 16), set(), time.monotonic() + 60
     while not {0.0, 1.0} <= seen and time.monotonic() < end:
-        state = run_round(state, fedavg(Sample(), LOCAL), fleet)
+        state = next_round(state, fedavg(Sample(), LOCAL), fleet)
         assert state.report is not None
         seen |= {machine["actor"] for _, _, machine in state.report.updates}
     assert {0.0, 1.0} <= seen <= {-1.0, 0.0, 1.0}

@@ -11,8 +11,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import partitioning
-from algorithms import Algorithm, Local, Sample, State, begin, current, fedavg, fedbn, radfed, run_round, silobn
-from algorithms.engine.fleet import Part
+from algorithms import Algorithm, Local, Sample, State, begin, current_model, fedavg, fedbn, next_round, radfed, silobn
+from algorithms.engine.clients import SamplePart
 from algorithms.named import ALGORITHMS
 from partitioning import Population
 from partitioning.sources.source import TableSource
@@ -57,7 +57,7 @@ def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
 def simulate(algorithm: Algorithm, fleet: InlineFleet, rounds: int) -> State:
     state = begin(MODEL.build(), fleet, 0, rounds)
     for _ in range(rounds):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
     return state
 
 
@@ -66,7 +66,7 @@ def module_of(state: State, algorithm: Algorithm, fleet: InlineFleet, client: in
     module, layouts = MODEL.build(), fleet.layouts
     location = None if client is None else state.personal.latest(client, state.round)
     personal = state.average if location is None else fleet._worker.personal.read(location)
-    values = layouts.model(current(state, algorithm, fleet), personal)
+    values = layouts.model(current_model(state, algorithm, fleet), personal)
     module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in values.items()})
     return module.eval()
 
@@ -187,7 +187,7 @@ def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, popula
     class First:
         """Only the first sample of each client."""
 
-        def samples(self, client: int, part: Part) -> Samples:
+        def samples(self, client: int, part: SamplePart) -> Samples:
             x, y = Shards(population.path).samples(client, part)
             return x[:1], y[:1]
 

@@ -25,8 +25,8 @@ from algorithms import (
     fedmmb,
     fedsmb,
     generator,
+    next_round,
     radfed,
-    run_round,
     static_bn,
 )
 from partitioning import Population
@@ -46,7 +46,7 @@ def divergence(algorithm: Algorithm, fleet: InlineFleet, rounds: int, norm: bool
     state = begin(perceptron(norm), fleet, 0, rounds)
     twin, found = Divergence(TwinState(state.model, state.initial)), []
     for _ in range(rounds):
-        state = run_round(state, algorithm, fleet)
+        state = next_round(state, algorithm, fleet)
         twin.begin(state, algorithm, fleet)
         found.append(twin.end({})["dc"])
     assert twin.state.rounds == rounds

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from algorithms import Assign, Layout, Local, Location, Packed, PersonalLedger, PersonalStore, Sample, State, fedavg
-from algorithms.engine.asynchronous import Trained, UnderWay
+from algorithms.engine.asynchronous import AsyncProgress
 from algorithms.engine.client_update import UpdateRow
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
 from raysim.common.errors import InputError
@@ -55,12 +55,12 @@ VALUES: list[Any] = [
     *(np.zeros((0, 3)), np.array(2.5), np.float32(0.1), np.int64(-1), np.bool_(True)),
     *(np.array([np.nan, np.inf, -0.0, 1e-45], "f4"), np.arange(6).reshape(2, 3).T, np.arange(9)[::2]),
     *(Sample(), Location("a", 1), PACKED, EvaluationHistory(2, {"loss": Best(0.5, 3)}, {"loss": 1}, {})),
-    UnderWay(
+    AsyncProgress(
         Arrivals(Sample(cohort=2), Concurrent(3)),
         *(0, 4),
         Timeline(7, 1.25, (Flight(8, 3, 6, 2.5),)),
         {6: PACKED},
-        {8: Trained(2, UpdateRow(3, {"steps": 1.0, "loss": math.nan}, 0.0, None), {"actor": 0.0}, PACKED)},
+        {8: ((2, UpdateRow(3, {"steps": 1.0, "loss": math.nan}, 0.0, None), {"actor": 0.0}), PACKED)},
         3,
     ),
     Own((Own(None), [np.ones(2)]), {"a": math.nan}),

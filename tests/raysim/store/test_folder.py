@@ -12,7 +12,7 @@ import torch
 
 from algorithms import Layout, Sharing, State
 from algorithms.engine.client_update import UpdateRow
-from algorithms.engine.state import RoundReport
+from algorithms.engine.report import RoundReport
 from raysim.common.errors import InputError, StoppedError
 from raysim.config.read import algorithm_names
 from raysim.simulation.failures import continuable

@@ -1,0 +1,147 @@
+"""Rounds as a run sees them: watched, reported and measured, phase after phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from algorithms.engine.client_update import UpdateRow
+from algorithms.engine.fleet import Fleet
+from algorithms.engine.measures import batch_statistics
+from algorithms.engine.report import RoundReport
+from algorithms.engine.round import client_updates, round_input, run_round
+from algorithms.engine.state import State
+from algorithms.engine.statistics import statistics_of
+from algorithms.engine.watch import RoundWatch
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.importance import Importance
+from algorithms.parts.sharing import Layouts
+
+SCORE_BYTES = 8
+"""Bytes of a client's score on its way to the server."""
+
+
+def next_round(
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    *,
+    last: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> State:
+    """Run the next round of the current phase, and begin the next phase if the rule of this one has fired.
+
+    Args:
+        state: the run so far.
+        algorithm: all phases of the algorithm.
+        fleet: fleet that runs the blocks.
+        last: whether this is the run's last round, which always aggregates.
+        meanwhile: the driver's other work, done while the client updates run.
+
+    Returns:
+        The state after the round, with its report.
+    """
+    phase = algorithm.phase(state.phase)
+    state = (phase.own_round or watched_round)(state, phase, fleet, last=last, meanwhile=meanwhile)
+    return _switched(state, phase)
+
+
+def watched_round(
+    state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+) -> State:
+    """Run `run_round` under watch: report it, and take its measures; arguments as in `next_round`."""
+    watch = RoundWatch(fleet, meanwhile, compares="dl" in state.measures)
+    before, scored = _with_importance(state, algorithm, fleet)
+    after = run_round(before, algorithm, watch, last=last)
+    report = _report(before, algorithm, watch, last or algorithm.rounds.aggregates(after.round))
+    if scored:
+        report = _with_scoring(report, before, algorithm, fleet)
+    return measured(before, replace(after, report=report), algorithm, watch)
+
+
+def measured(before: State, after: State, algorithm: Algorithm, watch: RoundWatch) -> State:
+    """End the watch of a round: take the measures of its report, and move the clients' importance.
+
+    Args:
+        before: the run before the round.
+        after: the run after it, with its report.
+        algorithm: parts of the current phase.
+        watch: watch of the round.
+    """
+    if after.report is None:
+        raise RuntimeError("the round left no report")
+    measures, memory = dict(after.report.measures), after.measure_memory
+    if watch.directions is not None:
+        measures |= watch.directions.divergence
+    if "bn" in after.measures:
+        layout = watch.layouts.shared
+        found, memory = batch_statistics(watch.rows, before.model, after.model, layout, memory)
+        measures |= found
+    by, importance = algorithm.schedule.sample.by, after.importance
+    if isinstance(by, Importance) and importance is not None:
+        importance = by.moved(importance, watch.census, watch.rows)
+    report = replace(after.report, measures=measures, seconds=watch.end())
+    return replace(after, measure_memory=memory, importance=importance, report=report)
+
+
+def _with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[State, bool]:
+    """Return the state with the clients' importance, if they are drawn by it; and whether all were scored for it."""
+    by = algorithm.schedule.sample.by
+    if not isinstance(by, Importance) or state.importance is not None:
+        return state, False
+    updates = client_updates(state, algorithm, fleet, aggregate=True)
+    start = fleet.put(round_input(state, algorithm, fleet))
+    return replace(state, importance=by.initial(updates, fleet, start)), by.start == "score"
+
+
+def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: bool) -> RoundReport:
+    """Report a synchronous round, and count the protocol's bytes: each client update costs a model down and one up."""
+    model = _model_bytes(algorithm, watch.layouts)
+    average = watch.layouts.personal.nbytes if algorithm.sharing.newcomer == "average" else 0
+    inputs = [each for block in watch.blocks for each in block.inputs]
+    up = [model + average for _ in inputs]
+    down = [model + (average if each.personal is None else 0) for each in inputs]
+    measures = _simulated(state, watch.rows, down, up)
+    return RoundReport(watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
+
+
+def _model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
+    """Return the bytes of a model on its way; statistics that nobody tracks are not sent."""
+    untracked = statistics_of(layouts.shared).nbytes if algorithm.local.statistics == "untracked" else 0
+    return layouts.shared.nbytes - untracked
+
+
+def _simulated(state: State, rows: Sequence[UpdateRow], down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
+    """Return the virtual seconds of a synchronous round, if devices are simulated."""
+    if state.devices is None:
+        return {}
+    updates = [(row.client, row.report["used"], d, u) for row, d, u in zip(rows, down, up, strict=True)]
+    return {"simulated_seconds": state.devices.round(state.seed, updates)}
+
+
+def _with_scoring(report: RoundReport, state: State, algorithm: Algorithm, fleet: Fleet) -> RoundReport:
+    """Add the cost of scoring all clients: each received the model, passed its samples through it, and sent a number."""
+    census, model = fleet.census, _model_bytes(algorithm, fleet.layouts)
+    measures = dict(report.measures)
+    if state.devices is not None:
+        sizes = zip(census.clients.tolist(), census.samples.tolist(), strict=True)
+        passes = ((client, samples, model, SCORE_BYTES) for client, samples in sizes)
+        measures["simulated_seconds"] += state.devices.round(state.seed, passes)
+    return replace(
+        report,
+        bytes_up=report.bytes_up + SCORE_BYTES * len(census.clients),
+        bytes_down=report.bytes_down + model * len(census.clients),
+        exchanges=report.exchanges + 1,
+        measures=measures,
+    )
+
+
+def _switched(state: State, algorithm: Algorithm) -> State:
+    """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
+    if algorithm.switch is None or state.report is None:
+        return state
+    reports = {row.client: row.report for _, row, _ in state.report.updates if row.trained}
+    ended, memory = algorithm.switch.when(state.round, state.rounds, reports, state.rule_memory)
+    if ended and not state.travelling_models:
+        return replace(state, phase=state.phase + 1, rule_memory={})
+    return replace(state, rule_memory=memory)

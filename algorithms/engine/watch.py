@@ -1,0 +1,110 @@
+"""A fleet that watches a round: times, machine facts, client updates, and the driver's other work beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from algorithms.engine.client_update import BlockResult, ClientUpdates, UpdateRow
+from algorithms.engine.clients import Census
+from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Reference, joined
+from algorithms.engine.measures import Compared, Directions
+from algorithms.engine.report import UpdateRecord
+from algorithms.engine.tree import Node
+from algorithms.parts.sharing import Layouts
+
+
+class RoundWatch:
+    """A fleet for one round, around another fleet. The round does not know that it is watched.
+
+    Each map has one outcome, of all its blocks. Time between two laps counts for the stage that the lap ends.
+
+    Args:
+        fleet: fleet that runs the blocks.
+        meanwhile: the driver's other work; done once, when the first client updates are under way.
+        compares: whether to sum the directions of the models, for the measure "dl".
+    """
+
+    def __init__(self, fleet: Fleet, meanwhile: Callable[[], None], compares: bool = False) -> None:
+        self._fleet, self._meanwhile, self._compares = fleet, meanwhile, compares
+        self._last = time.perf_counter()
+        self._blocks: Sequence[Block] = ()
+        self._machine: list[dict[str, float]] = []
+        self.seconds = dict.fromkeys(("sample", "send", "train", "sum"), 0.0)
+        self.rows: tuple[UpdateRow, ...] = ()
+        self.directions: Directions | None = None
+
+    @property
+    def census(self) -> Census:
+        return self._fleet.census
+
+    @property
+    def layouts(self) -> Layouts:
+        return self._fleet.layouts
+
+    def block_size(self, cohort: int) -> int:
+        return self._fleet.block_size(cohort)
+
+    def put(self, value: Any) -> Reference:
+        return self._fleet.put(value)
+
+    def map(
+        self, function: Function, blocks: Sequence[Block], references: Sequence[Reference] = ()
+    ) -> Iterator[Outcome]:
+        """Run the function on every block; yield one outcome of all blocks, or none if there is no block."""
+        self.lap("sample")
+        if self._compares and isinstance(function, ClientUpdates):
+            function = Compared(function)
+        outcomes = self._fleet.map(function, blocks, references)
+        self.lap("send")
+        return self._joined(function, blocks, outcomes)
+
+    def lap(self, stage: str) -> None:
+        """Count the time since the last lap for a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def end(self) -> dict[str, float]:
+        """Count the rest of the time for the aggregation; return the seconds of each stage."""
+        self.work_meanwhile()
+        self.lap("aggregate")
+        return self.seconds
+
+    def work_meanwhile(self) -> None:
+        """Do the driver's other work, unless it is done."""
+        work, self._meanwhile = self._meanwhile, lambda: None
+        work()
+        self.lap("meanwhile")
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """Blocks of the client updates."""
+        return self._blocks
+
+    @property
+    def updates(self) -> tuple[UpdateRecord, ...]:
+        """Client updates, each with its block and the facts of the machine."""
+        owners = (block.number for block in self._blocks for _ in block.clients)
+        return tuple((number, row, self._machine[number]) for number, row in zip(owners, self.rows, strict=True))
+
+    def _joined(self, function: Function, blocks: Sequence[Block], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+        self.work_meanwhile()
+        if not blocks:
+            return
+        machine: list[dict[str, float]] = []
+        value, objects = joined(function, blocks, self._timed(outcomes, machine))
+        self.lap("sum")
+        if isinstance(function, Compared):
+            value, self.directions = value
+        if isinstance(value, BlockResult):
+            self.rows, self._blocks, self._machine = value.rows, blocks, machine
+        yield Outcome(Node(0, len(blocks)), value, tuple(objects), tuple(machine))
+
+    def _timed(self, outcomes: Iterator[Outcome], machine: list[dict[str, float]]) -> Iterator[Outcome]:
+        for outcome in outcomes:
+            self.lap("train")
+            machine.extend(outcome.machine)
+            yield outcome
+            self.lap("sum")
