@@ -142,7 +142,6 @@ __all__ = [
     "radfedi",
     "radfedm",
     "radfedp",
-    "run_round",
     "scaffold",
     "silobn",
     "singleset",
