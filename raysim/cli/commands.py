@@ -205,7 +205,7 @@ def submit(
 ) -> None:
     """Run an experiment as a job of a Ray cluster, follow it, and fetch its folder."""
     with _stoppable():
-        from raysim.cluster import attending, submitting
+        from raysim.cluster import following, submitting
 
         head, job = submitting.submit(
             experiment, address, out, changes=changes, actors=actors, working_dir=working_dir, stage=stage
@@ -215,7 +215,7 @@ def submit(
             click.echo(again)
         else:
             click.echo(f"job {job.id}", err=True)
-            _show(attending.attend(head, job, keep=keep))
+            _show(following.finish(head, job, keep=keep))
 
 
 @cli.command()
@@ -227,12 +227,12 @@ def submit(
 def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
     """Follow a JOB that was submitted before, and fetch its folder."""
     with _stoppable():
-        from raysim.cluster.attending import attend
+        from raysim.cluster.following import finish
         from raysim.cluster.head import Head
-        from raysim.cluster.submitting import Job
+        from raysim.cluster.submitting import ClusterJob
 
         head = Head(address)
-        _show(attend(head, Job.of(head, job, out), stop=stop, keep=keep))
+        _show(finish(head, ClusterJob.of(head, job, out), stop=stop, keep=keep))
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Runs as jobs of a Ray cluster: sent there, followed from here, and fetched back."""
+"""Runs as jobs of a Ray cluster: submitted, followed and fetched."""

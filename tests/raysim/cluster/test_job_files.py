@@ -7,8 +7,8 @@ import pytest
 import tomli_w
 
 import partitioning
-from raysim.cluster import sending
-from raysim.cluster.sending import staged, whole
+from raysim.cluster import job_files
+from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.simulation.api import resolved
@@ -32,8 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_recipe_goes_by_its_name(folder: Path) -> None:
-    with staged("quickstart", resolved("quickstart")) as sent:
-        assert (sent.file, sent.changes, files(sent.folder)) == ("quickstart", (), set())
+    with staged("quickstart", resolved("quickstart")) as (sent, name, changes):
+        assert (name, changes, files(sent)) == ("quickstart", (), set())
 
 
 def test_one_s_own_code_stands_beside_the_file_and_nothing_else_does(folder: Path) -> None:
@@ -44,10 +44,10 @@ def test_one_s_own_code_stands_beside_the_file_and_nothing_else_does(folder: Pat
     (folder / "sent_beside.py").write_text("from algorithms.fedavg import fedavg as flat\n")
     file = write(folder / "exp.toml", algorithm={"name": "sent_package:flat"})
     try:
-        with staged(file, resolved(file)) as sent:
-            assert sent.file == "exp.toml" and sent.changes == ()
-            assert files(sent.folder) == {"exp.toml", "sent_package/__init__.py", "sent_beside.py"}
-        assert not sent.folder.exists()
+        with staged(file, resolved(file)) as (sent, name, changes):
+            assert name == "exp.toml" and changes == ()
+            assert files(sent) == {"exp.toml", "sent_package/__init__.py", "sent_beside.py"}
+        assert not sent.exists()
     finally:
         for name in ("sent_package", "sent_beside"):
             sys.modules.pop(name, None)
@@ -62,12 +62,12 @@ def test_small_data_goes_and_the_file_finds_it_there(folder: Path, monkeypatch: 
     export("digits", folder / "near" / "test.parquet")
     away = folder.parent / "elsewhere" / "digits.parquet"
     file = write(folder / "exp.toml", data={"dataset": f"file:{away}", "test": "file:near/test.parquet"})
-    with staged(file, resolved(file)) as sent:
-        assert files(sent.folder) == {"exp.toml", "dataset/digits.parquet", "test/test.parquet"}
-        monkeypatch.chdir(sent.folder)
-        there = resolved(sent.file, sent.changes).data
-        assert there.dataset == "file:dataset/digits.parquet" and there.root == str(sent.folder.resolve())
-        assert there.test == f"file:{sent.folder.resolve() / 'test' / 'test.parquet'}"
+    with staged(file, resolved(file)) as (sent, name, changes):
+        assert files(sent) == {"exp.toml", "dataset/digits.parquet", "test/test.parquet"}
+        monkeypatch.chdir(sent)
+        there = resolved(name, changes).data
+        assert there.dataset == "file:dataset/digits.parquet" and there.root == str(sent.resolve())
+        assert there.test == f"file:{sent.resolve() / 'test' / 'test.parquet'}"
 
 
 def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,43 +76,43 @@ def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.Monk
 
     partitioning.make(pa.table(labels), folder / "made", scheme="iid", clients=4, seed=0, label="label")
     file = write(folder / "exp.toml", data={"population": "made"})
-    with staged(file, resolved(file)) as sent:
-        assert sent.changes == ("data.population=population",)
-        assert files(sent.folder / "population") == files(folder / "made")
-    monkeypatch.setattr(sending, "SMALL", 1000)
+    with staged(file, resolved(file)) as (sent, _, changes):
+        assert changes == ("data.population=population",)
+        assert files(sent / "population") == files(folder / "made")
+    monkeypatch.setattr(job_files, "MAX_DATA", 1000)
     with pytest.raises(InputError, match=r"data.population = .*made' has 0.0 MiB: must be at most 0.0 MiB"):
         staged(file, resolved(file)).__enter__()
 
 
-def test_what_is_not_here_is_the_cluster_s_where_the_path_is_whole(folder: Path) -> None:
+def test_what_is_not_here_is_the_cluster_s_where_the_path_is_checked_folder(folder: Path) -> None:
     file = write(folder / "exp.toml", data={"dataset": "file:/mnt/shared/table.parquet"})
-    with staged(file, resolved(file)) as sent:
-        assert sent.changes == () and read(sent.folder / sent.file)["data"]["dataset"].endswith("/table.parquet")
+    with staged(file, resolved(file)) as (sent, name, changes):
+        assert changes == () and read(sent / name)["data"]["dataset"].endswith("/table.parquet")
     file = write(folder / "exp.toml", data={"dataset": "file:table.parquet"})
-    with pytest.raises(InputError, match=r"data.dataset = 'file:table.parquet': .* must be here to be sent"):
+    with pytest.raises(InputError, match=r"data.dataset = 'file:table.parquet': .* must exist here to be sent"):
         staged(file, resolved(file)).__enter__()
 
 
 def test_a_folder_over_rays_limit_names_what_is_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "study").mkdir()
     file = write(folder / "study" / "exp.toml")
-    assert whole(folder, file).file == "study/exp.toml"
+    assert checked_folder(folder, file)[1] == "study/exp.toml"
     for name, size in (("models", 60), ("tables", 50)):
         (folder / name).mkdir()
         with (folder / name / "x").open("wb") as sparse:
             sparse.truncate(size * 2**20)
-    said = r"has 110.0 MiB: must be below 100.0 MiB.*largest are models \(60.0 MiB\), tables \(50.0 MiB\)"
-    for sent in (file, "quickstart"):
+    said = r"must be below Ray's limit of 100.0 MiB.*largest entries are models \(60.0 MiB\), tables \(50.0 MiB\)"
+    for config in (file, "quickstart"):
         with pytest.raises(InputError, match=said):
-            whole(folder, sent)
+            checked_folder(folder, config)
     (folder / ".rayignore").write_text("models\n/tables/x\n")
-    assert whole(folder, file).folder == folder
+    assert checked_folder(folder, file)[0] == folder
 
 
 def test_the_file_must_be_in_the_folder_that_is_sent(folder: Path) -> None:
     file = write(folder / "exp.toml")
     (folder / "other").mkdir()
     with pytest.raises(InputError, match=r"must be in --working-dir = .*other'"):
-        whole(folder / "other", file)
+        checked_folder(folder / "other", file)
     with pytest.raises(InputError, match="must be a folder that exists"):
-        whole(folder / "nosuch", file)
+        checked_folder(folder / "nosuch", file)
