@@ -1,1 +1,1 @@
-"""TODO."""
+"""Errors, files, units and background work, shared by all rooms."""

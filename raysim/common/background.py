@@ -1,4 +1,4 @@
-"""Work that nobody waits for, done in a thread of its own."""
+"""Background work in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import Any
 
-BEHIND = 8
-"""Calls that may wait for their turn. Who makes more of them is held up, so that memory stays bounded."""
+MAX_WAITING = 8
+"""Calls that may wait for their turn. A caller with more has to wait, which bounds the memory."""
 
 
 class Background:
-    """Calls a function in a thread of its own, in order.
+    """Thread that calls a function, in order.
 
-    Its first error ends it: nothing is called any more, and every later use raises that error.
+    An error ends it: it makes no further calls, and every later use raises that error.
 
     Args:
-        function: what to call.
+        function: function to call.
     """
 
     def __init__(self, function: Callable[..., None]) -> None:
         self._function = function
-        # Unlike a thread of our own, an executor's does what waits even where Python exits without a `close`.
+        # Unlike a plain thread, an executor completes waiting calls even if Python exits without `close`.
         self._thread = ThreadPoolExecutor(1, "background")
-        self._room = BoundedSemaphore(BEHIND)
+        self._room = BoundedSemaphore(MAX_WAITING)
         self._error: BaseException | None = None
 
     def __call__(self, *given: Any) -> None:
-        """Have the function called; waits only while too many calls wait already."""
+        """Queue a call; wait only if too many calls wait already."""
         self._check()
         self._room.acquire()
         self._thread.submit(self._call, *given)
 
     def close(self) -> None:
-        """Wait for every call."""
+        """Wait for all calls."""
         self._thread.shutdown()
         self._check()
 

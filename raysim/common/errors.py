@@ -1,4 +1,4 @@
-"""Errors of one line: wrong input (what, the value, what is allowed, the remedy), and runs that cannot go on."""
+"""Errors with a message of one line: wrong input, and runs that cannot go on."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -18,38 +18,38 @@ __all__ = [
     "unknown",
 ]
 
-MOST = 12
-"""Names that a message lists: a table may have thousands of columns."""
+MAX_NAMES = 12
+"""Names that a message lists. A table may have thousands of columns."""
 
 
 class OutOfMemoryError(RuntimeError):
-    """The memory does not suffice: the run has failed, and what it wrote so far stays."""
+    """Lack of memory: the run has failed, and its output so far stays."""
 
 
 class OwnCodeError(RuntimeError):
-    """A user's own part raised something: the run has failed, and what it wrote so far stays."""
+    """Error in a user's own part: the run has failed, and its output so far stays."""
 
 
 class DivergedError(RuntimeError):
-    """Training gave NaN or infinity: the run has stopped, and what it wrote so far stays, its report too."""
+    """NaN or infinity in training: the run has stopped, and its output so far stays, with its report."""
 
 
 class ModelsLostError(RuntimeError):
-    """Values that a call needs were lost with their node; the fleet has forgotten all that was under way."""
+    """Loss of values, with their node, that a call needs; the fleet has dropped all work in progress."""
 
 
 class RetriesSpentError(RuntimeError):
-    """Client actors died, or did not start, too often, or nodes with models on them."""
+    """Client actors, or nodes with models, that died or failed to start too often."""
 
 
 class StoppedError(KeyboardInterrupt):
-    """Somebody stopped the run, which can go on from what is on disk."""
+    """Stop on the user's request; `raysim resume` continues the run."""
 
 
 @contextmanager
 def of_algorithm(name: str) -> Iterator[None]:
-    """Within, a lack of memory or of actors, and training that diverges, are told with the algorithm's name."""
-    # Imported late: it brings torch, which `raysim --help` does not need.
+    """Name the algorithm in errors of the context about memory, actors or divergence."""
+    # Late, because it imports torch, which `raysim --help` does not need.
     from algorithms import DivergedError as AlgorithmDivergedError
 
     try:
@@ -62,14 +62,14 @@ def of_algorithm(name: str) -> Iterator[None]:
         raise DivergedError(f"{name}: {error}") from None
 
 
-def unknown(what: str, name: str, allowed: Collection[str], most: int = MOST) -> InputError:
-    """The error for a name that does not exist; the nearest that does is named.
+def unknown(what: str, name: str, allowed: Collection[str], most: int = MAX_NAMES) -> InputError:
+    """Return the error for an unknown name, with the nearest known one.
 
     Args:
-        what: kind of thing, and the name as the user gave it.
+        what: kind of the name, and the name as the user gave it.
         name: the name alone.
-        allowed: the names that exist.
-        most: of them that are listed.
+        allowed: known names.
+        most: number of known names to list.
     """
     names = list(allowed)
     listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
@@ -79,8 +79,8 @@ def unknown(what: str, name: str, allowed: Collection[str], most: int = MOST) ->
 
 @contextmanager
 def one_input_error() -> Iterator[None]:
-    """Within, wrong input that `algorithms` refuses is this package's error, so that callers catch one."""
-    # Imported late: it brings torch, which `raysim --help` does not need.
+    """Turn an InputError of `algorithms` in the context into this package's, to let callers catch one class."""
+    # Late, because it imports torch, which `raysim --help` does not need.
     from algorithms import InputError as AlgorithmInputError
 
     try:

@@ -15,7 +15,7 @@ import torch
 from algorithms import Augment, Purpose, torch_seed
 from partitioning.common.columns import class_codes, distinct
 from partitioning.making.arranging import gather_batches
-from raysim.common.errors import MOST, InputError
+from raysim.common.errors import MAX_NAMES, InputError
 from raysim.data.arrays import flat, nested
 from raysim.data.augment import chain, check_pixels
 from raysim.data.features import Arrays, Features, Images, features
@@ -70,7 +70,7 @@ def of_classes(source: Source, classes: Sequence[int | str]) -> Source:
         # By type, too: True == 1 in Python.
         if not any(name == own and type(name) is type(own) for own in there):
             listed = [str(own) for own in there]
-            shown = listed if len(listed) <= MOST else [*listed[: MOST - 2], "...", listed[-1]]
+            shown = listed if len(listed) <= MAX_NAMES else [*listed[: MAX_NAMES - 2], "...", listed[-1]]
             raise InputError(f"data.classes has {name!r}: must be among the classes {', '.join(shown)}; name those")
     test = None if source.test is None else only(source.test, source.label, classes)
     if test is not None and not test.num_rows:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from raysim.common.units import human_seconds
 from raysim.report import charts
 from raysim.report.curves import Series
 from raysim.report.read import Result
 from raysim.report.tables import ABSENT, STAGES, Table, TableColumn
-from raysim.report.units import human_seconds
 
 Median = float | None
 

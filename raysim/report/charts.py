@@ -22,7 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from raysim.report.units import human_bytes
+from raysim.common.units import human_bytes
 
 # After Okabe and Ito: told apart by colour-blind readers. The darkest come first: the lines lie on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#56b4e9", "#333333")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from raysim.common.units import human_bytes, human_seconds, percent
 from raysim.report.read import Result
-from raysim.report.units import human_bytes, human_seconds, percent
 
 ABSENT = "–"
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 import raysim
+from raysim.common.files import text_sha256
 from raysim.reproduction.file import Reproduction
 
 CODE = ("raysim", "algorithms", "partitioning", "pyproject.toml")
@@ -47,7 +48,7 @@ def machine() -> str:
 
 def setting_of(reproduction: Reproduction, full: bool) -> str:
     """Return the sha256 of the study that a reproduction's file describes."""
-    return hashlib.sha256(json.dumps(reproduction.study(full), sort_keys=True).encode()).hexdigest()
+    return text_sha256(json.dumps(reproduction.study(full), sort_keys=True))
 
 
 def digest(folder: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
+from raysim.common.files import text_sha256
 from raysim.data.cache import cache
 from raysim.store.mirror import CONFIG, fetch_run, mirror_to
 from raysim.store.resume import run_of
@@ -106,7 +106,7 @@ def existing_location(name: str | Path, watcher: Watcher) -> Iterator[tuple[RunL
 @contextmanager
 def _working_folder(uri: str) -> Iterator[Path]:
     """Yield the local folder of a run at a URI: empty and locked at first, and left as a copy."""
-    folder = cache() / "runs" / hashlib.sha256(uri.encode()).hexdigest()[:32]
+    folder = cache() / "runs" / text_sha256(uri)[:32]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         try:

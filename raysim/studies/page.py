@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from raysim.common.units import human_seconds
 from raysim.report.charts import Stroke, stroke
 from raysim.report.tables import ABSENT, METRICS, TARGETS
 from raysim.report.templates import template
-from raysim.report.units import human_seconds
 from raysim.studies import charts
 from raysim.studies.bands import band_of, runs_of
 from raysim.studies.read import Findings, Values, keys_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from partitioning import Population
 from raysim.common.errors import InputError
+from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
 from raysim.measures.evaluate import Targets
@@ -66,7 +66,7 @@ def _name(experiment: Experiment) -> str:
     rows = {key: value for key, value in config["data"].items() if key not in prepares}
     content = json.dumps({"seed": experiment.seed, "data": rows, "partition": config["partition"]}, sort_keys=True)
     called = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(str(experiment.data.dataset)).name).strip("-.")
-    return f"{called}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    return f"{called}-{text_sha256(content)[:12]}"
 
 
 def fitted(study: Study, populations: Mapping[str, Population], folder: Path) -> tuple[Study, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import DivergedError, InputError
+from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS, STRENGTHS, DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
@@ -102,7 +102,7 @@ class Trials:
         folds = {} if split.fold is None else {"fold": split.fold, "validation": split.validation}
         experiment = base.model_copy(update={"seed": split.seed, "data": base.data.model_copy(update=folds)})
         content = {**settings(experiment, experiment.names[0]), "population": view(population, experiment).fingerprint}
-        identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        identity = text_sha256(json.dumps(content, sort_keys=True))
         return Trial(dataset.name, algorithm, text, split, identity, experiment)
 
     def experiment(self, dataset: DataSet, space: Space, point: Point) -> Experiment:

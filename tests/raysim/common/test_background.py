@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from raysim.common.background import BEHIND, Background
+from raysim.common.background import MAX_WAITING, Background
 
 
 def call_each(background: Background, numbers: list[int]) -> None:
@@ -17,10 +17,10 @@ def call_each(background: Background, numbers: list[int]) -> None:
 def test_every_call_is_made_in_order() -> None:
     done: list[int] = []
     background = Background(done.append)
-    call_each(background, list(range(5 * BEHIND)))
+    call_each(background, list(range(5 * MAX_WAITING)))
     background.close()
     background.close()
-    assert done == list(range(5 * BEHIND))
+    assert done == list(range(5 * MAX_WAITING))
 
 
 def test_only_so_many_calls_wait() -> None:
@@ -31,20 +31,20 @@ def test_only_so_many_calls_wait() -> None:
         done.append(number)
 
     background = Background(work)
-    call_each(background, list(range(BEHIND)))
+    call_each(background, list(range(MAX_WAITING)))
     assert done == []
     threading.Timer(0.1, gate.set).start()
-    background(BEHIND)
+    background(MAX_WAITING)
     assert done  # the call above was held up until one was done
     background.close()
-    assert done == list(range(BEHIND + 1))
+    assert done == list(range(MAX_WAITING + 1))
 
 
 def test_the_first_error_is_raised_and_ends_the_work() -> None:
     done: list[int] = []
     background = Background(lambda number: done.append(1 // number))
     with pytest.raises(ZeroDivisionError):
-        call_each(background, [1, 0] + [1] * 2 * BEHIND)
+        call_each(background, [1, 0] + [1] * 2 * MAX_WAITING)
     with pytest.raises(ZeroDivisionError):
         background.close()
     assert done == [1]

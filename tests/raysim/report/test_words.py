@@ -2,10 +2,10 @@
 
 import pytest
 
+from raysim.common.units import human_bytes, human_seconds
 from raysim.report import charts
 from raysim.report.read import algorithm_folders
 from raysim.report.tables import indented
-from raysim.report.units import human_bytes, human_seconds
 
 
 @pytest.mark.parametrize(

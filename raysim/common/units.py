@@ -1,15 +1,15 @@
-"""Numbers as people read them."""
+"""Readable units of bytes, seconds and shares."""
 
 from __future__ import annotations
 
 from math import inf
 
 MINUTE, HOUR = 60, 3600
-SHORT = 0.0995  # what less than three digits of a second tell
+SHORT = 0.0995  # seconds below which milliseconds have more digits
 
 
 def human_bytes(count: float) -> str:
-    """Bytes in decimal units: `950 B`, `1.25 MB`."""
+    """Return bytes in decimal units: `950 B`, `1.25 MB`."""
     units = ("B", "kB", "MB", "GB", "TB")
     for unit in units:
         if abs(count) < 999.5 or unit == units[-1]:  # 999.5 and more would be rounded to 1,000
@@ -19,7 +19,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """A duration: `85 µs`, `4.2 ms`, `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 10 min`; virtual ones may be `∞`."""
+    """Return a duration: `85 µs`, `4.2 ms`, `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 10 min`; `∞` for a virtual one."""
     if seconds == inf:
         return "∞"
     if 0 < seconds < SHORT:
@@ -33,5 +33,5 @@ def human_seconds(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 in per cent: `81.3 %`."""
+    """Return a share in percent: `81.3 %`."""
     return f"{100 * share:.1f} %"
