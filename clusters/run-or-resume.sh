@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs an experiment, or goes on with it where its folder is there: what a job does that may be started again.
+# Run an experiment, or resume it if its folder exists: the command of a job that may start again.
 #
 #     run-or-resume.sh OUT FILE_OR_RECIPE [OPTION ...]
 #
-# The options are those of `raysim run`. A run that goes on has what it was begun with in its folder. The cluster is that
-# of RAY_ADDRESS, which jobs of Ray have.
+# The options are those of `raysim run`. A resumed run takes its settings from its folder. RAY_ADDRESS names the
+# cluster; Ray sets it for its jobs.
 set -euo pipefail
 
 if (($# < 2)); then

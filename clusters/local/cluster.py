@@ -1,10 +1,10 @@
-"""A Ray cluster of several nodes on this machine, for as long as a command runs: for trying placement, and for tests.
+"""Ray cluster of several nodes on this machine while a command runs, for experiments with placement and for tests.
 
     python clusters/local/cluster.py --nodes 2 -- raysim run quickstart --set rounds=3 --actors 2
 
-The head has no CPUs, so that actors are on the nodes only. Everything listens on 127.0.0.1 alone and asks for a token
-that is drawn for this cluster. In the command `{address}` and `{jobs}` become the cluster's address and its job
-server's; it finds the cluster without them, too, by its environment. Without a command the cluster stays until Ctrl-C.
+The head has no CPUs, to keep actors on the nodes. Everything listens on 127.0.0.1 only and asks for a token of this
+cluster. In the command, `{address}` and `{jobs}` become the addresses of the cluster and of its job server. The
+command's environment names the cluster too. Without a command the cluster stays until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,55 +27,59 @@ import click
 try:
     import raysim
 except ModuleNotFoundError:
-    sys.exit("raysim cannot be imported: must be installed; activate its environment: . .venv/bin/activate")
+    sys.exit("raysim: must be installed to be imported; activate its environment: . .venv/bin/activate")
 
-if TYPE_CHECKING:  # Ray reads its settings from the environment when it is imported
+if TYPE_CHECKING:  # late, because Ray reads its settings from the environment at the import
     from ray.cluster_utils import Cluster
 
-LEFTOVERS = Path(raysim.__file__).parent / "fleet" / "ray_cleanup.py"
-"""The program that clears up; by its path, for its package imports Ray."""
+CLEANUP = Path(raysim.__file__).parent / "fleet" / "ray_cleanup.py"
+"""Program that clears up after Ray, by its path, because its package imports Ray."""
 
-_LEFTOVERS = runpy.run_path(str(LEFTOVERS))
-MARK: str = _LEFTOVERS["MARK"]
-"""The variable by which it knows the processes of a Ray; its value is the Ray's folder."""
+_CLEANUP = runpy.run_path(str(CLEANUP))
+MARK: str = _CLEANUP["MARK"]
+"""Environment variable of the processes of a Ray; its value is the Ray's folder."""
 
-processes: Callable[[str], list[int]] = _LEFTOVERS["processes"]
-"""The processes of the Ray of a folder."""
+processes: Callable[[str], list[int]] = _CLEANUP["processes"]
+"""Function from a Ray's folder to the ids of its processes."""
 
 LATE = "timed out during startup"
-"""What Ray says when a node did not come in 30 seconds, which a busy machine may exceed."""
+"""Ray's message if a node did not start in 30 s, which a busy machine may exceed."""
 
 TRIES = 3
-"""How often a node that is late is started at most."""
+"""Number of starts of a late node."""
 
 MIB = 2**20
-LEAST_MEMORY = 80
-"""MiB: Ray starts no smaller object store."""
+MIN_MEMORY = 80
+"""Smallest object store in MiB that Ray starts."""
 
 
 class Stopped(BaseException):
-    """A signal asked for the end; as KeyboardInterrupt, it is no error."""
+    """End on a signal; like KeyboardInterrupt it is not an error."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog="Ends with the command's exit status.")
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog="Returns the command's exit status.")
 @click.option("--nodes", type=click.IntRange(1), default=2, show_default=True, help="Nodes beside the head.")
 @click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="CPUs that Ray counts on each node.")
 @click.option(
-    "--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs that Ray counts on each; may be more."
+    "--gpus",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="GPUs that Ray counts on each node, real or not.",
 )
 @click.option(
     "--labels",
     "labels",
     multiple=True,
     metavar="KEY=VALUE[,...]",
-    help="Labels of the nodes: given once, all have them; given once a node, each has its own.",
+    help="Labels of all nodes; repeat the option once a node for different labels.",
 )
 @click.option(
     "--memory",
-    type=click.IntRange(LEAST_MEMORY),
+    type=click.IntRange(MIN_MEMORY),
     default=200,
     show_default=True,
     metavar="MIB",
@@ -101,7 +105,7 @@ def main(
             _show(places, environment)
             status = _run([_filled(word, places) for word in command], {**os.environ, **environment})
     except Stopped as stopped:
-        status = 128 + stopped.number  # as a shell has it
+        status = 128 + stopped.number  # as in a shell
     sys.exit(status)
 
 
@@ -129,12 +133,12 @@ def _on_signals(action: Any) -> None:
 
 @contextmanager
 def _environment() -> Iterator[dict[str, str]]:
-    """Within, what Ray is started with: a folder and a token of its own, on loopback; all that knows them then ends.
+    """Set Ray's environment for the context: a folder and a token of its own, on loopback.
 
-    A small process beside this one ends what is left, by its ids, and removes the folder: also after `kill -9`.
+    A small process beside this one then ends all processes of that Ray and removes the folder, even after `kill -9`.
     """
-    folder = Path(tempfile.mkdtemp(prefix="raysim-", dir="/tmp"))  # short: sockets in it have names that must fit
-    command = [sys.executable, "-I", "-S", str(LEFTOVERS), str(folder)]
+    folder = Path(tempfile.mkdtemp(prefix="raysim-", dir="/tmp"))  # short, for the names of sockets
+    command = [sys.executable, "-I", "-S", str(CLEANUP), str(folder)]
     silent = subprocess.DEVNULL
     watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True)
     try:
@@ -146,12 +150,12 @@ def _environment() -> Iterator[dict[str, str]]:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_TMPDIR": str(folder),
-            # Ray listens on loopback where it knows no clusters of machines; it also finds its nodes there.
+            # Without support for clusters of machines Ray listens on loopback, and finds its nodes there.
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
         }
-        os.environ.pop("RAY_AUTH_TOKEN", None)  # it would be taken instead of ours
+        os.environ.pop("RAY_AUTH_TOKEN", None)  # Ray would prefer it to the file
         os.environ.update(environment)
         yield environment
     finally:
@@ -161,28 +165,28 @@ def _environment() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _cluster(jobs: bool, memory: int) -> Iterator[Cluster]:
-    """Within, a head without CPUs; at the end its nodes are shut down, those first that were added last."""
+    """Run a head without CPUs in the context; then shut down its nodes, the last one first."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(shutdown_at_exit=False)
     try:
-        # The usual ports, of the dashboard and of the agent that takes jobs, may be another Ray's.
+        # Another Ray may use the default ports of the dashboard and of the job agent.
         free = {"dashboard_port": None, "dashboard_agent_listen_port": None}
         _add(cluster, num_cpus=0, include_dashboard=jobs, object_store_memory=memory, **free)
         yield cluster
     finally:
-        _on_signals(signal.SIG_IGN)  # it is the end already
+        _on_signals(signal.SIG_IGN)  # the cluster is ending already
         cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _add(cluster: Cluster, **node: Any) -> None:
-    """Start a node, and again where it was late, after what came of it has ended: else it might come still."""
+    """Start a node. If it was late, end its processes and start it again."""
     there = set(processes(os.environ[MARK]))
     for left in reversed(range(TRIES)):
         try:
             cluster.add_node(**node)
             return
-        except Exception as error:  # Ray has no class for it
+        except Exception as error:  # Ray has no class for this error
             if LATE not in str(error) or not left:
                 raise
         for process in set(processes(os.environ[MARK])) - there:
@@ -199,11 +203,11 @@ def _show(places: Mapping[str, str], environment: Mapping[str, str]) -> None:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command to its end; its exit status. Signals are passed on, each once, and then it is waited for."""
+    """Run the command, pass signals on to it, and return its exit status."""
     if not command:
         signal.pause()
     try:
-        # A process group of its own, or a terminal's Ctrl-C would reach it twice; such a group may not read from there.
+        # In its own process group, to get a terminal's Ctrl-C once. Such a group may not read from the terminal.
         child = subprocess.Popen(command, env=environment, process_group=0, stdin=subprocess.DEVNULL)
     except OSError as error:
         click.echo(f"{command[0]}: {error.strerror}", err=True)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Starts Ray on this machine by hand, without `ray up`: once on the head, then on each other machine.
+# Start Ray on this machine by hand, without `ray up`: first on the head, then on each other machine.
 #
 #     start.sh head                           # prints the address of the cluster
 #     start.sh node HEAD:6379 [OPTION ...]    # with options of `ray start`, such as --labels site=hospital-a
 #
-# It stays until Ctrl-C, and ends only what it started. All machines need the same ~/.ray/auth_token: draw it on one by
-# `ray get-auth-token --generate > /dev/null`, and copy the file to the others.
+# It runs until Ctrl-C, and ends only the processes that it started. All machines need the same ~/.ray/auth_token:
+# create it on one machine with `ray get-auth-token --generate > /dev/null`, and copy the file to the others.
 set -euo pipefail
 
 usage() {
@@ -13,7 +13,7 @@ usage() {
     exit 2
 }
 
-# Without a token it does not start: the ports of a cluster are open to the network that the machines are in.
+# A token is required, because the ports of a cluster are open to the machines' network.
 export RAY_AUTH_MODE=token
 export RAY_ENABLE_UV_RUN_RUNTIME_ENV=0
 export OMP_NUM_THREADS=1
@@ -22,7 +22,7 @@ ulimit -n "$(ulimit -Hn)"
 case ${1-} in
     head)
         shift
-        # No CPUs: actors are on the other machines. The dashboard is for this machine, and for who comes by ssh.
+        # No CPUs, to keep actors on the other machines. Only this machine and users with ssh reach the dashboard.
         exec ray start --head --port=6379 --num-cpus=0 --dashboard-host=127.0.0.1 --disable-usage-stats --block "$@"
         ;;
     node)

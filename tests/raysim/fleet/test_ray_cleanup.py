@@ -100,7 +100,7 @@ def started(folder: Path, temporary: Path, *more: str) -> Iterator[Started]:
     driver = command(folder, temporary, "run", *more)
     log = folder / "run" / "run.log"
     try:
-        there = until(lambda: driver.poll() is not None or (log.exists() and log.read_text().count("is there") == 2))
+        there = until(lambda: driver.poll() is not None or (log.exists() and log.read_text().count("is ready") == 2))
         assert there and driver.poll() is None, driver.communicate()
         yield Started(driver, psutil.Process(driver.pid).children(recursive=True), folder / "run")
     finally:
