@@ -17,7 +17,7 @@ from algorithms import Block, ClientInput, ClientUpdates, RoundInput, begin
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
-from raysim.measures.evaluate import BLOCK, Evaluate
+from raysim.measures.scoring import BLOCK, Evaluate
 
 
 def measured(plan: WorkerPlan) -> tuple[int, int]:

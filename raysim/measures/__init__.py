@@ -1,1 +1,1 @@
-"""Measures of a run: what a model is worth on the samples that there are."""
+"""Evaluations and other measures of a run."""

@@ -1,4 +1,4 @@
-"""The measures that `[evaluate] measures` may name, and the columns of `metrics.parquet` that each of them fills."""
+"""Measures of `[evaluate] measures` and their columns in `metrics.parquet`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,12 +8,13 @@ MEASURES: Mapping[str, tuple[str, ...]] = {
     "dl": ("dl", "dl_updates"),
     "bn": ("bn_change", "bn_deviation", "bn_variance"),
 }
+"""Columns by measure."""
 
 TWINS = ("dc", "concordance")
-"""Those that compare with a centralised twin; the others are the engine's, taken of a round's visits."""
+"""Measures that compare a run with a centralised twin; the engine takes the others from a round's client updates."""
 
 
 def columns_of(measures: Iterable[str]) -> list[str]:
-    """The columns of some measures, in the table's order."""
+    """Return the columns of some measures in the table's order."""
     wanted = set(measures)
     return [column for name, columns in MEASURES.items() if name in wanted for column in columns]

@@ -1,4 +1,4 @@
-"""Metrics of a classifier, from counts that can be added up."""
+"""Metrics of a classifier from counts that can be added up."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Score:
-    """What a model makes of some samples or, where pixels have classes, of all pixels that have one.
+    """Counts of a model's predictions on some samples, or on their labelled pixels.
 
     Args:
-        confusion: counts, int64 [classes, classes]: rows the true class, columns the predicted one.
-        loss: the sum of the samples' cross-entropies.
-        labels: true classes, int64 [n]; only where the AUC is asked for.
-        probabilities: float32 [n, classes]; likewise.
+        confusion: counts, int64 [classes, classes]: true class by row, predicted class by column.
+        loss: sum of the cross-entropies.
+        labels: true classes, int64 [n]; only for the AUC.
+        probabilities: predicted probabilities, float32 [n, classes]; only for the AUC.
     """
 
     confusion: NDArray[np.int64]
@@ -27,12 +27,12 @@ class Score:
 
     @property
     def samples(self) -> int:
-        """How many labels it is of."""
+        """Number of labels."""
         return int(self.confusion.sum())
 
 
 def pooled(scores: Iterable[Score]) -> Score:
-    """The score of all samples together, added up in order."""
+    """Return the score of all samples together, added in order."""
     every = list(scores)
     labels = [score.labels for score in every if score.labels is not None]
     probabilities = [score.probabilities for score in every if score.probabilities is not None]
@@ -45,34 +45,34 @@ def pooled(scores: Iterable[Score]) -> Score:
 
 
 def accuracy(score: Score) -> float:
-    """Share of the samples whose most probable class is the true one."""
+    """Return the share of samples whose most probable class is the true one."""
     return float(np.trace(score.confusion) / score.samples)
 
 
 def loss(score: Score) -> float:
-    """Mean cross-entropy."""
+    """Return the mean cross-entropy."""
     return score.loss / score.samples
 
 
 def macro_f1(score: Score) -> float:
-    """F1 averaged over the classes that occur, true or predicted."""
+    """Return the mean F1 of the classes that occur, as true or predicted class."""
     return _f1(score, "macro")
 
 
 def weighted_f1(score: Score) -> float:
-    """F1 averaged over the classes by their true samples."""
+    """Return the mean F1 of the classes, weighted by their true samples."""
     return _f1(score, "weighted")
 
 
 def auc(score: Score) -> float | None:
-    """Area under the ROC curve: one class against the rest, averaged over the classes for which it is defined.
+    """Return the area under the ROC curve, one class against the rest, averaged over the classes.
 
-    With two classes, that of the second. None where no class has samples on both sides: then it is undefined. Not a
-    number where a probability is none: then the model diverged.
+    Two classes have one area, that of the second class. A class without samples on both sides is left out; if all
+    are, the result is None. The result is NaN if a probability is not finite, because the model diverged.
     """
     if score.labels is None or score.probabilities is None:
         raise ValueError("the AUC needs the samples' probabilities: evaluate with metrics that include it")
-    from sklearn.metrics import roc_auc_score  # in the driver only: actors count, and need not import it
+    from sklearn.metrics import roc_auc_score  # Only the driver needs it; the import would slow each actor's start.
 
     if not np.isfinite(score.probabilities).all():
         return float("nan")
@@ -86,7 +86,7 @@ def auc(score: Score) -> float | None:
 
 
 def miou(score: Score) -> float:
-    """Intersection over union, TP / (TP + FP + FN), averaged over the classes that occur, true or predicted."""
+    """Return the mean intersection over union, TP / (TP + FP + FN), of the classes that occur."""
     hits = np.diagonal(score.confusion)
     union = score.confusion.sum(0) + score.confusion.sum(1) - hits
     return float(np.mean(hits[union > 0] / union[union > 0]))
@@ -103,7 +103,7 @@ METRICS: Mapping[str, Callable[[Score], float | None]] = {
 
 
 def value_of(name: str, score: Score) -> float | None:
-    """A metric by its name; None where it is undefined, as all are of samples whose pixels have no class."""
+    """Return a metric by its name; None if it is undefined, as every metric is without labels."""
     return METRICS[name](score) if score.samples else None
 
 

@@ -1,4 +1,4 @@
-"""What a run's evaluations come to: best values, rounds to a target, whose model is written, and when to stop."""
+"""Consequences of evaluations: best values, rounds to a target, the model to write, and early stopping."""
 
 from __future__ import annotations
 
@@ -10,59 +10,54 @@ from raysim.common.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
-class Best:
-    """The best value of a metric, and the first round that had it."""
-
-    value: float
-    round: int
-
-
-@dataclass(frozen=True)
 class EvaluationHistory:
-    """What the evaluations so far have come to.
+    """Summary of all evaluations so far.
 
     Args:
-        evaluations: how many there were.
-        best: of every column that had a finite value.
-        gained: the number of the evaluation, the first being 1, that had the best.
-        reached: the first evaluated round at its target or beyond it, of every column that came so far.
+        evaluations: number of evaluations.
+        best: best finite value by column.
+        best_round: first round with the best value, by column.
+        gained: number of the evaluation with the best value, starting at 1, by column.
+        reached: first evaluated round at or beyond the target, by column.
     """
 
     evaluations: int = 0
-    best: Mapping[str, Best] = field(default_factory=dict)
+    best: Mapping[str, float] = field(default_factory=dict)
+    best_round: Mapping[str, int] = field(default_factory=dict)
     gained: Mapping[str, int] = field(default_factory=dict)
     reached: Mapping[str, int] = field(default_factory=dict)
 
-    def after(self, number: int, metrics: Mapping[str, float], targets: Mapping[str, float]) -> EvaluationHistory:
-        """With one more evaluation, of the round `number`; a tie goes to the earlier one."""
+    def after(self, round_number: int, metrics: Mapping[str, float], targets: Mapping[str, float]) -> EvaluationHistory:
+        """Return the history with one more evaluation; an equal value does not replace the best."""
         evaluations = self.evaluations + 1
         gains = {
-            column: Best(value, number)
+            column: value
             for column, value in metrics.items()
-            if isfinite(value) and (column not in self.best or is_better(column, value, self.best[column].value))
+            if isfinite(value) and (column not in self.best or is_better(column, value, self.best[column]))
         }
-        there = {column: number for column, goal in targets.items() if reaches(column, metrics.get(column), goal)}
+        there = [column for column, goal in targets.items() if reaches(column, metrics.get(column), goal)]
         return EvaluationHistory(
             evaluations,
             {**self.best, **gains},
+            {**self.best_round, **dict.fromkeys(gains, round_number)},
             {**self.gained, **dict.fromkeys(gains, evaluations)},
-            {**there, **self.reached},
+            {**dict.fromkeys(there, round_number), **self.reached},
         )
 
     def waited(self, column: str) -> int:
-        """For how many evaluations the column has not become better."""
+        """Return the number of evaluations since the column's best one."""
         return self.evaluations - self.gained.get(column, 0)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked of the evaluations.
+    """Rules that act on evaluations.
 
     Args:
-        best: whether the model of the best evaluated round is written, instead of the last round's.
-        by: the column that decides which is the best, and whether patience is lost.
-        patience: evaluations without a better one after which the run stops; None for never.
-        targets: values of columns that are to be reached.
+        best: whether to write the model of the best evaluated round instead of the last one.
+        by: column that ranks the rounds.
+        patience: evaluations without a better one before the run stops; None never stops it.
+        targets: values to reach, by column.
     """
 
     best: bool = False
@@ -71,10 +66,10 @@ class Selection:
     targets: Mapping[str, float] = field(default_factory=dict)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse a column that is not measured.
+        """Check that the columns of the rules are measured.
 
         Raises:
-            InputError: naming it, and those that are.
+            InputError: a column is not measured; it is named beside the measured ones.
         """
         for column in self.targets:
             if column not in columns:
@@ -83,34 +78,32 @@ class Selection:
             validates = self.by.startswith("validation_")
             remedy = "set partition.validation_clients, or name another column" if validates else "name one of them"
             measured = ", ".join(columns[:12]) or "none"
-            raise InputError(
-                f"evaluate.select_by = {self.by!r}: must be a column that is measured ({measured}); {remedy}"
-            )
+            raise InputError(f"evaluate.select_by = {self.by!r}: must be a measured column ({measured}); {remedy}")
 
-    def takes(self, history: EvaluationHistory, number: int) -> bool:
-        """Whether the round that was evaluated last is, so far, the one whose model is written."""
-        return not self.best or self.by not in history.best or history.best[self.by].round == number
+    def takes(self, history: EvaluationHistory, round_number: int) -> bool:
+        """Return whether the model of this round, evaluated last, would be written now."""
+        return not self.best or self.by not in history.best or history.best_round[self.by] == round_number
 
     def stops(self, history: EvaluationHistory) -> bool:
-        """Whether patience is lost."""
+        """Return whether patience has run out."""
         return self.patience is not None and history.waited(self.by) >= self.patience
 
     def notices(self, history: EvaluationHistory, rounds: int, stopped_early: bool) -> Iterator[str]:
-        """What a person should know of a run of so many rounds that stopped early, or could not choose one."""
-        best = history.best.get(self.by)
+        """Yield notices on an early stop, or on a model that could not be chosen."""
+        has_best = self.by in history.best
         if stopped_early:
-            found = f"; its best is {best.value:.4f}, of round {best.round}" if best else ""
-            waited = f"{self.by} became no better in {self.patience} evaluations"
-            yield f"stopped after round {rounds}, for {waited}{found}"
-        if self.best and best is None:
-            yield f"{self.by} was never a finite number, so the model is that of the last evaluation"
+            best = f"; the best is {history.best[self.by]:.4f} in round {history.best_round[self.by]}"
+            text = f"stopped after round {rounds}: {self.by} did not improve in {self.patience} evaluations"
+            yield text + (best if has_best else "")
+        if self.best and not has_best:
+            yield f"{self.by} was never finite, so the model of the last evaluation is written"
 
 
 def is_better(column: str, value: float, than: float) -> bool:
-    """Whether a finite value of a column is better than another: a loss is if it is lower."""
+    """Return whether a value of a column is better than another: lower for a loss, higher otherwise."""
     return value < than if column.endswith("_loss") else value > than
 
 
 def reaches(column: str, value: float | None, target: float) -> bool:
-    """Whether a value is at its target, or beyond it; None, as an undefined one is, never."""
+    """Return whether a value is at or beyond its target; None never is."""
     return value is not None and isfinite(value) and (value == target or is_better(column, value, target))

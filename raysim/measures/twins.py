@@ -1,11 +1,11 @@
-"""Twins: centralised models that train beside a run on the same data, and how far the run is from them."""
+"""Centralised twins: models that train beside a run on all its data, and measures of the distance to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -44,19 +44,19 @@ from raysim.measures.columns import TWINS
 from raysim.measures.evaluate import Targets, loss_on_test
 
 EPSILON = 0.01
-"""FedMMB's threshold: a run whose discordance is below it is concordant with its twin."""
+"""FedMMB's threshold: a run with a smaller discordance is concordant with its twin."""
 
 
 @dataclass(frozen=True)
 class TwinState:
-    """All that a twin remembers between two rounds.
+    """State of a twin between two rounds.
 
     Args:
-        model: its entries.
-        kept: what stands beside them: how far it has come in its batches.
-        rounds: that it has done.
-        drawn: samples that it has drawn.
-        squares: the sum over rounds of the squared differences of the test losses.
+        model: entries of the model.
+        personal: entries beside the model, such as a batch cursor.
+        rounds: number of finished rounds.
+        drawn: number of samples drawn.
+        squares: sum over rounds of the squared differences of the test losses.
     """
 
     model: Packed
@@ -66,58 +66,48 @@ class TwinState:
     squares: float = 0.0
 
 
-class Twin(Protocol):
-    """A model that trains beside a run: a round of it begins after each of the run's, and ends during the next."""
-
-    state: TwinState
-
-    def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
-        """Have the fleet begin the twin's round that belongs to the run's last one."""
-        ...
-
-    def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Wait for it, and compare: the values of its columns, given the run's own metrics of that round."""
-        ...
+Twin: TypeAlias = "Divergence | Concordance"
+"""Model that trains beside a run: a round of it starts after each of the run's, and ends during the next."""
 
 
 def twins_of(measures: Sequence[str], state: State, targets: Targets) -> tuple[Twin, ...]:
-    """The twins that some measures need, at the start of a run.
+    """Return the twins of some measures at the start of a run.
 
     Args:
-        measures: their names; those without a twin are passed over.
-        state: of the run, before its first round: a twin starts from the same model.
-        targets: what is evaluated on.
+        measures: names of measures; a name without a twin is skipped.
+        state: state before the first round; a twin starts from the same model.
+        targets: data to evaluate on.
     """
-    made: list[Twin] = []
+    twins: list[Twin] = []
     if "dc" in measures:
-        made.append(Divergence(TwinState(state.model, state.initial)))
+        twins.append(Divergence(TwinState(state.model, state.initial)))
     if "concordance" in measures:
-        made.append(Concordance(TwinState(state.model, state.initial), targets))
-    return tuple(made)
+        twins.append(Concordance(TwinState(state.model, state.initial), targets))
+    return tuple(twins)
 
 
 def check_measures(
     measures: Sequence[str], targets: Targets, every: int, algorithm: Algorithm, layouts: Layouts
 ) -> None:
-    """Refuse measures that say nothing of an algorithm.
+    """Check that measures apply to an algorithm.
 
     Args:
-        measures: the names of what is wanted.
-        targets: what is evaluated on.
-        every: after how many rounds.
-        algorithm: its parts.
-        placement: how it divides the model's entries.
+        measures: names of measures.
+        targets: data to evaluate on.
+        every: rounds between two evaluations.
+        algorithm: five parts of the algorithm.
+        layouts: division of the model's entries.
 
     Raises:
-        InputError: there is nothing to measure, the clients keep entries, or the test loss is not measured in every
-            round.
+        InputError: there is nothing to measure, clients have personal entries, or the test loss is not measured in
+            every round.
     """
     _check_rounds(measures, algorithm, layouts)
     wanted = [name for name in TWINS if name in measures]
     if wanted and not layouts.has_one_model:
         raise InputError(
-            f"evaluate.measures = {wanted[0]!r} where clients keep entries of their own: must be left out, for their "
-            "visits do not begin alike, as the twin's do; remove it, or the algorithm"
+            f"evaluate.measures = {wanted[0]!r} with personal entries: must be left out, because client updates start "
+            "from different models and the twin has one; remove it, or the algorithm"
         )
     if "concordance" not in measures:
         return
@@ -128,8 +118,8 @@ def check_measures(
         )
     if every != 1:
         raise InputError(
-            f"evaluate.every = {every} with evaluate.measures = 'concordance': must be 1, for it compares the losses "
-            "of every round; set evaluate.every = 1"
+            f"evaluate.every = {every} with evaluate.measures = 'concordance': must be 1, because it compares the "
+            "losses of every round; set evaluate.every = 1"
         )
 
 
@@ -137,37 +127,38 @@ def _check_rounds(measures: Sequence[str], algorithm: Algorithm, layouts: Layout
     of_rounds = [name for name in ("dl", "bn") if name in measures]
     if of_rounds and not isinstance(algorithm.schedule, Rounds):
         raise InputError(
-            f"evaluate.measures = {of_rounds[0]!r} where arrivals merge one by one: must be left out, for no models "
-            "are sent together; remove it, or the algorithm"
+            f"evaluate.measures = {of_rounds[0]!r} with an asynchronous algorithm: must be left out, because its "
+            "models arrive one by one; remove it, or the algorithm"
         )
     if "dl" in measures and not any(entry.is_parameter for entry in layouts.shared.entries):
         raise InputError(
-            "evaluate.measures = 'dl' where no weights travel: must be left out, for no models are sent; remove it, or "
-            "the algorithm"
+            "evaluate.measures = 'dl' without shared parameters: must be left out, because clients send no weights; "
+            "remove it, or the algorithm"
         )
     untracked = all(phase.local.statistics == "untracked" for phase in algorithm.phases)
     has_any = any(entry.kind is Kind.STATISTIC for entry in layouts.shared.entries)
     if "bn" in measures and (untracked or not has_any):
         raise InputError(
-            "evaluate.measures = 'bn' where no batch-norm statistics are tracked and shared: must be left out, for "
-            "there is nothing to follow; remove it, or the algorithm"
+            "evaluate.measures = 'bn' without tracked and shared batch-norm statistics: must be left out, because "
+            "nothing changes; remove it, or the algorithm"
         )
 
 
 class Divergence:
-    """DC: how far the global model is from a twin that makes one visit a round on the union of the cohort's data.
+    """DC: distance of the global model to a twin with one update per round on the union of the cohort's data.
 
         DC(t) = |w_FL^t - w_C^t| / |w_C^t|, over the parameters
 
-    Both start from the same model, and both visits have the same local settings. Between merges w_FL is what a merge
-    would give now.
+    Both start from the same model and train with the same local settings. Between aggregations, w_FL is the model
+    that an aggregation would give now. A round of the twin begins after each of the run's rounds, and ends during the
+    next one.
 
     Args:
-        state: of the twin.
+        state: state of the twin.
 
-    Paper: RADFed, section V, "DC". Deviations: what the paper calls weights are the parameters; batch-norm statistics
-    are left out. The union is visited with the draws of its first client, so that one client alone does not diverge.
-    `local.nonfinite` holds for the twin, too: where its visit is refused and the run goes on, DC is NaN in that round.
+    Paper: RADFed, section V, "DC". Deviations: the paper's weights are the parameters; batch-norm statistics are left
+    out. The update of the union uses the draws of its first client, so a single client does not diverge.
+    `local.nonfinite` holds for the twin, too: if its update is refused and the run continues, DC is NaN in that round.
     """
 
     def __init__(self, state: TwinState) -> None:
@@ -176,6 +167,7 @@ class Divergence:
         self._model, self._parameters = state.model, np.empty(0, np.int64)
 
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
+        """Start the twin's round that belongs to the run's last one."""
         report = _report(state)
         updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
         updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
@@ -186,8 +178,9 @@ class Divergence:
         self._parameters = _places_of_parameters(fleet.layouts)
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Wait for the twin's round and return the values of its columns, given the run's metrics of that round."""
         (outcome,) = self._outcomes
-        # Where no client had a batch to train on, the twin stays as it is, like the global model.
+        # If no client had a batch to train on, the twin is unchanged, like the global model.
         twin = outcome.value.models.mean() or self.state.model
         personal = outcome.value.personal.mean() or self.state.personal
         self.state = replace(self.state, model=twin, personal=personal, rounds=self.state.rounds + 1)
@@ -198,22 +191,23 @@ class Divergence:
 
 
 class Concordance:
-    """Federated-centralised concordance: the mean squared difference of the test losses, round by round.
+    """Federated-centralised concordance: mean squared difference of the test losses, round by round.
 
-        delta(t) = 1/t sum_(i <= t) (l_i^g - l_i^c)^2;   concordant where delta < epsilon
+        delta(t) = 1/t sum_(i <= t) (l_i^g - l_i^c)^2;   concordant if delta < epsilon
 
-    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass by a key of
-    its own, K being the visits of the round. It takes as many steps a round as a visit: `local.batches`, `local.steps`,
-    or those of `local.epochs` passes over the union; at the same learning rate, from the same model.
+    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass with a key
+    of its own; K is the number of client updates in the round. It takes as many steps per round as a client update
+    (`local.batches`, `local.steps`, or `local.epochs` passes over the union), at the same learning rate and from the
+    same model.
 
     Args:
-        state: of the twin.
-        targets: have the global test set.
+        state: state of the twin.
+        targets: data to evaluate on, with the global test set.
 
     Paper: FedMMB, section 3.1, equation 3; epsilon 0.01 in section 4.
 
-    Deviations: with cohorts smaller than the population, K is the cohort's size. A momentum begins anew in each round,
-    as a visit's does. B' is the union where `local.batch_size` is "full".
+    Deviations: with a cohort smaller than the population, K is the cohort's size. Momentum starts anew in each round,
+    as in a client update. B' is the union if `local.batch_size` is "full".
     """
 
     def __init__(self, state: TwinState, targets: Targets) -> None:
@@ -223,15 +217,17 @@ class Concordance:
         self._round: tuple[State, Algorithm, Fleet] | None = None
 
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
+        """Start the twin's round that belongs to the run's last one."""
         report, census = _report(state), fleet.census
         phase = algorithm.phase(report.phase)
         local, lr = phase.local.fitted(census), phase.local.rate(state.round, state.rounds)
-        draw = TwinSteps(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
+        steps = TwinSteps(local, lr, state.seed, state.round, self.state.drawn, len(report.updates))
         start = fleet.put((self.state.model, self.state.personal))
-        self._outcomes = fleet.map(draw, [block_over(census.joined(state.round), fleet)], [start])
+        self._outcomes = fleet.map(steps, [block_over(census.joined(state.round), fleet)], [start])
         self._round = state, phase, fleet
 
     def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Wait for the twin's round and return the values of its columns, given the run's metrics of that round."""
         if self._round is None:
             raise RuntimeError("the twin's round has not begun")
         (outcome,), (state, phase, fleet) = self._outcomes, self._round
@@ -250,29 +246,29 @@ class Concordance:
 
 @dataclass(frozen=True)
 class TwinSteps:
-    """Take the steps of a round of a concordance twin, on the union of a block's clients' samples.
+    """Function of a fleet: a round of a concordance twin, on the union of a block's clients' samples.
 
     Args:
-        local: what a visit does.
-        lr: the round's learning rate.
-        seed: the run's.
-        number: the round, the first being 1.
-        drawn: samples that were drawn before.
-        visits: K, how many client batches one of the twin's is as large as.
+        local: settings of a client update.
+        lr: learning rate of the round.
+        seed: seed of the run.
+        round_number: round, starting at 1.
+        drawn: number of samples drawn before.
+        updates: number K of client updates in the round; a batch of the twin is as large as K client batches.
     """
 
     local: Local
     lr: float
     seed: int
-    number: int
+    round_number: int
     drawn: int
     updates: int
 
     DROPOUT: ClassVar[int] = 1
-    """The place of the dropout's key among the twin's own; that of the batches is 0."""
+    """Index of the dropout's key among the twin's keys; the batches' index is 0."""
 
     AUGMENT: ClassVar[int] = 2
-    """And that of the augmentation's."""
+    """Index of the augmentation's key."""
 
     def objects(self, block: Block) -> int:
         return 0
@@ -289,25 +285,29 @@ class TwinSteps:
         masks = None
         if worker.trainer.has_dropout:
             masks = torch.Generator(x.device)
-            masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.number, self.DROPOUT))
+            masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.round_number, self.DROPOUT))
         augment = None
         if worker.augment is not None:
-            key = torch_seed(self.seed, Purpose.TWIN, self.number, self.AUGMENT)
+            key = torch_seed(self.seed, Purpose.TWIN, self.round_number, self.AUGMENT)
             augment = Augmented.of(worker.augment, batches, key, x.device)
         work = Work(x.to(worker.resident.floating), y, batches, masks, augment)
         (loss,) = worker.trainer.train(self.local, [work], self.lr)
-        wrong = worker.resident.first_nonfinite(0) or (None if isfinite(loss) or not batches else "the training loss")
+        is_finite = isfinite(loss) or not batches
+        wrong = worker.resident.first_nonfinite(0) or (None if is_finite else "the training loss")
         if wrong is None:
             return Output((worker.resident.shared().copy(), drawn, False))
         if self.local.nonfinite == "stop":
             raise DivergedError(
-                f"the twin of evaluate.measures = 'concordance' in round {self.number}: {wrong} is not finite; lower "
-                "local.lr, or leave the measure out"
+                f"the twin of evaluate.measures = 'concordance' in round {self.round_number}: {wrong} is not finite; "
+                "lower local.lr, or leave the measure out"
             )
         return Output((values[0][0], drawn, True))
 
     def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
-        """The rows of each step's batch, the last of a pass perhaps smaller; and how many are drawn then."""
+        """Return the rows of each step's batch, and the number of samples drawn afterwards.
+
+        The last batch of a pass may be smaller.
+        """
         if samples == 0 or self.updates == 0:
             return [], self.drawn
         size = samples if self.local.batch_size == "full" else min(samples, self.updates * self.local.batch_size)
@@ -316,32 +316,32 @@ class TwinSteps:
         batches, drawn = [], self.drawn
         order, current = np.empty(0, np.int64), -1
         for _ in range(steps):
-            number, first = divmod(drawn, samples)
-            if number != current:
-                order, current = generator(self.seed, Purpose.TWIN, number).permutation(samples), number
+            data_pass, first = divmod(drawn, samples)
+            if data_pass != current:
+                order, current = generator(self.seed, Purpose.TWIN, data_pass).permutation(samples), data_pass
             batches.append(order[first : first + size])
             drawn += len(batches[-1])
         return batches, drawn
 
 
 def verdict(delta: float, epsilon: float = EPSILON) -> dict[str, Any]:
-    """What a discordance says: whether the run is concordant with centralised training."""
+    """Return whether a discordance makes the run concordant with centralised training."""
     return {"delta": delta, "epsilon": epsilon, "concordant": bool(delta < epsilon)}
 
 
 def _report(state: State) -> RoundReport:
     if state.report is None:
-        raise RuntimeError("a step left no report")
+        raise RuntimeError("the round left no report")
     return state.report
 
 
 def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
-    """The clients that were visited; all of them where the visit was of their union."""
+    """Return the clients of the round's updates; all clients if the update was of their union."""
     updated = np.unique([row.client for _, row, _ in report.updates]).astype(np.int64)
     return fleet.census.clients if (updated < 0).any() else updated
 
 
 def _places_of_parameters(layouts: Layouts) -> NDArray[np.int64]:
-    """Where the trained parameters stand among the floating entries."""
+    """Return the indices of the trained parameters among the floating entries."""
     places = [np.arange(place.start, place.stop) for entry, place in layouts.shared.places() if entry.is_parameter]
     return np.concatenate(places) if places else np.empty(0, np.int64)

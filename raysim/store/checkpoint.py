@@ -31,14 +31,14 @@ from partitioning.common.disk import report_full_disk
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.common.files import sync
-from raysim.measures.selection import Best, EvaluationHistory
+from raysim.measures.selection import EvaluationHistory
 from raysim.measures.twins import TwinState
 from raysim.store.codec import Codec
 from raysim.store.journal import batches
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
-    *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, Best, TwinState, State, Packed, Devices),
+    *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed, Devices),
     *(AsyncProgress, Timeline, Flight, UpdateRow, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""

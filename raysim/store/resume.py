@@ -14,7 +14,7 @@ from raysim.config.check import flat
 from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
-from raysim.measures.selection import Best, EvaluationHistory
+from raysim.measures.selection import EvaluationHistory
 from raysim.models.initialisation import WEIGHTS_SUFFIX
 from raysim.store.algorithm_folder import tidy
 from raysim.store.checkpoint import check_same
@@ -117,7 +117,10 @@ def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapp
     """
     summary: dict[str, Any] = asdict(result)
     history = summary.pop("history")
-    reached = history.pop("reached")
+    reached, best_round = history.pop("reached"), history.pop("best_round")
+    history["best"] = {
+        column: {"value": value, "round": best_round[column]} for column, value in history["best"].items()
+    }
     rounds = {column: {"target": value, "round": reached.get(column)} for column, value in targets.items()}
     own = {"algorithm": repr(result.algorithm), "fingerprint": dict(here)}
     return {**summary, **history, "reached": rounds, **own}
@@ -129,12 +132,13 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
         return None
     tidy(folder)
     summary = _summary(folder)
-    best = {column: Best(**each) for column, each in summary["best"].items()}
+    best = {column: each["value"] for column, each in summary["best"].items()}
+    best_round = {column: each["round"] for column, each in summary["best"].items()}
     reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
     own: dict[str, Any] = {
         "name": folder.name,
         "algorithm": experiment.table(folder.name).compose(),
-        "history": EvaluationHistory(summary["evaluations"], best, summary["gained"], reached),
+        "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }
     rest = {each.name: summary[each.name] for each in fields(AlgorithmResult) if each.name not in own}
     return AlgorithmResult(**rest, **own)

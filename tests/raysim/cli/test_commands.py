@@ -132,7 +132,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--set", "fleet.gpus_per_actor=0.5"], "fleet.gpus_per_actor = 0.5 with --inline: must be 0"),
     (["run", "quickstart", "--set", "fleet.gpus_per_actor=auto"], 'fleet.gpus_per_actor = "auto" with --inline'),
     (["run", "quickstart", "--set", "partition.scheme=iid"], "of scheme iid"),
-    (["run", "quickstart", "--set", "algorithm.merge_every=3"], "of algorithm fedavg"),
+    (["run", "quickstart", "--set", "algorithm.aggregate_every=3"], "of algorithm fedavg"),
     (["run", "quickstart", "--set", "partition.test_clients=1.0"], "test_clients = 1.0"),
     (["run", "quickstart", "--set", "model.hidden=[1000000000]"], "must fit the memory"),
     (["run", "quickstart", "--set", f"model.hidden=[{2**63 - 1}]"], "must fit the memory"),

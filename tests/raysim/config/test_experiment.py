@@ -71,7 +71,7 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
     file.write_text('[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n')
     raw = read(file, ["algorithm.cohort=3", "local.lr = 0.5", "data.dataset=digits", "model.hidden=[8, 8]"])
     assert [table["cohort"] for table in raw["algorithm"]] == [3, 3]
-    one = read(file, ["algorithm.radfed.merge_every=4", "algorithm.radfed.local.lr=0.5"])
+    one = read(file, ["algorithm.radfed.aggregate_every=4", "algorithm.radfed.local.lr=0.5"])
     assert one["algorithm"] == [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 4, "local": {"lr": 0.5}}]
     assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
 
@@ -169,15 +169,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": {"name": "mpl"}}, r"unknown model.name = 'mpl'.* did you mean 'mlp'"),
     ({"model": {"name": "logistic", "hiden": 3}}, r"unknown key 'model.hiden'"),
     ({"algorithm": {"name": "fedavgg"}}, r"unknown algorithm.name = 'fedavgg'.* did you mean 'fedavg'"),
-    ({"algorithm": {"name": "fedavg", "aggregate_every": 3}}, r"unknown key 'algorithm.merge_every'"),
+    ({"algorithm": {"name": "fedavg", "aggregate_every": 3}}, r"unknown key 'algorithm.aggregate_every'"),
     ({"algorithm": {"name": "fedavg", "fraction": 0}}, r"algorithm.fraction = 0.*in \(0, 1\]"),
     ({"algorithm": {"name": "fedavg", "fraction": -0.5}}, r"algorithm.fraction = -0.5"),
     ({"algorithm": {"name": "fedavg", "fraction": 1.1}}, r"algorithm.fraction = 1.1"),
     ({"algorithm": {"name": "fedavg", "cohort": 0}}, r"algorithm.cohort = 0"),
     ({"algorithm": {"name": "fedprox", "proximal": -1}}, r"proximal = -1"),
-    ({"algorithm": {"name": "radfed", "aggregate_every": 0}}, r"merge_every = 0"),
-    ({"algorithm": {"name": "radfed", "aggregate_every": 2.5}}, r"algorithm.merge_every = 2.5"),
-    ({"algorithm": {"name": "fedbn", "weighting": "size"}}, r"algorithm.weigh = 'size'.*'equal' or 'samples'"),
+    ({"algorithm": {"name": "radfed", "aggregate_every": 0}}, r"aggregate_every = 0"),
+    ({"algorithm": {"name": "radfed", "aggregate_every": 2.5}}, r"algorithm.aggregate_every = 2.5"),
+    ({"algorithm": {"name": "fedbn", "weighting": "size"}}, r"algorithm.weighting = 'size'.*'equal' or 'samples'"),
     ({"algorithm": []}, r"algorithm = \[\]: must be a table"),
     ({"algorithm": "fedavg"}, r"must be a table"),
     ({"local": {"lr": float("nan")}}, r"local.lr = nan"),

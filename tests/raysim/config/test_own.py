@@ -19,7 +19,7 @@ from raysim.watching.progress import Watcher
 MODULE = """
 from dataclasses import dataclass, replace
 
-from algorithms import Algorithm, Assign, Local, Place, Rounds, Sample, Server
+from algorithms import Algorithm, Assign, Local, Rounds, Sample, Server, Sharing
 from {helper} import flattened
 
 
@@ -40,13 +40,13 @@ class Whole:
 
 
 def mine(
-    sample: Sample, local: Local, server: Server = Assign(), *, exponent: float = 0.5, merge_every: int = 1
+    sample: Sample, local: Local, server: Server = Assign(), *, exponent: float = 0.5, aggregate_every: int = 1
 ) -> Algorithm:
-    return Algorithm(Rounds(sample, merge_every), local, Place(), Power(exponent), server)
+    return Algorithm(Rounds(sample, aggregate_every), local, Sharing(), Power(exponent), server)
 
 
 def ruled(sample: Sample, local: Local, server: Server = Whole()) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Place(), Power(1.0), server)
+    return Algorithm(Rounds(sample), local, Sharing(), Power(1.0), server)
 
 
 def other(sample, local, server=Assign()):
@@ -73,15 +73,15 @@ class Dividing:
 
 
 def dividing(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    return Algorithm(Rounds(sample), local, Place(), Dividing(), server)
+    return Algorithm(Rounds(sample), local, Sharing(), Dividing(), server)
 
 
 def stepping(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    return replace(dividing(sample, local, server), own_step=steps, weigh=Power(1.0))
+    return replace(dividing(sample, local, server), own_round=steps, weighting=Power(1.0))
 
 
-def far(sample: Sample, local: Local, server: Server = Assign(), *, merge_every: int = 1) -> Algorithm:
-    return Algorithm(Rounds(sample, merge_every), local, Place(), Dividing(), server)
+def far(sample: Sample, local: Local, server: Server = Assign(), *, aggregate_every: int = 1) -> Algorithm:
+    return Algorithm(Rounds(sample, aggregate_every), local, Sharing(), Dividing(), server)
 
 
 def steps(state, algorithm, fleet, *, last, meanwhile):

@@ -44,7 +44,7 @@ def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
     made: list[InlineFleet] = []
 
     def make(algorithm: Algorithm) -> InlineFleet:
-        plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / f"kept-{len(made)}").resolved()
+        plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / f"personal-{len(made)}").resolved()
         with Inline() as place:
             made.append(place.fleet(plan))
         return made[-1]

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 import raysim
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.measures.selection import Best, EvaluationHistory, Selection, is_better, reaches
+from raysim.measures.selection import EvaluationHistory, Selection, is_better, reaches
 
 CURVE = [
     (2, {"test_accuracy": 0.5, "test_loss": 2.0}),
@@ -32,9 +32,10 @@ def history(evaluations: int) -> EvaluationHistory:
 
 
 def test_the_best_is_the_first_of_its_value_and_of_a_loss_the_lowest() -> None:
-    best = {"test_accuracy": Best(0.75, 4), "test_loss": Best(1.0, 6), "test_auc": Best(0.25, 6)}
-    assert history(4).best == best
-    assert history(2).best == {"test_accuracy": Best(0.75, 4), "test_loss": Best(2.0, 2)}
+    assert history(4).best == {"test_accuracy": 0.75, "test_loss": 1.0, "test_auc": 0.25}
+    assert history(4).best_round == {"test_accuracy": 4, "test_loss": 6, "test_auc": 6}
+    assert history(2).best == {"test_accuracy": 0.75, "test_loss": 2.0}
+    assert history(2).best_round == {"test_accuracy": 4, "test_loss": 2}
     assert is_better("local_mean_loss", 1, than=2) and not is_better("local_mean_loss", 2, than=2)
     assert is_better("miou", 2, than=1) and not is_better("miou", 1, than=1)
 
@@ -54,12 +55,12 @@ def test_patience_counts_evaluations_since_the_best() -> None:
     assert not Selection(by="test_accuracy").stops(history(4))
 
 
-def test_the_round_that_is_kept() -> None:
+def test_the_round_whose_model_is_written() -> None:
     numbers = [number for number, _ in CURVE]
     takes = [Selection(True, "test_accuracy").takes(history(i + 1), number) for i, number in enumerate(numbers)]
     assert takes == [True, True, False, False]
     assert all(Selection(False, "test_accuracy").takes(history(i + 1), n) for i, n in enumerate(numbers))
-    # As long as the column has no value the latest is kept.
+    # As long as the column has no value the latest is written.
     undefined = [Selection(True, "test_auc").takes(history(i + 1), number) for i, number in enumerate(numbers)]
     assert undefined == [True, True, True, False]
 
@@ -94,7 +95,7 @@ def test_the_best_round_s_model_is_that_of_a_run_that_ends_there(tmp_path: Path,
     table = pq.read_table(tmp_path / "best" / name / "metrics.parquet").to_pydict()
     chosen = int(np.argmax(table["validation_accuracy"])) + 1
     assert best["model_round"] == chosen < last["model_round"] == best["rounds"] == 11
-    # RADFed's is between two merges: what is written is what a merge would have given.
+    # RADFed's lies between two aggregations: the written model is what an aggregation would have given.
     assert table["aggregated"][chosen - 1] == (name == "fedbn")
     assert best["best"] == last["best"] and best["best"]["validation_accuracy"]["round"] == chosen
     assert best["metrics"] == {column: table[column][chosen - 1] for column in best["metrics"]}

@@ -108,7 +108,7 @@ def test_the_divergence_is_that_of_plain_models(aggregate_every: int, federation
 
 def test_a_twin_draws_pass_after_pass() -> None:
     def draw(drawn: int, **local: Any) -> tuple[list[np.ndarray], int]:
-        return TwinSteps(Local(**local), lr=0.1, seed=3, number=1, drawn=drawn, updates=2).batches(10)
+        return TwinSteps(Local(**local), lr=0.1, seed=3, round_number=1, drawn=drawn, updates=2).batches(10)
 
     batches, drawn = draw(0, steps=4, batch_size=3)  # 6 and 4 of the first pass, 6 and 4 of the second
     assert ([len(rows) for rows in batches], drawn) == ([6, 4, 6, 4], 20)
@@ -121,8 +121,8 @@ def test_a_twin_draws_pass_after_pass() -> None:
     assert [len(rows) for rows in draw(0, epochs=2, batch_size=3)[0]] == [6, 4, 6, 4]
     assert [len(rows) for rows in draw(0, steps=2, batch_size="full")[0]] == [10, 10]
     assert [len(rows) for rows in draw(0, steps=2, batch_size=50)[0]] == [10, 10]
-    # Nobody was visited: the twin does not move either.
-    assert TwinSteps(Local(steps=2), lr=0.1, seed=3, number=1, drawn=4, updates=0).batches(10) == ([], 4)
+    # Without a client update the twin does not move either.
+    assert TwinSteps(Local(steps=2), lr=0.1, seed=3, round_number=1, drawn=4, updates=0).batches(10) == ([], 4)
 
 
 EXPERIMENT: dict[str, Any] = {

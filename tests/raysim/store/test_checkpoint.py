@@ -16,7 +16,7 @@ from algorithms.engine.asynchronous import AsyncProgress
 from algorithms.engine.client_update import UpdateRow
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
 from raysim.common.errors import InputError
-from raysim.measures.selection import Best, EvaluationHistory
+from raysim.measures.selection import EvaluationHistory
 from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper
 from raysim.store.codec import Codec
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
@@ -54,7 +54,7 @@ VALUES: list[Any] = [
     *(np.array(values, dtype) for values in ([], [1, 0, 1]) for dtype in ("?", "i1", "u8", "i8", "f2", "f4", "f8")),
     *(np.zeros((0, 3)), np.array(2.5), np.float32(0.1), np.int64(-1), np.bool_(True)),
     *(np.array([np.nan, np.inf, -0.0, 1e-45], "f4"), np.arange(6).reshape(2, 3).T, np.arange(9)[::2]),
-    *(Sample(), Location("a", 1), PACKED, EvaluationHistory(2, {"loss": Best(0.5, 3)}, {"loss": 1}, {})),
+    *(Sample(), Location("a", 1), PACKED, EvaluationHistory(2, {"loss": 0.5}, {"loss": 3}, {"loss": 1}, {})),
     AsyncProgress(
         Arrivals(Sample(cohort=2), Concurrent(3)),
         *(0, 4),
@@ -108,7 +108,7 @@ def test_what_is_no_plain_value_is_refused(value: Any, what: str) -> None:
 @pytest.mark.parametrize("name", ["Hidden", "os:stat_result", f"{__name__}:Own", "os:system"])
 def test_no_class_is_made_that_is_not_known(name: str) -> None:
     held = {"objects": [{"class": name, "fields": {}}], "value": {"object": 0}}
-    with pytest.raises(ValueError, match="is no class that is known"):
+    with pytest.raises(ValueError, match="is not a known class"):
         Codec(CLASSES).decode(held, {}, {})
 
 
@@ -164,7 +164,7 @@ def rows(folder: Path, count: int) -> None:
         journal.close()
 
 
-def test_the_newest_two_are_kept_and_a_damaged_one_is_left_out(tmp_path: Path) -> None:
+def test_the_newest_two_stay_and_a_damaged_one_is_left_out(tmp_path: Path) -> None:
     rows(tmp_path, 4)
     checkpoints, notices = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}), list[str]()
     assert checkpoints.newest(notices.append) is None
@@ -194,8 +194,8 @@ def test_another_machine_is_named(tmp_path: Path) -> None:
         Checkpoints(tmp_path, ALGORITHM, {"cpu": "y", "torch": "2"}).newest(print)
 
 
-def test_files_of_kept_entries_go_when_nobody_needs_them(tmp_path: Path) -> None:
-    """Two writers, one of which begins another file after each two records; a visit is always under way."""
+def test_files_of_personal_state_go_when_nobody_needs_them(tmp_path: Path) -> None:
+    """Two writers, one of which begins another file after each two records; a client update is always under way."""
     store, other = (
         PersonalStore(tmp_path / "personal", LAYOUT, full=2 * LAYOUT.nbytes),
         PersonalStore(tmp_path / "personal", LAYOUT),

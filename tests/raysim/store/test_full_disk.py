@@ -114,14 +114,14 @@ def test_a_model_that_does_not_fit(disk: Disk, fails: Command, table: Path, tmp_
     assert sorted(path.name for path in (small / "run" / "fedavg").iterdir()) == ["metrics.journal", "updates.journal"]
 
 
-def test_kept_entries_that_do_not_fit(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
+def test_personal_state_that_does_not_fit(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
     small = disk(1000)
     file = experiment(tmp_path, table, "fedbn", hidden=30_000)
-    assert "fedbn/kept cannot be written" in fails("raysim", "run", file, "--inline", "--out", small / "run")
+    assert "fedbn/personal cannot be written" in fails("raysim", "run", file, "--inline", "--out", small / "run")
 
 
 @pytest.mark.slow
-def test_kept_entries_of_actors(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
+def test_personal_state_of_actors(disk: Disk, fails: Command, table: Path, tmp_path: Path) -> None:
     small = disk(3000)
     # The driver's own blocks fit; actors that go on do not.
     file = experiment(tmp_path, table, "fedbn", hidden=300, rounds=10**6)

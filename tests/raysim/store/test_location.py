@@ -1,4 +1,4 @@
-"""Runs whose folder is at a URI: worked on here, kept there, gone on with from there."""
+"""Runs whose folder is at a URI: worked on here, stored there, continued from there."""
 
 import shutil
 from contextlib import suppress
@@ -71,7 +71,7 @@ def names(folder: Path) -> set[str]:
 
 def assert_same(folder: Path, whole: Path) -> None:
     assert names(folder) == names(whole)
-    for name in ("model", "kept"):
+    for name in ("model", "personal"):
         file = f"fedbn/{name}.safetensors"
         assert (folder / file).read_bytes() == (whole / file).read_bytes()
 

@@ -232,7 +232,7 @@ def test_a_stop_while_the_end_is_written(stopped: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped / "run", tmp_path / "run")
     for name in ("personal.safetensors", "metrics.parquet"):
         shutil.copy(stopped / "whole" / "fedbn" / name, tmp_path / "run" / "fedbn")
-    (tmp_path / "run" / "fedbn" / ".visits.partial.parquet").write_bytes(b"half")
+    (tmp_path / "run" / "fedbn" / ".updates.partial.parquet").write_bytes(b"half")
     raysim.resume(tmp_path / "run", inline=True)
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
 

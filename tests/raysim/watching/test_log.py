@@ -23,8 +23,8 @@ def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
     assert told[2:7] == [
         "mine: schedule: Rounds(sample=Sample(cohort=3))",
         "mine: local: Local(lr=0.1, epochs=1, batch_size=10)",
-        "mine: place: Place()",
-        "mine: weigh: Samples()",
+        "mine: sharing: Sharing()",
+        "mine: weighting: Samples()",
         "mine: server: Assign()",
     ]
     assert told[7].startswith("ended after ") and told[7].endswith(f"see {tmp_path / 'report.html'}")
@@ -33,11 +33,11 @@ def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
     assert logging.getLogger("raysim").handlers == []
 
 
-def test_a_part_is_told_by_what_is_not_as_ever() -> None:
+def test_a_part_is_shown_without_its_defaults() -> None:
     assert brief(Local(lr=0.5, epochs=2, clip=1.0)) == "Local(lr=0.5, epochs=2, batch_size=10, clip=1.0)"
     assert brief((1, "a")) == "(1, 'a')"
 
 
-def test_what_happens_often_is_told_seldom() -> None:
+def test_frequent_events_are_logged_from_time_to_time() -> None:
     hourly, always = at_most_every(3600), at_most_every(0)
     assert [hourly() for _ in range(3)] == [True, False, False] and all(always() for _ in range(3))
