@@ -106,13 +106,13 @@ def study(
         with Console(stderr=True).status("loading"):
             from raysim.studies import studying
             from raysim.studies.showing import board
-            from raysim.studies.tables import standings
+            from raysim.studies.tables import progress_table
         with board() as watcher:
             done = studying.study(
                 file, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
             )
     screen = Console()
-    screen.print(standings(done.standing))
+    screen.print(progress_table(done))
     for path in (done.folder / "table.md", done.folder / "report.html"):
         if path.exists():
             screen.print(f"written {path}", soft_wrap=True, highlight=False)

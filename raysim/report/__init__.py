@@ -1,1 +1,1 @@
-"""The report: one self-contained HTML page about one run, or several side by side."""
+"""The report: one self-contained HTML page about one run, or about several side by side."""

@@ -1,60 +1,55 @@
-"""What the page says about a population: who the clients are."""
+"""A population on the page: its counts, and charts of its clients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partitioning import Population, plot, statistics
-from raysim.report import charts
+from raysim.plots import charts
+from raysim.plots.style import style, to_svg
 
 SPLITS = {"train": "Training", "validation": "Validation", "test": "Held out"}
 
 
-@dataclass(frozen=True)
-class Clients:
-    """A population's numbers and pictures, and the runs that share it."""
+def describe(population: Population, runs: Sequence[str], name: str) -> Mapping[str, Any]:
+    """Return the counts and charts of a population for the template.
 
-    runs: Sequence[str]
-    facts: Mapping[str, str]
-    scheme: str
-    heatmap: str
-    sizes: str
-    labels: str
-
-
-def describe(population: Population, runs: Sequence[str], name: str) -> Clients:
-    """The clients of `runs`, in charts whose ids start with `name`."""
-    counts = population.class_counts
-    sizes, labels = _by_split(population, population.sizes), _by_split(population, (counts > 0).sum(axis=1))
-    return Clients(
-        runs=runs,
-        facts=_facts(population),
-        scheme=_scheme(population),
-        heatmap=_heatmap(population, f"{name}-heatmap"),
-        sizes=charts.histogram(f"{name}-sizes", sizes, "Samples of a client"),
-        labels=charts.histogram(f"{name}-labels", labels, "Labels of a client"),
-    )
+    Args:
+        population: clients of the runs.
+        runs: names of the runs that share it.
+        name: prefix of the charts' ids.
+    """
+    labels = (population.class_counts > 0).sum(axis=1)
+    sizes = _by_split(population, population.sizes)
+    return {
+        "runs": runs,
+        "facts": _facts(population),
+        "scheme": _scheme(population),
+        "heatmap": _heatmap(population, f"{name}-heatmap"),
+        "sizes": charts.histogram(f"{name}-sizes", sizes, "Samples of a client"),
+        "labels": charts.histogram(f"{name}-labels", _by_split(population, labels), "Labels of a client"),
+    }
 
 
 def _heatmap(population: Population, name: str) -> str:
-    with charts.style(name):
+    with style(name):
         figure = plot.heatmap(
             population.class_counts,
             population.manifest.classes,
             title="Samples of each label on each client",
             width=charts.WIDE,
         )
-    return charts.to_svg(figure, name)
+    return to_svg(figure, name)
 
 
-def _by_split(population: Population, amounts: NDArray[np.int64]) -> list[tuple[str, NDArray[np.int64]]]:
-    """One amount a client, grouped by the clients' split."""
+def _by_split(population: Population, amounts: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Group amounts, one for each client, by the clients' split."""
     splits = population.splits
-    return [(title, amounts[splits == split]) for split, title in SPLITS.items() if split in splits]
+    return {title: amounts[splits == split] for split, title in SPLITS.items() if split in splits}
 
 
 def _facts(population: Population) -> dict[str, str]:
@@ -62,7 +57,7 @@ def _facts(population: Population) -> dict[str, str]:
     labels = (population.class_counts > 0).sum(axis=1)
     return {
         "Clients": f"{numbers.clients:,}",
-        **{title: f"{clients.size:,}" for title, clients in _by_split(population, population.sizes)},
+        **{title: f"{clients.size:,}" for title, clients in _by_split(population, population.sizes).items()},
         "Samples": f"{numbers.samples:,}",
         "Smallest": f"{numbers.min:,}",
         "Mean": f"{numbers.mean:,.1f} ± {numbers.std:,.1f}",

@@ -1,4 +1,4 @@
-"""The page: what the template is given."""
+"""The report's page."""
 
 from __future__ import annotations
 
@@ -6,60 +6,61 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raysim.plots.style import strokes_of
 from raysim.report import curves, tables
-from raysim.report.breakdown import breakdown
-from raysim.report.clients import Clients, describe
-from raysim.report.read import Run, read_runs
+from raysim.report.clients import describe
+from raysim.report.read import RunOutput, read_runs
 from raysim.report.templates import save, template
+from raysim.report.words import ABSENT, GLOSSARY
 from raysim.store.mirror import local_folders
 
 
 def write_report(runs: Sequence[str | Path], out: Path) -> Path:
     """Write one HTML page about the runs, side by side, to `out`, and return `out`.
 
-    The page needs no network and no other file, and the same runs give the same bytes. It appears whole or
-    not at all: a page that was there before stays until the new one is complete.
+    The page needs no network and no other file. The same runs give the same bytes. The page appears whole or not at
+    all: an earlier page stays until the new one is complete.
 
     Args:
         runs: folders that `raysim run` wrote, or their URIs, in the order of the page.
-        out: the page's file; folders above it are made.
+        out: file of the page; missing folders above it are made.
 
     Raises:
-        InputError: no run is given, a folder is no run or holds a damaged file, or `out` is a folder.
+        InputError: no run is given, a folder holds no run or a damaged file, or `out` is a folder.
     """
     with local_folders(runs) as folders:
         page = render(read_runs(folders))
     return save(page, out)
 
 
-def render(runs: Sequence[Run]) -> str:
-    """The page's markup."""
-    series = curves.series_of(runs)
-    results = [each.result for each in series]
+def render(runs: Sequence[RunOutput]) -> str:
+    """Return the page's markup."""
+    results = [each for run in runs for each in run.results]
+    strokes = strokes_of(each.label for each in results)
     return template("page.html.j2").render(
         title=", ".join(run.name for run in runs),
         several=len(runs) > 1,
         runs=[_describe(run) for run in runs],
-        series=series,
+        strokes=strokes,
         headline=tables.headline(results),
         metrics=tables.every_metric(results),
         evaluated=tables.evaluated(results),
         best=tables.best_values(results),
         goals=tables.goals(results),
-        endings=tables.endings(results, [each.label for each in series]),
-        evaluation=list(curves.evaluation(series)),
-        measures=list(curves.measures(series)),
-        verdicts=[(each.label, text) for each in series if (text := tables.concordance(each.result))],
-        training=list(curves.training(series)),
-        stages=breakdown(series),
-        aggregates_marked=any(each.aggregates.size for each in series),
+        endings=tables.endings(results),
+        evaluation=list(curves.evaluation(results, strokes)),
+        measures=list(curves.measures(results, strokes)),
+        verdicts=[(each.label, text) for each in results if (text := tables.concordance(each))],
+        training=list(curves.training(results, strokes)),
+        stages=curves.breakdown(results),
+        has_marks=any(each.aggregations.size for each in results),
         populations=list(_populations(runs)),
-        glossary=tables.GLOSSARY,
+        glossary=GLOSSARY,
     )
 
 
-def _populations(runs: Sequence[Run]) -> Iterator[Clients]:
-    """Each population once, however many of the runs share it."""
+def _populations(runs: Sequence[RunOutput]) -> Iterator[Mapping[str, Any]]:
+    """Yield each population once, with the runs that share it."""
     known = [(run.name, run.population) for run in runs if run.population is not None]
     distinct = {population.fingerprint: population for _, population in known}
     for index, (fingerprint, population) in enumerate(distinct.items()):
@@ -67,11 +68,11 @@ def _populations(runs: Sequence[Run]) -> Iterator[Clients]:
         yield describe(population, sharing, f"population{index}")
 
 
-def _describe(run: Run) -> Mapping[str, Any]:
-    """What the page says about a run beside its numbers."""
+def _describe(run: RunOutput) -> Mapping[str, Any]:
+    """Return the texts about a run for the template."""
     return {
         "name": run.name,
-        "facts": {name: value or tables.ABSENT for name, value in _facts(run).items()},
+        "facts": {name: value or ABSENT for name, value in _facts(run).items()},
         "config": run.config_text.strip(),
         "unreached": run.unreached,
         "without_population": run.population is None,
@@ -84,8 +85,8 @@ def _describe(run: Run) -> Mapping[str, Any]:
     }
 
 
-def _facts(run: Run) -> dict[str, str]:
-    """The experiment in a line; an empty text for what neither the population nor the configuration says."""
+def _facts(run: RunOutput) -> dict[str, str]:
+    """Return the experiment's main values; empty texts if neither population nor configuration has them."""
     data, partition = (run.config.get(table, {}) for table in ("data", "partition"))
     dataset, scheme, clients = data.get("dataset"), partition.get("scheme"), partition.get("clients")
     if run.population is not None:
@@ -102,7 +103,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def models_of(config: Mapping[str, Any]) -> Iterator[str]:
-    """Each algorithm's model in words: its own, or the common one."""
+    """Yield each algorithm's model in words: its own, or the common one."""
     common, several = config.get("model", {}), config.get("algorithm", {})
     for table in several if isinstance(several, list) else [several]:
         model = table.get("model", common)

@@ -1,7 +1,7 @@
-"""A run's folder, read into values that the page can show.
+"""Reading a run's folder into values for the page.
 
-What a run may lack (an algorithm that was not reached, a round without evaluation, a population that has
-moved) is an absent value here and a sentence on the page. Only what is damaged, or no run at all, is refused.
+A run may lack something: an algorithm that it has not reached, a round without evaluation, a population that has
+moved. The page then says so in a sentence. Only damaged files, and folders without a run, are refused.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,22 +30,24 @@ Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Result:
-    """What one algorithm of a run left behind.
+class AlgorithmOutput:
+    """Output files of one algorithm of a run.
 
     Args:
         name: its folder's name: `fedavg`, `radfed`, `fedavg-2`.
-        metrics: the columns of `metrics.parquet`, one value a round: NaN where there is none, infinity where
-            it is not a number.
-        summary: `summary.json`; when the algorithm has not ended, why it was stopped, or nothing.
+        label: its name on the page, which names the run too if there are several.
+        metrics: columns of `metrics.parquet`, one value for each round: NaN if a round has none, infinity if the
+            value is not a number.
+        summary: `summary.json`; while the algorithm has not ended, the reason of its stop, or nothing.
     """
 
     name: str
+    label: str
     metrics: Mapping[str, Column]
     summary: Mapping[str, Any]
 
     def column(self, name: str) -> Column:
-        """One column, NaN all along if the run did not measure it."""
+        """Return a column; all NaN if the run did not measure it."""
         return self.metrics.get(name, np.full(self.rounds, np.nan))
 
     @property
@@ -54,17 +56,23 @@ class Result:
 
     @property
     def measured(self) -> list[str]:
-        """The columns with at least one value, in the table's order."""
+        """Columns with at least one value, in the table's order."""
         return [name for name, values in self.metrics.items() if not np.isnan(values).all()]
 
     @property
+    def aggregations(self) -> Column:
+        """Rounds that ended in an aggregation; empty if every round did."""
+        aggregated = self.column("aggregated") == 1
+        return np.empty(0) if aggregated.all() else self.column("round")[aggregated]
+
+    @property
     def model_round(self) -> int | None:
-        """The round that left the model that was written, where it is not the last; None otherwise."""
+        """Round of the written model; None if it is the last one."""
         found = self.summary.get("model_round")
         return int(found) if found and found != self.summary.get("rounds") else None
 
     def final(self, name: str) -> float | None:
-        """The value of a column that is seldom filled: that of the model that was written, else the latest."""
+        """Return the latest value of a column up to the round of the written model."""
         values = self.column(name)
         if self.model_round is not None:
             values = values[self.column("round") <= self.model_round]
@@ -72,88 +80,103 @@ class Result:
         return float(known[-1]) if known.size else None
 
     def total(self, name: str) -> float | None:
-        """The sum of a column over the run, or None where it was not measured."""
+        """Return the sum of a column over the run; None if it was not measured."""
         values = self.column(name)
         return float(np.nansum(values)) if not np.isnan(values).all() else None
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run: its resolved experiment, the results so far, and the clients it ran on."""
+class RunOutput:
+    """Output files of one run: its resolved experiment, the results so far, and its clients."""
 
     name: str
     config: Mapping[str, Any]
     config_text: str
-    results: tuple[Result, ...]
+    results: tuple[AlgorithmOutput, ...]
     unreached: tuple[str, ...]
     population: Population | None
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in the order given, under names that differ.
+def read_runs(folders: Sequence[Path]) -> list[RunOutput]:
+    """Read runs, in the order given, under distinct names.
 
     Raises:
-        InputError: there is no folder, or one of them is no run or holds a damaged file.
+        InputError: no folder is given, or one holds no run or a damaged file.
     """
     if not folders:
         raise InputError("no run given: a report needs one or more folders of runs; name one")
-    return [read_run(folder, name) for folder, name in zip(folders, _distinct(folders), strict=True)]
-
-
-def read_run(folder: Path, name: str) -> Run:
-    """The run in `folder`, to be shown as `name`."""
-    text = _config_text(folder)
-    try:
-        config = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{folder / 'config.toml'} is not TOML: {error}; restore the file of the run") from None
-    names = algorithm_folders(config)
-    reached = [each for each in names if _has_rows(folder / each)]
-    return Run(
-        name=name,
-        config=config,
-        config_text=text,
-        results=tuple(_read_result(folder / each) for each in reached),
-        unreached=tuple(each for each in names if each not in reached),
-        population=_population(folder, config),
-    )
+    several = len(folders) > 1
+    return [_read_run(folder, name, several) for folder, name in zip(folders, _distinct(folders), strict=True)]
 
 
 def algorithm_folders(config: Mapping[str, Any]) -> list[str]:
-    """The folder of each `[[algorithm]]` table."""
+    """Return the folder of each `[[algorithm]]` table."""
     tables = config.get("algorithm", [])
     return algorithm_names([str(table["name"]) for table in ([tables] if isinstance(tables, Mapping) else tables)])
 
 
-def _config_text(folder: Path) -> str:
+def read_config(path: Path, missing: str, kind: str) -> tuple[dict[str, Any], str]:
+    """Read the TOML file of a run or a study; return its tables and its text.
+
+    Args:
+        path: of the file.
+        missing: error text if the file cannot be read.
+        kind: "run" or "study", for the message.
+
+    Raises:
+        InputError: the file cannot be read, or is not TOML.
+    """
     try:
-        return (folder / "config.toml").read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text), text
     except (OSError, UnicodeDecodeError):
-        raise InputError(
-            f"no run in {folder}: the folder of a run holds a config.toml; give one that `raysim run` wrote"
-        ) from None
+        raise InputError(missing) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not TOML: {error}; restore the file of the {kind}") from None
+
+
+@contextmanager
+def readable_table(path: Path, remedy: str) -> Iterator[None]:
+    """Turn errors of reading a damaged table into an InputError with this remedy."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path} is not a Parquet table: {str(error).splitlines()[0]}; {remedy}") from None
+
+
+def _read_run(folder: Path, name: str, several: bool) -> RunOutput:
+    missing = f"no run in {folder}: the folder of a run holds a config.toml; give one that `raysim run` wrote"
+    config, text = read_config(folder / "config.toml", missing, "run")
+    names = algorithm_folders(config)
+    reached = [each for each in names if _has_rows(folder / each)]
+    return RunOutput(
+        name=name,
+        config=config,
+        config_text=text,
+        results=tuple(_read_output(folder / each, f"{name}/{each}" if several else each) for each in reached),
+        unreached=tuple(each for each in names if each not in reached),
+        population=_population(folder, config),
+    )
 
 
 def _has_rows(folder: Path) -> bool:
     return (folder / "metrics.parquet").is_file() or next(batches(folder / "metrics.journal"), None) is not None
 
 
-def _read_result(folder: Path) -> Result:
-    path = folder / "metrics.parquet"
-    if not path.is_file():  # the algorithm has not ended
-        path = path.with_suffix(".journal")
-    try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else pa.Table.from_batches(batches(path))
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} is not a Parquet table: {reason}; run again, or resume the run") from None
+def _read_output(folder: Path, label: str) -> AlgorithmOutput:
+    path, journal = folder / "metrics.parquet", folder / "metrics.journal"
+    with readable_table(path, "run again, or resume the run"):
+        # Until the algorithm ends, its rows are in the journal.
+        table = pq.read_table(path) if path.is_file() else pa.Table.from_batches(batches(journal))
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
-    return Result(folder.name, metrics, _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY))
+    return AlgorithmOutput(
+        folder.name, label, metrics, _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY)
+    )
 
 
 def _floats(column: pa.ChunkedArray) -> Column:
-    values = np.array([np.nan if value is None else value for value in column.to_pylist()], dtype=np.float64)
-    # A loss that has diverged was evaluated: it must not be taken for a round without evaluation.
+    values: Column = column.cast(pa.float64()).to_numpy()
+    # A diverged loss was evaluated; it must not pass for a round without evaluation.
     diverged = np.isnan(values) & ~np.asarray(column.is_null())
     return np.where(diverged, np.inf, values)
 
@@ -169,12 +192,12 @@ def _read_summary(path: Path) -> dict[str, Any]:
 
 
 def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
-    """The clients, from the run's folder or from where the configuration refers to; None if neither opens."""
+    """Open the population in the run's folder, or the one that the configuration names; None if neither is there."""
     data = config.get("data", {})
     elsewhere = data.get("population")
     view = config.get("partition", data)
     if is_uri(elsewhere):
-        with suppress(InputError):  # as where there is no network
+        with suppress(InputError):  # for example, without a network
             elsewhere = fetch(elsewhere)
     here = () if config.get("fleet", {}).get("pinned") and elsewhere else None
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
@@ -184,7 +207,7 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
 
 
 def _distinct(folders: Sequence[Path]) -> list[str]:
-    """The folders' own names; a repeated one is numbered, so that no two curves share a label."""
+    """Return the folders' names; repeated ones are numbered, so that no two curves share a label."""
     names = [folder.resolve().name for folder in folders]
     seen: Counter[str] = Counter()
     distinct = []

@@ -1,4 +1,4 @@
-"""Pages: the templates they are made of, and how they reach the disk."""
+"""Pages from templates, written to disk as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partitioning.common.disk import write_whole
 
 
 def template(name: str, package: str = "raysim.report") -> jinja2.Template:
-    """A package's template, which may extend and import those of this one."""
+    """Return a package's template, which may extend and import those of `raysim.report`."""
     packages = dict.fromkeys([package, "raysim.report"])
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each, package_path="") for each in packages]),
@@ -24,7 +24,7 @@ def template(name: str, package: str = "raysim.report") -> jinja2.Template:
 
 
 def save(page: str, out: Path) -> Path:
-    """Write a page as a whole or not at all: one that was there before stays until the new one is complete.
+    """Write a page whole or not at all: an earlier page stays until the new one is complete.
 
     Raises:
         InputError: `out` is a folder.

@@ -1,49 +1,77 @@
-"""Drawing the paper's figures from a study's folder, as far as their parts were run."""
+"""A paper's figures, drawn from the trials in a study's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from raysim.common.errors import unknown
-from raysim.report.charts import Stroke, stroke
-from raysim.report.tables import MEASURES, METRICS, TARGETS
-from raysim.reproduction.charts import At, Look, Panel, draw
+from raysim.plots.charts import Curve, Panel, draw
+from raysim.plots.style import Stroke, stroke
+from raysim.report.words import MEASURES, METRICS, TARGETS
 from raysim.reproduction.figure import Figure, Place
-from raysim.reproduction.figure import Panel as Asked
 from raysim.reproduction.taking import TAKEN
-from raysim.studies.bands import band_of, runs_of
-from raysim.studies.charts import Band
-from raysim.studies.read import Entry, Findings, Values
+from raysim.studies.read import Findings, TrialRow, Values, mean_curve
 
 AXES = {"rounds": "Round", "progress": "Rounds, % of all"}
 IN_WORDS = {"best": ", largest", "least": ", smallest", "mean": ", mean over the rounds"}
 
+SIZE = 56_000  # bytes of a figure's file; limits the rounds that its curves show
+OF_PANEL, OF_CURVE, OF_ROUND = 2400, 450, 14  # bytes of a panel, a curve, and a round of a curve; a band takes two more
+CROWD = 6  # more bands in a panel would hide each other, and are left out
+
 
 def drawn(name: str, figure: Figure, study: Findings) -> str:
-    """A figure's markup; what was not run is left out, and where that is everything it is empty.
+    """Return a figure's markup, without the parts that were not run; empty if nothing was run.
 
     Args:
-        name: what the elements' ids start with.
-        figure: of the paper.
-        study: with its trials.
+        name: prefix of the elements' ids.
+        figure: figure of the paper.
+        study: study with its trials.
 
     Raises:
-        InputError: none of the trials has a column of the figure.
+        InputError: no trial has a column of the figure.
     """
     _check_columns(figure, study)
-    strokes = _strokes(figure, study)
-    panels = [_panel(figure, asked, study, strokes) for asked in figure.panels]
+    table = figure.table
+    panels = [_panel(figure, title, study) for title in figure.panels]
     if not (there := [panel for panel in panels if panel.labels]):
         return ""
-    x = figure.table.x or (AXES[figure.table.along or "rounds"] if figure.table.form == "curves" else "")
-    return draw(name, Look(figure.table.form, x, figure.table.scale == "log", strokes), there)
+    return draw(
+        name,
+        there,
+        _strokes(figure, study),
+        table.form,
+        x=table.x or (AXES[table.along or "rounds"] if table.form == "curves" else ""),
+        columns=2 if len(there) == 4 else 3,
+        is_log=table.scale == "log",
+        has_legend=True,
+        most=rounds_that_fit(there),
+    )
+
+
+def rounds_that_fit(panels: list[Panel]) -> int:
+    """Return the number of rounds that each curve may show, so that the figure's file stays small."""
+    curves = [curve for panel in panels for curve in panel.curves.values()]
+    widths = sum(1 if curve.std is None else 3 for curve in curves)
+    return max(16, (SIZE - OF_PANEL * len(panels) - OF_CURVE * len(curves)) // (OF_ROUND * max(widths, 1)))
+
+
+def words_of(column: str) -> tuple[str, bool]:
+    """Return the name of a column on an axis, and whether it is a share."""
+    name = next((name for name in METRICS if column.endswith(f"_{name}")), None)
+    if column in MEASURES or name is None:
+        return MEASURES[column].title if column in MEASURES else column.replace("_", " ").capitalize(), False
+    target = column.removesuffix(f"_{name}")
+    short = TARGETS[target].short if target in TARGETS else target.replace("_", " ")
+    return f"{METRICS[name].title}, {short}", METRICS[name].kind == "share"
 
 
 def _check_columns(figure: Figure, study: Findings) -> None:
-    """That what was run has the figure's columns: a name that is not right would leave it out without a word."""
-    places = [place for panel in figure.panels for at in panel.series.values() for place in at.values()]
+    """Raise InputError for a misspelt column, which would otherwise leave an empty figure."""
+    places = [place for series in figure.panels.values() for at in series.values() for place in at.values()]
     for column in dict.fromkeys(place.column for place in places):
         trials = [
             trial for each in places if each.column == column for trial in study.counting(each.dataset, each.algorithm)
@@ -54,46 +82,39 @@ def _check_columns(figure: Figure, study: Findings) -> None:
 
 
 def _strokes(figure: Figure, study: Findings) -> Mapping[str, Stroke]:
-    """How each series is drawn: algorithms as they are all over the study's report, others in their order."""
-    labels = list(dict.fromkeys(label for panel in figure.panels for label in panel.series))
+    """Return the stroke of each series; algorithms have those of the study's report."""
+    labels = list(dict.fromkeys(label for series in figure.panels.values() for label in series))
     order = study.algorithms if set(labels) <= set(study.algorithms) else labels
     return {label: stroke(order.index(label)) for label in labels}
 
 
-def _panel(figure: Figure, asked: Asked, study: Findings, strokes: Mapping[str, Stroke]) -> Panel:
-    table, take = figure.table, figure.table.take or "final"
-    words = dict(words_of(place.column) for at in asked.series.values() for place in at.values())
-    y = table.y or " and ".join(words) + IN_WORDS.get(take, "")
-    lines: dict[str, Band] = {}
-    values: dict[str, At] = {}
-    for label, at in asked.series.items():
-        if table.form == "curves":
-            line = _band(at[""], study, strokes[label], table.smooth or 1)
-            lines[label] = line.as_progress() if table.along == "progress" else line
-        else:
-            values[label] = _values(at, study, take)
-    there = {label: line for label, line in lines.items() if len(line.rounds)}
-    return Panel(asked.title, y, all(words.values()), there, {label: at for label, at in values.items() if at})
+def _panel(figure: Figure, title: str, study: Findings) -> Panel:
+    table, series, take = figure.table, figure.panels[title], figure.table.take or "final"
+    words = dict(words_of(place.column) for at in series.values() for place in at.values())
+    y, kind = table.y or " and ".join(words) + IN_WORDS.get(take, ""), "share" if all(words.values()) else "number"
+    if table.form != "curves":
+        samples = {label: _samples(at, study, take) for label, at in series.items()}
+        return Panel(title, y, kind, samples={label: at for label, at in samples.items() if at})
+    curves = {label: _curve(at[""], study, table.smooth or 1) for label, at in series.items()}
+    curves = {label: curve for label, curve in curves.items() if len(curve.rounds)}
+    if table.along == "progress":  # the last round is always evaluated
+        curves = {
+            label: replace(curve, rounds=100 * curve.rounds / curve.rounds[-1]) for label, curve in curves.items()
+        }
+    if len(curves) > CROWD:
+        curves = {label: replace(curve, std=None) for label, curve in curves.items()}
+    return Panel(title, y, kind, curves)
 
 
-def words_of(column: str) -> tuple[str, bool]:
-    """What a column is called on an axis, and whether it is a share."""
-    name = next((name for name in METRICS if column.endswith(f"_{name}")), None)
-    if column in MEASURES or name is None:
-        return MEASURES[column].title if column in MEASURES else column.replace("_", " ").capitalize(), False
-    target = column.removesuffix(f"_{name}")
-    short = TARGETS[target].short if target in TARGETS else target.replace("_", " ")
-    return f"{METRICS[name].title}, {short}", METRICS[name].kind == "share"
-
-
-def _band(place: Place, study: Findings, own: Stroke, smooth: int) -> Band:
-    """Mean and deviation of a column by round, over the trials that have it."""
-    runs = [run for run in runs_of(study, place.dataset, place.algorithm, [place.column]) if place.column in run]
-    return band_of([_smoothed(run, place.column, smooth) for run in runs], place.column, own)
+def _curve(place: Place, study: Findings, smooth: int) -> Curve:
+    """Return the mean and the standard deviation of a column by round, over the trials that have it."""
+    runs = study.runs(place.dataset, place.algorithm, place.column)
+    curve = mean_curve([_smoothed(run, place.column, smooth) for run in runs], place.column)
+    return curve if curve.std is not None and curve.std.any() else replace(curve, std=None)
 
 
 def _smoothed(run: Mapping[str, Values], column: str, count: int) -> dict[str, Values]:
-    """The rounds that have a value, each with the mean of it and of those before, so many at most together."""
+    """Return the rounds with a value; each value is the mean over itself and up to `count` - 1 values before it."""
     known = np.isfinite(run[column])
     rounds, sums = run["round"][known], np.cumsum([0.0, *run[column][known]])
     last = np.arange(1, len(rounds) + 1)
@@ -101,8 +122,8 @@ def _smoothed(run: Mapping[str, Values], column: str, count: int) -> dict[str, V
     return {"round": rounds, column: run[column][known] if count == 1 else (sums[last] - sums[first]) / (last - first)}
 
 
-def _values(at: Mapping[str, Place], study: Findings, take: str) -> At:
-    """What is taken of a column by tick, on each split that was run."""
+def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, list[float]]:
+    """Return the value of each trial that was run, by tick."""
     found = {
         tick: [
             value
@@ -114,10 +135,10 @@ def _values(at: Mapping[str, Place], study: Findings, take: str) -> At:
     return {tick: values for tick, values in found.items() if values}
 
 
-def _value(study: Findings, trial: Entry, column: str, take: str) -> float | None:
-    """What is taken of a trial's column; None where it is undefined."""
+def _value(study: Findings, trial: TrialRow, column: str, take: str) -> float | None:
+    """Return a trial's value of a column; None if it is undefined."""
     if take == "final":
         return trial.value(column)
-    by_round = study.curves(trial, [column]).get(column, np.empty(0))
+    by_round = study.rounds(trial, [column]).get(column, np.empty(0))
     known = by_round[np.isfinite(by_round)]
     return TAKEN[take](known.tolist()) if known.size else None

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from raysim.common.errors import InputError, unknown
-from raysim.config.check import ConfigTable, checked, part
+from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.read import algorithm_names, assign, changed
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
-from raysim.studies.grid import flat
 
 
 class About(ConfigTable):
@@ -75,7 +74,7 @@ class Reproduction:
         claims = _claims(raw.get("claim", []), study, name)
         about = checked(About, part(raw, "reproduction"), "reproduction")
         figures = _figures(raw.get("figure", []), study)
-        return cls(name, about, claims, study, reduced, flat(part(given, "set")), figures)
+        return cls(name, about, claims, study, reduced, dict(flat(part(given, "set"))), figures)
 
     def study(self, full: bool, changes: Iterable[str] = ()) -> dict[str, Any]:
         """Return the tables of the study.
@@ -195,6 +194,6 @@ def read_reproduction(name: str) -> Reproduction:
 
 def differences(reproduction: Reproduction) -> Sequence[tuple[str, Any, Any]]:
     """Return the reduced setting's changes: key, the paper's value, ours; None for a missing value."""
-    before = flat(reproduction.full)
+    before = dict(flat(dict(reproduction.full)))
     left_out = [(path, before.get(path), None) for path in reproduction.reduced.without]
     return left_out + [(path, before.get(path), value) for path, value in reproduction.settings.items()]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from partitioning.common.disk import write_whole
 from raysim.common.errors import InputError, StoppedError
-from raysim.report.charts import as_file
+from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
 from raysim.reproduction.file import Reproduction, differences, read_reproduction
 from raysim.reproduction.page import as_markdown, pictures

@@ -1,4 +1,4 @@
-"""What a study's report begins with where the study reproduces something: the paper's claims and figures."""
+"""First section of a reproduction's report: the paper's figures and claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raysim.common.errors import InputError
-from raysim.report.charts import in_page
+from raysim.plots.style import in_page
 from raysim.report.templates import template
 from raysim.reproduction.page import NOTHING, command, here_text, paper_text
 
@@ -16,10 +16,10 @@ RECORD = "claims.json"
 
 
 def section(folder: Path) -> str:
-    """The markup, by the record and the figures in a study's folder; empty where it is no reproduction's.
+    """Return the section's markup from the record and the figures in a study's folder; empty without a record.
 
     Raises:
-        InputError: one of them is missing or damaged.
+        InputError: the record or a figure is missing or damaged.
     """
     if not (folder / RECORD).is_file():
         return ""
@@ -28,7 +28,7 @@ def section(folder: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder / RECORD} or a figure that it names is missing or damaged ({error}): must be as `raysim "
-            "reproduce` left it; run it again with this folder as --out"
+            "reproduce` wrote it; run it again with this folder as --out"
         ) from None
 
 

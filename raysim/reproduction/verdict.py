@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from partitioning import Population
 from partitioning.measures.statistics import summarise
 from raysim.common.errors import InputError, unknown
+from raysim.common.statistics import mean_and_std
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.taking import TAKEN, growth, reached, round_of
 from raysim.studies.read import metrics_of
@@ -44,14 +45,12 @@ class JudgedClaim:
     @property
     def mean(self) -> float:
         """Mean over the splits."""
-        with np.errstate(invalid="ignore"):  # the round of a level that is never reached is infinite
-            return float(np.mean(self.numbers))
+        return mean_and_std(self.numbers)[0]
 
     @property
     def spread(self) -> float | None:
         """Sample standard deviation over the splits; None for a single split."""
-        with np.errstate(invalid="ignore"):
-            return float(np.std(self.numbers, ddof=1)) if len(self.numbers) > 1 else None
+        return mean_and_std(self.numbers)[1]
 
     @property
     def verdict(self) -> Verdict:

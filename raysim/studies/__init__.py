@@ -1,1 +1,1 @@
-"""Studies: algorithms x data sets x seeds x folds x grid, and what they come to."""
+"""Studies: algorithms x data sets x seeds x folds x grid, compared in tables with a test of significance."""

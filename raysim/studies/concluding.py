@@ -1,4 +1,4 @@
-"""Concluding a study: its summary, its tables and its report, from what its trials left."""
+"""Conclusion of a study: summary, tables and report from the output files of its trials."""
 
 from __future__ import annotations
 
@@ -42,32 +42,28 @@ SUMMARY = pa.schema(
         ("method", pa.string()),
     ]
 )
-"""One row a data set and algorithm. What compares is null for the baseline; `p` is null where no pair differs."""
+"""One row for each data set and algorithm. Comparisons are null for the baseline; `p` is null if no pair differs."""
 
 
 def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     """Write `summary.parquet`, `table.md`, `table.tex` and the report of a study, finished or not; return the report.
 
     Args:
-        folder: of the study: has `study.toml`, `trials.parquet` and, for curves, `trials/`.
-        out: the report's file; default `report.html` in the folder.
-        lead: markup that the report begins with.
+        folder: folder of the study, with `study.toml`, `trials.parquet` and, for curves, `trials/`.
+        out: file of the report; default `report.html` in the folder.
+        lead: markup that stands before the results.
 
     Raises:
-        InputError: the folder is no study's, no trial has ended, or a file of it is damaged.
+        InputError: the folder is not that of a study, no trial has ended, or a file is damaged.
     """
     study = read_findings(folder)
     rows = rows_of(study)
     with write_whole(folder / "summary.parquet") as aside:
-        pq.write_table(_summary(study, rows), aside)
+        pq.write_table(pa.Table.from_pylist([_record(study, row) for row in rows], SUMMARY), aside)
     for name, text in (("table.md", _markdown(study, rows)), ("table.tex", _latex(study, rows))):
         with write_whole(folder / name) as aside:
             aside.write_text(text, encoding="utf-8")
     return save(page.render(study, rows, lead), out or folder / "report.html")
-
-
-def _summary(study: Findings, rows: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_pylist([_record(study, row) for row in rows], SUMMARY)
 
 
 def _record(study: Findings, row: Row) -> dict[str, object]:
@@ -89,23 +85,23 @@ def _record(study: Findings, row: Row) -> dict[str, object]:
         "unpaired": each.unpaired,
         "difference": each.mean if each.pairs else None,
         "relative_percent": each.relative,
-        "pairs_differing": each.test.pairs,
-        "p": each.test.p,
-        "p_least": each.test.least,
+        "pairs_differing": each.differing,
+        "p": each.p,
+        "p_least": each.p_least,
         "p_holm": each.p_holm,
         "significant": each.significant,
-        "method": each.test.method,
+        "method": each.method,
     }
 
 
 def _markdown(study: Findings, rows: Sequence[Row]) -> str:
-    said = "\n".join(f"- {piped(sentence)}" for sentence in notes(study, rows))
-    parts = [f"# {study.name}", markdown(differences(study, rows)), piped(caption(study, rows)), said]
+    listed = "\n".join(f"- {piped(sentence)}" for sentence in notes(study, rows))
+    parts = [f"# {study.name}", markdown(differences(study, rows)), piped(caption(study, rows)), listed]
     return "\n\n".join(part.strip() for part in [*parts, markdown(details(study, rows))] if part) + "\n"
 
 
 def _latex(study: Findings, rows: Sequence[Row]) -> str:
-    # What has to be said, for the author to say where it fits.
+    # The notes are comments: authors place them in their own text.
     head = "".join(f"% {line}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
     first = latex(differences(study, rows), caption(study, rows), "tab:differences")
     others = [

@@ -1,119 +1,116 @@
-"""The course of a study: search each grid, choose winners, hand their values on, run the winners everywhere."""
+"""The course of a study: search each grid, choose the winners, pass their values on, run the winners everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from raysim.measures.selection import is_better
-from raysim.studies.file import DataSet, Study
-from raysim.studies.grid import Point, Space, written
-from raysim.studies.read import Standing
-from raysim.studies.trial import Record, Trial, Trials
+from partitioning import Population
+from raysim.config.experiment import Experiment
+from raysim.studies.file import Study, StudyData
+from raysim.studies.grid import Point, Space, algorithm_table, point_json
+from raysim.studies.progress import StudyProgress
+from raysim.studies.read import Split
+from raysim.studies.statistics import best_point, complete_mean
+from raysim.studies.trial import Trial, TrialResult, on_population, trial_of
 
 
 @dataclass
-class Cell:
+class GridCell:
     """One algorithm on one data set.
 
     Args:
-        dataset: the one.
-        space: of the algorithm.
-        search: its trials by the number of their point; none where there is one point only.
-        points: none before all that it inherits from have winners.
-        winner: the chosen point.
-        final: the winner's trials.
-        lost: whether no point can be chosen: all diverged or failed, or those of something that it inherits from.
+        dataset: the data set.
+        space: hyper-parameters of the algorithm.
+        points: points by their JSON; empty until all sources of inherited values have winners.
+        experiments: experiment of each point.
+        search: trials of the search, with the JSON of their points; empty if there is only one point.
+        winner: chosen point, as JSON.
+        final: trials of the winner.
+        lost: whether no point can be chosen, because trials or a source were lost.
     """
 
-    dataset: DataSet
+    dataset: StudyData
     space: Space
-    points: list[Point] = field(default_factory=list)
-    search: list[tuple[int, Trial]] = field(default_factory=list)
-    winner: Point | None = None
+    points: dict[str, Point] = field(default_factory=dict)
+    experiments: dict[str, Experiment] = field(default_factory=dict)
+    search: list[tuple[str, Trial]] = field(default_factory=list)
+    winner: str | None = None
     final: list[Trial] = field(default_factory=list)
     lost: bool = False
 
     @property
     def trials(self) -> list[Trial]:
-        """All that are known, each once: those of the search first."""
+        """All known trials, each once; those of the search come first."""
         return list({trial.name: trial for trial in [*(trial for _, trial in self.search), *self.final]}.values())
 
 
 class Course:
-    """What of a study has been run, and what can be run next: a function of the records alone.
+    """State of a study and its next trials: a function of the results alone.
 
     Args:
-        study: resolved.
-        trials: makes its trials.
-        columns: that are measured.
+        study: resolved study.
+        populations: stored population of each data set.
+        columns: measured columns.
     """
 
-    def __init__(self, study: Study, trials: Trials, columns: Sequence[str]) -> None:
-        self._study, self._trials, self._columns = study, trials, columns
+    def __init__(self, study: Study, populations: Mapping[str, Population], columns: Sequence[str]) -> None:
+        self._study, self._populations, self._columns = study, populations, columns
         self._cells = {
-            (dataset.name, name): Cell(dataset, space)
+            (dataset.name, name): GridCell(dataset, space)
             for dataset in study.datasets
             for name, space in study.spaces.items()
         }
-        self._records: dict[str, Record] = {}
+        self._results: dict[str, TrialResult] = {}
         self._named: set[str] = set()
 
     def begin(self) -> list[Trial]:
-        """The trials that can be run first."""
+        """Return the first trials."""
         return [trial for dataset in self._study.datasets for trial in self._advanced(dataset.name)]
 
-    def end(self, trial: Trial, record: Record) -> list[Trial]:
-        """Take note of what a trial came to; the trials that can be run now, and could not before."""
-        self._records[trial.name] = record
+    def end(self, trial: Trial, result: TrialResult) -> list[Trial]:
+        """Record a finished trial and return the trials that it unblocks."""
+        self._results[trial.name] = result
         return self._advanced(trial.dataset)
 
-    def winners(self) -> dict[tuple[str, str], Point]:
-        """The chosen points by data set and algorithm, so far."""
-        return {key: cell.winner for key, cell in self._cells.items() if cell.winner is not None}
-
     def lost(self) -> list[str]:
-        """What to say of algorithms of which nothing could be chosen."""
+        """Return a sentence about each algorithm without a winner."""
         return [
-            f"{name} on {dataset}: no point has a finite {self._study.table.select_by} everywhere, nor one to inherit "
-            "from, so it has no winner"
+            f"{name} on {dataset}: no winner, because no point has a finite {self._study.table.select_by} in all its "
+            "trials, or a source of its inherited values has no winner"
             for (dataset, name), cell in self._cells.items()
             if cell.lost
         ]
 
-    def planned(self) -> dict[tuple[str, str], int]:
-        """How many trials each data set and algorithm has, those that are not known yet included."""
+    def progress(self, folder: Path) -> StudyProgress:
+        """Return the state of the study; rows do not depend on the order in which trials end."""
+        keys = [(dataset.name, name) for dataset in self._study.datasets for name in self._study.names]
+        rows = [
+            self._row(trial, self._cells[key])
+            for key in keys
+            for trial in self._cells[key].trials
+            if trial.name in self._results
+        ]
+        winners = {key: cell.points[cell.winner] for key, cell in self._cells.items() if cell.winner is not None}
+        trials, table = pa.Table.from_pylist(rows, _schema(self._columns)), self._study.table
+        return StudyProgress(folder, trials, self._planned(), winners, str(table.select_by), str(table.metric))
+
+    def _planned(self) -> dict[tuple[str, str], int]:
+        """Return the number of trials of each data set and algorithm, including those not known yet."""
         finals, tuning = self._study.finals, self._study.tuning
         beyond = len(set(finals) - set(tuning))
         counts = {}
-        for (dataset, name), cell in self._cells.items():
+        for key, cell in self._cells.items():
             size = cell.space.size
             whole = len(finals) if size == 1 else size * len(tuning) + beyond
-            counts[dataset, name] = len(cell.trials) if cell.lost else whole
+            counts[key] = len(cell.trials) if cell.lost else whole
         return counts
 
-    def table(self) -> pa.Table:
-        """A row a trial that has ended, in an order that does not depend on when they did."""
-        keys = [(dataset.name, name) for dataset in self._study.datasets for name in self._study.names]
-        rows = [
-            self._row(trial, cell)
-            for cell in map(self._cells.__getitem__, keys)
-            for trial in cell.trials
-            if trial.name in self._records
-        ]
-        return pa.Table.from_pylist(rows, schema(self._columns))
-
-    def standing(self) -> Standing:
-        """How the study stands."""
-        table = self._study.table
-        return Standing(self.table(), self.planned(), str(table.select_by), str(table.metric))
-
-    def _row(self, trial: Trial, cell: Cell) -> dict[str, object]:
-        record, split = self._records[trial.name], trial.split
+    def _row(self, trial: Trial, cell: GridCell) -> dict[str, object]:
+        result, split = self._results[trial.name], trial.split
         return {
             "dataset": trial.dataset,
             "algorithm": trial.algorithm,
@@ -122,83 +119,80 @@ class Course:
             "fold": split.fold,
             "validation": split.validation,
             "stage": "final" if trial in cell.final else "search",
-            "chosen": cell.winner is not None and trial.point == written(cell.winner),
-            "status": record.status,
+            "chosen": trial.point == cell.winner,
+            "status": result.status,
             "trial": trial.name,
-            "seconds": record.seconds,
-            "rounds": record.rounds,
-            **record.metrics,
+            "seconds": result.seconds,
+            "rounds": result.rounds,
+            **result.metrics,
         }
 
     def _advanced(self, dataset: str) -> list[Trial]:
-        """Take every step that the records allow on a data set; the trials that are new."""
+        """Advance a data set as far as the results allow; return the new trials."""
         known: list[Trial] = []
-        for name in self._study.spaces:  # those that others inherit from come first
+        for name in self._study.spaces:  # sources of inherited values come first
             cell = self._cells[dataset, name]
             if not cell.points and not cell.lost:
                 self._open(cell)
                 known += [trial for _, trial in cell.search]
-            if cell.search and cell.winner is None and not cell.lost and self._searched(cell):
+            if cell.search and cell.winner is None and not cell.lost and self._is_searched(cell):
                 self._choose(cell)
             if cell.winner is not None and not cell.final:
-                cell.final = [self._trials.of(cell.dataset, name, cell.winner, split) for split in self._study.finals]
+                cell.final = [self._trial(cell, cell.winner, split) for split in self._study.finals]
                 known += cell.final
         new = [trial for trial in known if trial.name not in self._named]
         self._named.update(trial.name for trial in new)
         return new
 
-    def _open(self, cell: Cell) -> None:
-        """Work out the points, once all that the algorithm inherits from have winners."""
-        sources = [self._cells[cell.dataset.name, source.algorithm] for source in cell.space.inherit.values()]
+    def _open(self, cell: GridCell) -> None:
+        """Determine the points, once all sources of inherited values have winners."""
+        sources = [self._cells[cell.dataset.name, algorithm] for algorithm, _ in cell.space.inherit.values()]
         if any(source.lost for source in sources):
             cell.lost = True
-        elif all(source.winner is not None for source in sources):
-            cell.points = cell.space.points(
-                cell.space.inherited({each.space.algorithm: self._values(each) for each in sources})
-            )
-            if len(cell.points) == 1:
-                cell.winner = cell.points[0]
-            else:
-                cell.search = [
-                    (number, self._trials.of(cell.dataset, cell.space.algorithm, point, split))
-                    for number, point in enumerate(cell.points)
-                    for split in self._study.tuning
-                ]
+            return
+        tables = {
+            each.space.algorithm: algorithm_table(each.experiments[each.winner])
+            for each in sources
+            if each.winner is not None
+        }
+        if len(tables) < len({each.space.algorithm for each in sources}):
+            return
+        cell.points = {point_json(point): point for point in cell.space.points(cell.space.inherited(tables))}
+        path = self._populations[cell.dataset.name].path
+        cell.experiments = {
+            text: on_population(cell.space.at(cell.dataset.raw, point), path) for text, point in cell.points.items()
+        }
+        if len(cell.points) == 1:
+            (cell.winner,) = cell.points
+        else:
+            cell.search = [
+                (text, self._trial(cell, text, split)) for text in cell.points for split in self._study.tuning
+            ]
 
-    def _values(self, cell: Cell) -> Mapping[str, object]:
-        """All hyper-parameters of a winner."""
-        point = cell.winner or {}
-        return cell.space.table(self._trials.experiment(cell.dataset, cell.space, point))
+    def _trial(self, cell: GridCell, point: str, split: Split) -> Trial:
+        dataset, algorithm = cell.dataset.name, cell.space.algorithm
+        return trial_of(dataset, algorithm, point, cell.experiments[point], self._populations[dataset], split)
 
-    def _searched(self, cell: Cell) -> bool:
-        # The last ones end last: this is asked after each.
-        return all(trial.name in self._records for _, trial in reversed(cell.search))
+    def _is_searched(self, cell: GridCell) -> bool:
+        # Trials tend to end in order, so the last ones decide fastest.
+        return all(trial.name in self._results for _, trial in reversed(cell.search))
 
-    def _choose(self, cell: Cell) -> None:
-        """Choose the point with the best mean; of equal ones the first."""
+    def _choose(self, cell: GridCell) -> None:
+        """Choose the point with the best mean, the first of equal ones."""
         column = str(self._study.table.select_by)
-        best: float | None = None
-        for number, point in enumerate(cell.points):
-            records = [self._records[trial.name] for of, trial in cell.search if of == number]
-            mean = mean_of(records, column)
-            if mean is not None and (best is None or is_better(column, mean, best)):
-                best, cell.winner = mean, point
+        values: dict[str, list[float | None]] = {text: [] for text in cell.points}
+        for text, trial in cell.search:
+            result = self._results[trial.name]
+            values[text].append(result.metrics.get(column) if result.status == "done" else None)
+        cell.winner = best_point({text: complete_mean(every) for text, every in values.items()}, column)
         cell.lost = cell.winner is None
 
 
-def mean_of(records: Sequence[Record], column: str) -> float | None:
-    """The mean of a column; None where one of the trials did not end, or has no finite value."""
-    values = [record.metrics.get(column) if record.status == "done" else None for record in records]
-    there = [value for value in values if value is not None and isfinite(value)]
-    return float(np.mean(there)) if len(there) == len(values) else None
-
-
-def schema(columns: Sequence[str]) -> pa.Schema:
-    """Of `trials.parquet`; metrics are null where a trial did not end, or one is undefined."""
-    texts = ("dataset", "algorithm", "point")
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of `trials.parquet`; a metric is null if the trial did not end well or it is undefined."""
     return pa.schema(
         [
-            *((name, pa.string()) for name in texts),
+            *((name, pa.string()) for name in ("dataset", "algorithm", "point")),
             *((name, pa.int64()) for name in ("seed", "fold", "validation")),
             ("stage", pa.string()),
             ("chosen", pa.bool_()),

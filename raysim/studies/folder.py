@@ -1,4 +1,4 @@
-"""A study's folder: made for one, or one that goes on."""
+"""Creation and locking of a study's folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TRIALS = "trials.parquet"
 
 @contextmanager
 def study_folder(out: Path) -> Iterator[Path]:
-    """The folder of a study, new or as a study left it; it goes if the input turns out to be wrong before any trial.
+    """Lock a study's folder, new or existing; remove a new one if an error occurs before any trial.
 
     Raises:
-        InputError: it holds something else, a process works on it, or it cannot be made.
+        InputError: the folder holds something else, another process uses it, or it cannot be made.
     """
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
@@ -26,10 +26,10 @@ def study_folder(out: Path) -> Iterator[Path]:
         there = {path.name for path in out.iterdir()}
     except OSError as error:
         raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
-    # A study makes its populations first. A study.toml alone is the user's, which the resolved one would replace.
+    # A study makes its populations first. A study.toml alone is the user's, and the resolved one would replace it.
     if there - {"run.log"} and not {"run.log", "populations"} <= there:
-        what = "holds a run" if "config.toml" in there else "is not empty"
-        raise InputError(f"--out = {str(out)!r} {what}: must be a new folder, or a study's; choose another")
+        content = "holds a run" if "config.toml" in there else "is not empty"
+        raise InputError(f"--out = {str(out)!r} {content}: must be a new folder, or a study's; choose another")
     with locked(out):
         try:
             yield out

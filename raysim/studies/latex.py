@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from raysim.studies.tables import STAR, Cell, Table
+from raysim.report.tables import ResultTable, TableColumn
+from raysim.studies.tables import STAR
 
-ESCAPED = {
-    "\\": r"\textbackslash{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "–": "--",
-}
-"""What LaTeX would take for something else, or its fonts do not have."""
+ESCAPED = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "|": "$|$",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "–": "--",
+    }
+)
+"""Signs that LaTeX would interpret, or that its fonts lack."""
 
 
-def latex(table: Table, caption: str, label: str) -> str:
-    r"""A table that floats, with its caption above it.
+def latex(table: ResultTable, caption: str, label: str) -> str:
+    r"""Return a floating table with its caption above it.
 
     Args:
-        caption: below which it stands.
-        label: by which `\ref` finds it.
+        table: the table.
+        caption: plain text.
+        label: name for `\ref`.
     """
-    columns = "l" * len(table.of) + "r" * len(table.headings)
-    rows = [[*map(escaped, line.of), *map(_cell, line.cells)] for line in table.lines]
+    head = [escaped(column.title) for column in (*table.keys, *table.columns)]
+    rows = [
+        [*(escaped(key.cells[row]) for key in table.keys), *(_cell(column, row) for column in table.columns)]
+        for row in range(len(table.keys[0].cells))
+    ]
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{escaped(caption)}}}",
             rf"\label{{{label}}}",
-            rf"\begin{{tabular}}{{{columns}}}",
+            rf"\begin{{tabular}}{{{'l' * len(table.keys) + 'r' * len(table.columns)}}}",
             r"\toprule",
-            _row([*map(escaped, table.of), *map(escaped, table.headings)]),
+            _row(head),
             r"\midrule",
             *map(_row, rows),
             r"\bottomrule",
@@ -48,16 +55,16 @@ def latex(table: Table, caption: str, label: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as LaTeX prints it."""
-    return "".join(ESCAPED.get(sign, sign) for sign in text)
+    """Return a text as LaTeX source."""
+    return text.translate(ESCAPED)
 
 
-def _cell(cell: Cell) -> str:
-    text = escaped(cell.text)
-    if text[:1] == "-" and text[1:2].isdigit():  # a sign, not a hyphen or a dash
+def _cell(column: TableColumn, row: int) -> str:
+    text = escaped(column.cells[row])
+    if text[:1] == "-" and text[1:2].isdigit():  # a sign, neither hyphen nor dash
         text = f"$-${text[1:]}"
-    starred = f"{text}$^{STAR}$" if cell.star else text
-    return rf"\textbf{{{starred}}}" if cell.best else starred
+    starred = f"{text}$^{STAR}$" if row in column.starred else text
+    return rf"\textbf{{{starred}}}" if row in column.best else starred
 
 
 def _row(cells: list[str]) -> str:

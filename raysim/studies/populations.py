@@ -1,4 +1,4 @@
-"""The populations of a study: made once for each data set, under the file's own seed, and shared by its trials."""
+"""Populations of a study: made once for each data set, with the file's own seed, and shared by its trials."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from raysim.measures.evaluate import Targets
 from raysim.simulation.plan import planned
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepared
-from raysim.studies.file import DataSet, Study, first_points
-from raysim.studies.trial import Trials, view
+from raysim.studies.file import Study, StudyData, first_points
+from raysim.studies.trial import on_population, trial_of, view
 
 
-def populations_of(study: Study, folder: Path, tell: Callable[[str], None]) -> dict[str, Population]:
-    """The populations by data set, as they are stored; those that are not there are made.
+def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> dict[str, Population]:
+    """Open the stored population of each data set, or make it.
 
     Args:
-        study: resolved.
-        folder: where they are.
-        tell: called before one is made.
+        study: resolved study.
+        folder: folder of the populations.
+        phase: called before a population is made.
 
     Raises:
-        InputError: the data or the partition are not as they must be.
+        InputError: the data or the partition are wrong.
     """
     folder.mkdir(exist_ok=True)
     for draft in folder.glob(".*.draft"):
         shutil.rmtree(draft)
     populations = {}
     for dataset in study.datasets:
-        tell(f"{dataset.name}: reading the data and partitioning it into clients")
+        phase(f"{dataset.name}: reading the data and partitioning it into clients")
         try:
             populations[dataset.name] = _population(dataset.experiment, folder, study.table.folds or 0)
         except InputError as error:
@@ -58,7 +58,7 @@ def _population(experiment: Experiment, folder: Path, folds: int) -> Population:
 
 
 def _name(experiment: Experiment) -> str:
-    """The folder of a population: its data set, and a digest of all that its bytes depend on."""
+    """Return a population's folder: its data set, and a digest of everything that its bytes depend on."""
     config = experiment.to_toml()
     prepares = set(PREPARATION) - (set() if experiment.data.appends else set(ROW_KEYS))
     if experiment.data.appends:
@@ -70,21 +70,20 @@ def _name(experiment: Experiment) -> str:
 
 
 def fitted(study: Study, populations: Mapping[str, Population], folder: Path) -> tuple[Study, list[str]]:
-    """The study with its metric, and the columns that its trials measure; before anything is trained.
+    """Return the study with its metric, and the columns that its trials measure; nothing is trained.
 
     Args:
-        study: resolved but for that.
-        populations: of its data sets.
-        folder: of the study.
+        study: resolved study, perhaps without a metric.
+        populations: population of each data set.
+        folder: folder of the study.
 
     Raises:
         InputError: an algorithm does not fit a model or population, or a column is not measured.
     """
-    trials = Trials(study, populations)
     columns: dict[str, None] = {}
     for dataset in study.datasets:
         try:
-            columns |= dict.fromkeys(_measured(dataset, study, trials, populations[dataset.name], folder))
+            columns |= dict.fromkeys(_measured(dataset, study, populations[dataset.name], folder))
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     names = list(columns)
@@ -93,18 +92,19 @@ def fitted(study: Study, populations: Mapping[str, Population], folder: Path) ->
     metric = study.table.metric or next(iter([*held_out, *tested, *names]), None)
     if metric is None:
         raise InputError(
-            "study.folds = 0: must be 3 or more where no clients are held out and there is no test set, for nothing "
-            "is measured; set study.folds = 5"
+            "study.folds = 0: must be 3 or more without held-out clients and without a test set, because nothing "
+            "would be measured; set study.folds = 5"
         )
     return replace(study, table=study.table.model_copy(update={"metric": metric})), names
 
 
-def _measured(dataset: DataSet, study: Study, trials: Trials, population: Population, folder: Path) -> list[str]:
-    """The columns that are measured on a data set; each algorithm is tried as far as that takes no training."""
+def _measured(dataset: StudyData, study: Study, population: Population, folder: Path) -> list[str]:
+    """Return the columns that are measured on a data set; check each algorithm as far as possible without training."""
     points, first = first_points(dataset, study.spaces), study.finals[0]
     columns: list[str] = []
     for space in study.spaces.values():
-        experiment = trials.of(dataset, space.algorithm, points[space.algorithm], first).experiment
+        base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
+        experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients, evaluate = view(population, experiment), experiment.evaluate
         targets = Targets.of(clients, evaluate.on, evaluate.metrics)
         columns = targets.columns

@@ -1,11 +1,10 @@
-"""A study's folder, read into values: `study.toml`, `trials.parquet`, and the curves of trials."""
+"""Reading a study's folder into values: `study.toml`, `trials.parquet`, and the rounds of its trials."""
 
 from __future__ import annotations
 
 import json
-import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,46 +16,61 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from raysim.common.errors import InputError
-from raysim.report.read import algorithm_folders
+from raysim.common.statistics import mean_and_std
+from raysim.plots.charts import Curve
+from raysim.report.read import algorithm_folders, read_config, readable_table
 from raysim.studies.folder import STUDY, TRIALS
 
 COLUMNS = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "chosen", "status", "trial")
-"""The columns of `trials.parquet` that say what a trial is; besides there are `seconds`, `rounds` and its metrics."""
+"""Columns of `trials.parquet` that identify a trial; the others are `seconds`, `rounds` and its metrics."""
+
+AGAIN = "run the study again"
 
 Values = NDArray[np.float64]
+Unit = tuple[int, int | None]
+"""Seed and test fold: the unit of a paired comparison. The fold is None without folds."""
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What is paired in a comparison: the seed and the test fold; None where there are no folds."""
+class Split:
+    """Seed and folds of a trial.
+
+    Args:
+        seed: seed of the training.
+        fold: test fold of the population; None for the held-out clients that the population has.
+        validation: validation fold; None likewise.
+    """
 
     seed: int
-    fold: int | None
+    fold: int | None = None
+    validation: int | None = None
+
+    @property
+    def unit(self) -> Unit:
+        return self.seed, self.fold
 
 
 @dataclass(frozen=True)
-class Entry:
+class TrialRow:
     """One row of `trials.parquet`: one run of one algorithm.
 
     Args:
-        dataset: the data set's name in the study.
-        algorithm: the algorithm's folder in its run.
-        point: its hyper-parameters, as JSON.
-        unit: its seed and test fold.
-        validation: the validation fold; None where there are no folds.
-        is_final: whether it counts for the table, and not for the search alone.
+        dataset: name of the data set in the study.
+        algorithm: folder of the algorithm in its run.
+        point: hyper-parameters, as JSON.
+        split: seed and folds.
+        is_final: whether the trial counts for the table; else it belongs to the search alone.
         is_chosen: whether its point won the search.
         status: "done", "diverged" or "failed".
-        folder: of its run, in `trials/`.
-        seconds: of its rounds; None where it has none.
-        metrics: the final ones, of what is a number.
+        folder: folder of its run in `trials/`.
+        seconds: time of its rounds; None if unknown.
+        metrics: final metrics with a finite value.
     """
 
     dataset: str
     algorithm: str
     point: str
-    unit: Unit
-    validation: int | None
+    split: Split
     is_final: bool
     is_chosen: bool
     status: str
@@ -66,27 +80,22 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """Whether the table is about it."""
+        """Whether the trial counts for the table."""
         return self.is_final and self.is_chosen
 
-    @property
-    def split(self) -> tuple[Unit, int | None]:
-        """What it was trained and measured on, and from which seed."""
-        return self.unit, self.validation
-
     def value(self, metric: str) -> float | None:
-        """A final metric; None where the trial has not ended well, or the metric is undefined."""
+        """Return a final metric; None if the trial did not end well, or the metric is undefined."""
         return self.metrics.get(metric) if self.status == "done" else None
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A study as it stands: what was asked, and the trials that have ended."""
+    """Configuration of a study, and the trials that have ended."""
 
     folder: Path
     config: Mapping[str, Any]
     config_text: str
-    trials: tuple[Entry, ...]
+    trials: tuple[TrialRow, ...]
 
     @property
     def name(self) -> str:
@@ -94,22 +103,22 @@ class Findings:
 
     @property
     def metric(self) -> str:
-        """The column that is reported."""
+        """Column that the study reports."""
         return str(self.config["study"]["metric"])
 
     @property
     def select_by(self) -> str:
-        """The column that the search goes by."""
+        """Column that the search compares."""
         return str(self.config["study"]["select_by"])
 
     @property
     def baseline(self) -> str:
-        """The algorithm that the others are compared with."""
+        """Algorithm that the others are compared with."""
         return str(self.config["study"]["baseline"])
 
     @cached_property
     def datasets(self) -> list[str]:
-        """In the study file's order."""
+        """Data sets in the study file's order."""
         return _ordered(self.config["study"].get("datasets", {}), (each.dataset for each in self.trials))
 
     @cached_property
@@ -117,61 +126,61 @@ class Findings:
         """The baseline, then the others in the study file's order."""
         return _ordered([self.baseline, *algorithm_folders(self.config)], (each.algorithm for each in self.trials))
 
-    def of(self, dataset: str, algorithm: str) -> list[Entry]:
-        """The trials of an algorithm on a data set."""
+    def of(self, dataset: str, algorithm: str) -> list[TrialRow]:
+        """Return the trials of an algorithm on a data set."""
         return [each for each in self.trials if (each.dataset, each.algorithm) == (dataset, algorithm)]
 
-    def counting(self, dataset: str, algorithm: str) -> list[Entry]:
-        """Those of them that count for the table and have ended well."""
+    def counting(self, dataset: str, algorithm: str) -> list[TrialRow]:
+        """Return the trials that count for the table and have ended well."""
         return [each for each in self.of(dataset, algorithm) if each.counts and each.status == "done"]
 
     def inherited(self, algorithm: str) -> Mapping[str, str]:
-        """The hyper-parameters that an algorithm takes from others, and from whom."""
+        """Return the hyper-parameters that an algorithm takes from others, with the others' names."""
         return dict(self.config["study"].get("inherit", {}).get(algorithm, {}))
 
-    def columns(self, trial: Entry) -> list[str]:
-        """What the trial has by round; empty without a run."""
+    def columns(self, trial: TrialRow) -> list[str]:
+        """Return the columns of a trial's rounds; empty without a run."""
         path = metrics_of(self.folder, trial.folder, trial.algorithm)
         if path is None:
             return []
-        with _readable(path):
+        with readable_table(path, AGAIN):
             return list(pq.read_schema(path).names)
 
-    def curves(self, trial: Entry, columns: Sequence[str]) -> dict[str, Values]:
-        """The trial's rounds and some of its columns by round, NaN where there is no value; empty without a run."""
+    def rounds(self, trial: TrialRow, columns: Sequence[str]) -> dict[str, Values]:
+        """Return a trial's rounds and some columns, NaN without a value; empty without a run."""
         path = metrics_of(self.folder, trial.folder, trial.algorithm)
         if path is None:
             return {}
-        with _readable(path):
+        with readable_table(path, AGAIN):
             there = [name for name in columns if name in pq.read_schema(path).names]
             table = pq.read_table(path, columns=["round", *there])
         return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in table.column_names}
 
+    def runs(self, dataset: str, algorithm: str, column: str) -> list[dict[str, Values]]:
+        """Return the rounds and a column of each trial that counts, has ended well and has the column."""
+        found = [self.rounds(each, [column]) for each in self.counting(dataset, algorithm)]
+        return [run for run in found if column in run]
 
-@dataclass(frozen=True)
-class Standing:
-    """How a study stands.
 
-    Args:
-        trials: those that have ended, as in `trials.parquet`.
-        planned: how many trials each data set and algorithm is to have, as far as is known.
-        select_by: the column that the search goes by.
-        metric: the column that is reported.
-    """
-
-    trials: pa.Table
-    planned: Mapping[tuple[str, str], int]
-    select_by: str
-    metric: str
+def mean_curve(runs: Iterable[Mapping[str, Values]], column: str) -> Curve:
+    """Return the mean and the standard deviation of a column by round, over the runs that have a value there."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for run in runs:
+        known = np.isfinite(run[column])
+        for round_number, value in zip(run["round"][known].tolist(), run[column][known].tolist(), strict=True):
+            values[round_number].append(value)
+    found = [mean_and_std(values[round_number]) for round_number in sorted(values)]
+    means, stds = np.array([mean for mean, _ in found]), np.array([std or 0.0 for _, std in found])
+    return Curve(np.array(sorted(values)), means, stds)
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a folder is that of a study."""
+    """Return whether a folder is that of a study."""
     return (folder / STUDY).is_file()
 
 
 def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:
-    """The file of an algorithm's rounds in the folder of a study's trial; None where the run is not there."""
+    """Return the file of an algorithm's rounds in a trial's folder; None if the run is not there."""
     run = folder / "trials" / trial
     # The second fedavg of a study is the first of its run.
     found = [run / algorithm / "metrics.parquet", *sorted(run.glob("*/metrics.parquet"))]
@@ -179,43 +188,45 @@ def metrics_of(folder: Path, trial: str, algorithm: str) -> Path | None:
 
 
 def read_findings(folder: Path) -> Findings:
-    """The study in a folder.
+    """Read a study's folder.
 
     Raises:
-        InputError: it is no study's, no trial has ended, a file is damaged, or its metrics are unknown.
+        InputError: the folder is not that of a study, no trial has ended, a file is damaged, or a metric is unknown.
     """
-    config, text = _config(folder / STUDY)
+    missing = f"no study in {folder}: must hold a {STUDY}; give one that raysim study wrote"
+    config, text = read_config(folder / STUDY, missing, "study")
+    absent = [key for key in ("metric", "select_by", "baseline") if key not in config.get("study", {})]
+    if absent:
+        raise InputError(
+            f"{folder / STUDY}: study.{absent[0]} is missing: must be there; restore the file of the study"
+        )
     path = folder / TRIALS
     if not path.is_file():
         raise InputError(f"{folder}: must have a trial that has ended; run the study: raysim study {folder / STUDY}")
-    with _readable(path):
+    with readable_table(path, AGAIN):
         table = pq.read_table(path)
-    study = Findings(folder, config, text, tuple(entries_of(table)))
+    study = Findings(folder, config, text, tuple(trial_rows(table)))
     _check_metrics(study)
     return study
 
 
-def entries_of(table: pa.Table) -> Iterator[Entry]:
-    """The rows of `trials.parquet`.
+def trial_rows(table: pa.Table) -> Iterator[TrialRow]:
+    """Yield the rows of `trials.parquet`.
 
     Raises:
         InputError: a column is missing.
     """
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
-        raise InputError(f"{TRIALS} has no column {missing[0]!r}: must have {', '.join(COLUMNS)}; run the study again")
-    metrics = [
-        name
-        for name in table.column_names
-        if name not in (*COLUMNS, "seconds") and pa.types.is_floating(table.schema.field(name).type)
-    ]
+        raise InputError(f"{TRIALS} has no column {missing[0]!r}: must have {', '.join(COLUMNS)}; {AGAIN}")
+    others = [name for name in table.column_names if name not in (*COLUMNS, "seconds")]
+    metrics = [name for name in others if pa.types.is_floating(table.schema.field(name).type)]
     for row in table.to_pylist():
-        yield Entry(
+        yield TrialRow(
             dataset=row["dataset"],
             algorithm=row["algorithm"],
             point=row["point"],
-            unit=Unit(row["seed"], row["fold"]),
-            validation=row["validation"],
+            split=Split(row["seed"], row["fold"], row["validation"]),
             is_final=row["stage"] == "final",
             is_chosen=bool(row["chosen"]),
             status=row["status"],
@@ -226,48 +237,24 @@ def entries_of(table: pa.Table) -> Iterator[Entry]:
 
 
 def keys_of(point: str) -> dict[str, Any]:
-    """A point's hyper-parameters by their keys."""
+    """Return a point's hyper-parameters by key."""
     return dict(json.loads(point or "{}"))
 
 
-def _config(path: Path) -> tuple[dict[str, Any], str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        config = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"no study in {path.parent}: must hold a {STUDY}; give one that raysim study wrote") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not TOML: {error}; restore the file of the study") from None
-    missing = [key for key in ("metric", "select_by", "baseline") if key not in config.get("study", {})]
-    if missing:
-        raise InputError(f"{path}: study.{missing[0]} is missing: must be there; restore the file of the study")
-    return config, text
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Within, a table is read; one that is damaged is the input's fault."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path} is not a Parquet table: {reason}; run the study again") from None
-
-
 def _check_metrics(study: Findings) -> None:
-    """That the reported metric was measured, and the one that is searched by, where there was a search."""
+    """Raise InputError if the reported metric, or after a search the one that it compares, was not measured."""
     measured = {column for each in study.trials if each.status == "done" for column in each.metrics}
     keys = ["metric"] if all(each.is_chosen for each in study.trials) else ["metric", "select_by"]
     for key in keys:
         name = study.config["study"][key]
         if measured and name not in measured:
             raise InputError(
-                f"study.{key} = {name!r}: must be what the trials have measured ({', '.join(sorted(measured))}); "
-                f"change it in {study.folder / STUDY}"
+                f"study.{key} = {name!r}: must be a column that the trials have measured "
+                f"({', '.join(sorted(measured))}); change it in {study.folder / STUDY}"
             )
 
 
 def _ordered(first: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Those of `others`, once each: as `first` has them, then as they come."""
+    """Return `others` without repetitions: in the order of `first`, then in their own."""
     found = dict.fromkeys(others)
     return list(dict.fromkeys([*(each for each in first if each in found), *found]))

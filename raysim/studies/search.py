@@ -1,7 +1,8 @@
-"""What the search of a grid saw: each point's trials by the metric that chose among them, never by a test metric."""
+"""The search of a grid: each point's trials by the metric that the search compares, and its chart."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,23 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from raysim.studies.read import Entry, Findings, keys_of
+from raysim.common.statistics import mean_and_std
+from raysim.plots.search import RANKED, search_heatmap, search_line, search_ranking
+from raysim.studies.read import Findings, TrialRow, keys_of
+from raysim.studies.statistics import complete_mean
+from raysim.studies.words import MetricColumn, point_text, value_text
 
 
 @dataclass(frozen=True)
-class Point:
+class SearchedPoint:
     """One point of a grid.
 
     Args:
-        text: the point as JSON.
-        values: the metric of its trials that have ended well.
-        lost: how many have not.
-        is_chosen: whether it won.
+        text: hyper-parameters, as JSON.
+        values: metric of each trial; None for a trial that has not ended well.
+        is_chosen: whether the point won.
     """
 
     text: str
-    values: tuple[float, ...]
-    lost: int
+    values: tuple[float | None, ...]
     is_chosen: bool
 
     @property
@@ -34,25 +37,30 @@ class Point:
 
     @property
     def mean(self) -> float | None:
-        """None where a trial was lost: such a point cannot win."""
-        return float(np.mean(self.values)) if self.values and not self.lost else None
+        """Mean over the trials; None if a trial was lost, and then the point cannot win."""
+        return complete_mean(self.values)
 
     @property
     def std(self) -> float | None:
-        return float(np.std(self.values, ddof=1)) if self.mean is not None and len(self.values) > 1 else None
+        known = [value for value in self.values if value is not None]
+        return None if self.mean is None else mean_and_std(known)[1]
 
 
 @dataclass(frozen=True)
 class Search:
-    """The points of one algorithm on one data set, as the search met them."""
+    """Points of one algorithm on one data set, with the trials that the search compared."""
 
     dataset: str
     algorithm: str
-    points: tuple[Point, ...]
+    points: tuple[SearchedPoint, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.algorithm} on {self.dataset}"
 
     @cached_property
     def axes(self) -> dict[str, list[Any]]:
-        """The keys that all points have and that differ, and their values: numbers by size, others as they come."""
+        """Keys that all points have and that vary, with their values: numbers in order, others as they come."""
         points = [point.keys for point in self.points]
         common = [key for key in points[0] if all(key in point for point in points)]
         every = {key: _distinct(point[key] for point in points) for key in common}
@@ -60,30 +68,74 @@ class Search:
 
 
 def searches_of(study: Findings) -> list[Search]:
-    """Every search of two points or more."""
+    """Return every search of two points or more."""
     found = [_search(study, dataset, name) for dataset in study.datasets for name in study.algorithms]
     return [each for each in found if len(each.points) > 1]
 
 
+def search_chart(name: str, search: Search, by: MetricColumn) -> str:
+    """Draw a search: a line for one key, a heat map for two, else a ranking of the best points.
+
+    Args:
+        name: prefix of the chart's ids.
+        search: at least two points.
+        by: column that the search compares.
+    """
+    axes, metric = search.axes, by.metric
+    if len(axes) == 2:
+        return _heatmap(name, search, by)
+    points, x = list(search.points), metric.title
+    if len(axes) == 1:
+        ((key, values),) = axes.items()
+        points.sort(key=lambda point: values.index(point.keys[key]))
+        labels = [value_text(value) for value in values]
+    else:
+        known = [(point.mean, point) for point in points if point.mean is not None]
+        known.sort(key=lambda each: each[0], reverse=not by.is_smaller_better)
+        points = [point for _, point in known[:RANKED]]
+        labels = [point_text(point.text) for point in points]
+        x = f"{metric.title}: the best {len(points)} of {len(search.points)} points"
+    means = np.array([np.nan if point.mean is None else point.mean for point in points])
+    stds = np.array([point.std or 0.0 for point in points])
+    chosen = next((place for place, point in enumerate(points) if point.is_chosen), None)
+    if len(axes) == 1:
+        places = np.array([values.index(point.keys[key]) for point in points])
+        return search_line(name, search.title, key, labels, places, means, stds, chosen, metric.title, metric.kind)
+    return search_ranking(name, search.title, labels, means, stds, chosen, x, metric.kind)
+
+
+def _heatmap(name: str, search: Search, by: MetricColumn) -> str:
+    (down, rows), (right, columns) = search.axes.items()
+    means, chosen = np.full((len(rows), len(columns)), np.nan), None
+    texts = [[""] * len(columns) for _ in rows]
+    for point in search.points:
+        row, column = rows.index(point.keys[down]), columns.index(point.keys[right])
+        means[row, column] = np.nan if point.mean is None else point.mean
+        texts[row][column] = by.text(point.mean)
+        chosen = (row, column) if point.is_chosen else chosen
+    labels = [value_text(value) for value in rows], [value_text(value) for value in columns]
+    return search_heatmap(name, search.title, (down, right), labels, means, texts, chosen, by.is_smaller_better)
+
+
 def _search(study: Findings, dataset: str, algorithm: str) -> Search:
     trials = study.of(dataset, algorithm)
-    # The winner has run on all seeds and folds since: of it, too, only what the search saw.
+    # The winner has since run on all seeds and folds; its later trials were no part of the search.
     seen = {each.split for each in trials if not each.is_chosen}
-    by_point: dict[str, list[Entry]] = {}
+    by_point: dict[str, list[TrialRow]] = defaultdict(list)
     for each in trials:
         if each.split in seen or not seen:
-            by_point.setdefault(each.point, []).append(each)
-    points = (_point(text, own, study.select_by) for text, own in by_point.items())
+            by_point[each.point].append(each)
+    points = [_point(text, own, study.select_by) for text, own in by_point.items()]
     return Search(dataset, algorithm, tuple(points))
 
 
-def _point(text: str, trials: Sequence[Entry], select_by: str) -> Point:
-    values = [value for each in trials if (value := each.value(select_by)) is not None]
-    return Point(text, tuple(values), len(trials) - len(values), any(each.is_chosen for each in trials))
+def _point(text: str, trials: Sequence[TrialRow], select_by: str) -> SearchedPoint:
+    values = tuple(each.value(select_by) for each in trials)
+    return SearchedPoint(text, values, any(each.is_chosen for each in trials))
 
 
 def _distinct(every: Iterable[Any]) -> list[Any]:
-    values: list[Any] = []  # of any type that TOML has, lists too
+    values: list[Any] = []  # of any TOML type: lists cannot be hashed
     for each in every:
         if each not in values:
             values.append(each)

@@ -1,4 +1,4 @@
-"""What a person sees while a study works: how far it is, and how its algorithms stand."""
+"""Progress of a study on the terminal."""
 
 from __future__ import annotations
 
@@ -10,84 +10,79 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from raysim.studies.read import Standing
-from raysim.studies.tables import standings
+from raysim.studies.progress import StudyProgress
+from raysim.studies.tables import progress_table
 from raysim.watching.progress import Watcher
 
 
 class Board(Watcher):
-    """Is told how a study goes; this one shows nothing."""
+    """Observer of a study; this one shows nothing.
 
-    def ended(self, text: str) -> None:
-        """A trial has ended: which, and how."""
-
-    def stand(self, standing: Standing, running: int) -> None:
-        """How the study stands, and how many trials are under way."""
-
-
-class OfTrial(Watcher):
-    """What of a trial that runs in this process is shown: its notices.
-
-    Args:
-        watcher: shows them.
+    A board is also the watcher of the trials that run in this process. It ignores their stages and shows their notices.
     """
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def phase(self, text: str) -> None:
+        """Receive the name of a phase of the study that may take seconds."""
 
-    def notice(self, text: str) -> None:
-        self._watcher.notice(text)
+    def ended(self, text: str) -> None:
+        """Receive a line about a trial that has ended."""
+
+    def update(self, progress: StudyProgress, running: int) -> None:
+        """Receive the study's progress and the number of trials under way."""
 
 
 class BoardLines(Board):
-    """Says it line by line, where the output is no terminal."""
+    """Board that prints lines, for an output that is no terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._done, self._all = 0, 0
         self._chosen: set[tuple[str, str, str]] = set()
 
-    def stage(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, highlight=False)
+    def phase(self, text: str) -> None:
+        self._print(text)
 
     def notice(self, text: str) -> None:
-        self._console.print(f"notice: {text}", soft_wrap=True, highlight=False)
+        self._print(f"notice: {text}")
 
     def ended(self, text: str) -> None:
         self._done += 1
-        self._console.print(f"{self._done} of {self._all}  {text}", soft_wrap=True, highlight=False)
+        self._print(f"{self._done} of {self._all}  {text}")
 
-    def stand(self, standing: Standing, running: int) -> None:
-        self._done, self._all = standing.trials.num_rows, sum(standing.planned.values())
-        rows = standing.trials.filter(pc.field("chosen")).select(["dataset", "algorithm", "point"]).to_pylist()
+    def update(self, progress: StudyProgress, running: int) -> None:
+        self._done, self._all = progress.trials.num_rows, sum(progress.planned.values())
+        rows = progress.trials.filter(pc.field("chosen")).select(["dataset", "algorithm", "point"]).to_pylist()
         for key in dict.fromkeys(tuple(row.values()) for row in rows):
             if key not in self._chosen and key[2] != "{}":
-                self._console.print("{}, {}: chosen {}".format(*key), soft_wrap=True, highlight=False)
+                self._print("{}, {}: chosen {}".format(*key))
             self._chosen.add(key)
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
 
 
 class LiveBoard(Board):
-    """Shows a live table on the terminal."""
+    """Board with a live table on the terminal."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def stage(self, text: str) -> None:
+    def phase(self, text: str) -> None:
         self._live.update(Text(text))
 
     def notice(self, text: str) -> None:
         self._live.console.print(f"notice: {text}", soft_wrap=True)
 
-    def stand(self, standing: Standing, running: int) -> None:
-        done = standing.trials.num_rows
-        left = sum(standing.planned.values()) - done - running
+    def update(self, progress: StudyProgress, running: int) -> None:
+        done = progress.trials.num_rows
+        left = sum(progress.planned.values()) - done - running
         line = f"trials: {done} done, {running} running, {left} left"
-        self._live.update(Group(standings(standing), Text(line)))
+        self._live.update(Group(progress_table(progress), Text(line)))
 
 
 @contextmanager
 def board() -> Iterator[Board]:
-    """What shows a study on the standard error stream: a live table on a terminal, lines elsewhere."""
+    """Yield the board for the standard error stream: a live table on a terminal, else lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield BoardLines(console)

@@ -1,75 +1,64 @@
-"""What trials come to: means over seeds and folds, and differences to the baseline with a test of significance."""
+"""Statistics of trials: means over seeds and folds, and differences to the baseline with a test of significance."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from math import isfinite
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from raysim.studies.read import Entry, Findings, Unit
+from raysim.common.statistics import mean_and_std
+from raysim.measures.selection import is_better
+from raysim.studies.read import Findings, TrialRow, Unit
 
 LEVEL = 0.05
-"""A difference is significant where p, corrected, is below it."""
+"""Significance level: a difference is significant if its corrected p is below it."""
 
 DIGITS = 12
-"""Digits to which differences are rounded, so that those equal but for floating point are ties, or zeros."""
+"""Digits that differences are rounded to, so that floating-point noise breaks no ties and hides no zeros."""
 
 EXACT, EXACT_TIED = 50, 16
-"""Pairs up to which p is exact: without ties by Wilcoxon's distribution, with ties over all 2^n signs."""
+"""Most pairs with an exact p: without ties by Wilcoxon's distribution, with ties over all 2^n signs."""
 
-ByUnit = Mapping[Unit, float]
-
-
-@dataclass(frozen=True)
-class SignedRank:
-    """Wilcoxon's signed-rank test of paired differences, two-sided.
-
-    Zeros are left out, as Wilcoxon did; equal differences share the mean of their ranks.
-
-    Args:
-        pairs: that differ: n.
-        p: the chance of rank sums at least as uneven where signs are chance; None if no pair differs.
-        method: how p was found.
-
-    Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945).
-    """
-
-    pairs: int
-    p: float | None
-    method: Literal["none", "exact", "exact with ties", "normal approximation"]
-
-    @property
-    def least(self) -> float | None:
-        """The smallest p that so many pairs can give: 2 / 2^n, where all differences have one sign."""
-        return 2.0 ** (1 - self.pairs) if self.pairs else None
+Method = Literal["none", "exact", "exact with ties", "normal approximation"]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What an algorithm is ahead of the baseline, over the pairs that both have.
+    """Difference of an algorithm to the baseline, over their common pairs, with Wilcoxon's signed-rank test.
 
     Args:
-        pairs: (seed, fold) of both.
-        unpaired: trials of either of the two without one of the other that has ended well.
-        mean: of the differences; NaN without pairs.
-        baseline: the baseline's mean over the pairs; likewise.
-        test: of the differences.
-        p_holm: p corrected for the algorithms of the data set; None as in the test.
+        pairs: number of (seed, fold) that both have.
+        unpaired: trials of either one without a partner that has ended well.
+        mean: mean difference; NaN without pairs.
+        baseline: the baseline's mean over the pairs; NaN without pairs.
+        differing: pairs with a difference, which the test ranks.
+        p: two-sided p; None if no pair differs.
+        method: computation of p.
+        p_holm: p corrected for the algorithms of the data set; None if p is.
     """
 
     pairs: int
     unpaired: int
     mean: float
     baseline: float
-    test: SignedRank
+    differing: int
+    p: float | None
+    method: Method
     p_holm: float | None = None
 
     @property
+    def p_least(self) -> float | None:
+        """Smallest p that so few pairs allow: 2 / 2^n, if all differences have one sign."""
+        return 2.0 ** (1 - self.differing) if self.differing else None
+
+    @property
     def relative(self) -> float | None:
-        """The mean difference in per cent of the baseline's mean, as in RADFed's Table III."""
+        """Mean difference in per cent of the baseline's mean (RADFed, Table III)."""
         return 100 * self.mean / abs(self.baseline) if self.pairs and self.baseline else None
 
     @property
@@ -79,45 +68,71 @@ class Difference:
 
 @dataclass(frozen=True)
 class Row:
-    """One algorithm on one data set, with the hyper-parameters that were chosen.
+    """Results of one algorithm on one data set, with the chosen hyper-parameters.
 
     Args:
-        point: the hyper-parameters, as JSON; None where nothing is chosen yet.
-        values: the metric by (seed, fold), a mean over validation folds.
-        statuses: how many of its trials ended how.
-        difference: to the baseline; None for the baseline itself.
+        dataset: name of the data set.
+        algorithm: name of the algorithm.
+        point: hyper-parameters, as JSON; None before the choice.
+        values: metric by (seed, fold), averaged over validation folds.
+        statuses: number of trials by status.
+        difference: difference to the baseline; None for the baseline itself.
     """
 
     dataset: str
     algorithm: str
     point: str | None
-    values: ByUnit
+    values: Mapping[Unit, float]
     statuses: Mapping[str, int]
     difference: Difference | None
 
     @property
     def n(self) -> int:
-        """(seed, fold) with a value."""
+        """Number of (seed, fold) with a value."""
         return len(self.values)
 
     @property
     def mean(self) -> float | None:
-        return float(np.mean(list(self.values.values()))) if self.values else None
+        return mean_and_std(self.values.values())[0] if self.values else None
 
     @property
     def std(self) -> float | None:
-        """Over (seed, fold), with n - 1 in the denominator; None below two."""
-        return float(np.std(list(self.values.values()), ddof=1)) if self.n > 1 else None
+        """Standard deviation over (seed, fold), with n - 1 in the denominator; None below two."""
+        return mean_and_std(self.values.values())[1]
 
 
 def rows_of(study: Findings) -> list[Row]:
-    """A row a data set and algorithm, in the study's order; p corrected over the algorithms of a data set."""
+    """Return a row for each data set and algorithm; p is corrected over the algorithms of a data set."""
     return [row for dataset in study.datasets for row in _corrected(_rows(study, dataset))]
 
 
-def signed_rank(differences: Iterable[float]) -> SignedRank:
-    """The test of some differences."""
-    # Imported late: it takes seconds, which the report of a single run need not wait for.
+def complete_mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of a point's trials; None if any trial has no finite value."""
+    every = list(values)
+    known = [value for value in every if value is not None and isfinite(value)]
+    return mean_and_std(known)[0] if known and len(known) == len(every) else None
+
+
+def best_point(means: Mapping[Key, float | None], column: str) -> Key | None:
+    """Return the point with the best mean of a column, the first of equal ones; None if no point has a mean."""
+    best: tuple[Key, float] | None = None
+    for point, mean in means.items():
+        if mean is not None and (best is None or is_better(column, mean, best[1])):
+            best = point, mean
+    return best and best[0]
+
+
+def signed_rank(differences: Iterable[float]) -> tuple[int, float | None, Method]:
+    """Test paired differences with Wilcoxon's two-sided signed-rank test.
+
+    Zeros are left out, as in Wilcoxon's paper. Equal differences share the mean of their ranks.
+
+    Returns:
+        Number of differing pairs, p (None without any), and the method.
+
+    Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945).
+    """
+    # Imported here: it takes seconds, which the report of a single run should not.
     from scipy import stats
 
     rounded = np.round(np.fromiter(differences, dtype=np.float64), DIGITS)
@@ -125,20 +140,20 @@ def signed_rank(differences: Iterable[float]) -> SignedRank:
     pairs = len(nonzero)
     is_tied = len(np.unique(np.abs(nonzero))) < pairs
     if not pairs:
-        return SignedRank(0, None, "none")
+        return 0, None, "none"
     if not is_tied and pairs <= EXACT:
-        return SignedRank(pairs, float(stats.wilcoxon(nonzero, method="exact").pvalue), "exact")
+        return pairs, float(stats.wilcoxon(nonzero, method="exact").pvalue), "exact"
     if is_tied and pairs <= EXACT_TIED:
-        every = stats.PermutationMethod(n_resamples=2**pairs)  # as many as there are: none is drawn
-        return SignedRank(pairs, float(stats.wilcoxon(nonzero, method=every).pvalue), "exact with ties")
+        every = stats.PermutationMethod(n_resamples=2**pairs)  # all sign patterns: no random draw
+        return pairs, float(stats.wilcoxon(nonzero, method=every).pvalue), "exact with ties"
     normal = stats.wilcoxon(nonzero, correction=True, method="asymptotic")  # type: ignore[call-overload]  # stubs lack it
-    return SignedRank(pairs, float(normal.pvalue), "normal approximation")
+    return pairs, float(normal.pvalue), "normal approximation"
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction: the i-th smallest of m becomes max over j <= i of min(1, (m - j + 1) p_j).
+    """Correct p values by Holm's step-down method; None stays None and does not count.
 
-    What is None stays so and does not count.
+        p_(i) <- max over j <= i of min(1, (m - j + 1) p_(j)), for the i-th smallest of m
 
     Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6 (1979).
     """
@@ -151,32 +166,23 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def difference(ours: Sequence[Entry], baseline: Sequence[Entry], metric: str) -> Difference:
-    """What some trials are ahead of the baseline's, paired by seed and folds, then averaged over validation folds."""
-    left, right = ({each.split: each.value(metric) for each in trials} for trials in (ours, baseline))
-    both = {
-        split: (value, other)
-        for split, value in left.items()
-        if value is not None and (other := right.get(split)) is not None
-    }
-    ahead = by_unit((split[0], value - other) for split, (value, other) in both.items())
-    base = by_unit((split[0], other) for split, (_, other) in both.items())
-    return Difference(
-        pairs=len(ahead),
-        unpaired=len(left.keys() | right.keys()) - len(both),
-        mean=float(np.mean(list(ahead.values()))) if ahead else float("nan"),
-        baseline=float(np.mean(list(base.values()))) if base else float("nan"),
-        test=signed_rank(ahead.values()),
-    )
+def averages(rows: Sequence[Row]) -> dict[str, float]:
+    """Average over data sets: the baseline's mean, and the others' differences in per cent of it.
 
-
-def by_unit(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
-    """The mean of each unit's values, in the units' order."""
-    found: dict[Unit, list[float]] = defaultdict(list)
-    for unit, value in values:
-        found[unit].append(value)
-    order = sorted(found, key=lambda unit: (unit.seed, -1 if unit.fold is None else unit.fold))
-    return {unit: float(np.mean(found[unit])) for unit in order}
+    The means of the data sets are averaged first, so a data set with high values weighs more (RADFed, Table III). An
+    algorithm without results on one of the data sets is left out.
+    """
+    datasets = {row.dataset for row in rows}
+    found: dict[str, float] = {}
+    for name in dict.fromkeys(row.algorithm for row in rows):
+        own = [row for row in rows if row.algorithm == name]
+        differences = [row.difference for row in own if row.difference and row.difference.pairs]
+        means = [row.mean for row in own if row.difference is None and row.mean is not None]
+        if len(means) == len(datasets):
+            found[name] = mean_and_std(means)[0]
+        elif len(differences) == len(datasets) and (base := sum(each.baseline for each in differences)):
+            found[name] = 100 * sum(each.mean for each in differences) / abs(base)
+    return found
 
 
 def _rows(study: Findings, dataset: str) -> list[Row]:
@@ -187,37 +193,49 @@ def _rows(study: Findings, dataset: str) -> list[Row]:
             dataset=dataset,
             algorithm=name,
             point=trials[0].point if trials else None,
-            values=by_unit((each.unit, v) for each in trials if (v := each.value(study.metric)) is not None),
+            values=_by_unit((each.split.unit, v) for each in trials if (v := each.value(study.metric)) is not None),
             statuses=Counter(each.status for each in trials),
-            difference=None if name == study.baseline else difference(trials, baseline, study.metric),
+            difference=None if name == study.baseline else _difference(trials, baseline, study.metric),
         )
         for name, trials in counting.items()
     ]
 
 
+def _difference(ours: Sequence[TrialRow], baseline: Sequence[TrialRow], metric: str) -> Difference:
+    """Pair trials with the baseline's by seed and folds, then average over validation folds."""
+    left, right = ({each.split: each.value(metric) for each in trials} for trials in (ours, baseline))
+    both = {
+        split: (value, other)
+        for split, value in left.items()
+        if value is not None and (other := right.get(split)) is not None
+    }
+    ahead = _by_unit((split.unit, value - other) for split, (value, other) in both.items())
+    base = _by_unit((split.unit, other) for split, (_, other) in both.items())
+    differing, p, method = signed_rank(ahead.values())
+    return Difference(
+        pairs=len(ahead),
+        unpaired=len(left.keys() | right.keys()) - len(both),
+        mean=mean_and_std(ahead.values())[0],
+        baseline=mean_and_std(base.values())[0],
+        differing=differing,
+        p=p,
+        method=method,
+    )
+
+
+def _by_unit(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
+    """Return the mean of each unit's values, in the units' order."""
+    found: dict[Unit, list[float]] = defaultdict(list)
+    for unit, value in values:
+        found[unit].append(value)
+    order = sorted(found, key=lambda unit: (unit[0], -1 if unit[1] is None else unit[1]))
+    return {unit: mean_and_std(found[unit])[0] for unit in order}
+
+
 def _corrected(rows: Sequence[Row]) -> list[Row]:
     compared = [row.difference for row in rows]
-    corrected = holm([each.test.p if each else None for each in compared])
+    corrected = holm([each.p if each else None for each in compared])
     return [
         replace(row, difference=replace(each, p_holm=p) if each else None)
         for row, each, p in zip(rows, compared, corrected, strict=True)
     ]
-
-
-def averages(rows: Sequence[Row]) -> dict[str, float]:
-    """For the baseline its mean over data sets; for the others what they are ahead of it, in per cent of that mean.
-
-    Means of data sets are averaged first, so one with high values weighs more, as in RADFed's Table III. An algorithm
-    that lacks a data set has none.
-    """
-    datasets = {row.dataset for row in rows}
-    of = {name: [row for row in rows if row.algorithm == name] for name in dict.fromkeys(r.algorithm for r in rows)}
-    found: dict[str, float] = {}
-    for name, own in of.items():
-        differences = [row.difference for row in own if row.difference and row.difference.pairs]
-        means = [row.mean for row in own if row.difference is None and row.mean is not None]
-        if len(means) == len(datasets):
-            found[name] = float(np.mean(means))
-        elif len(differences) == len(datasets) and (base := sum(each.baseline for each in differences)):
-            found[name] = 100 * sum(each.mean for each in differences) / abs(base)
-    return found

@@ -1,4 +1,4 @@
-"""A trial: one algorithm at one point, on one data set, with one seed and one split; a run folder of its own."""
+"""A trial: one algorithm at one point, on one data set, with one seed and one split; its run has its own folder."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import read
 from raysim.store.resume import read_result, settings
 from raysim.store.run_folder import STOPPED, await_free, has_begun
-from raysim.studies.file import DataSet, Split, Study
-from raysim.studies.grid import Point, Space, written
+from raysim.studies.read import Split
 
 if TYPE_CHECKING:
     from raysim.simulation.options import RunOptions
 
 FREED_SECONDS = 30
-"""How long a process that worked on a trial, and was killed, may take to be gone."""
+"""Longest wait for the end of a killed process that worked on a trial."""
 
-Status = Literal["done", "diverged", "failed"]
+Ending = tuple[Literal["done", "diverged", "failed", "wrong", "full"], str]
+"""End of an attempt, with an error text. Wrong input, or a full disk, ends the whole study."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Trial:
     """One run of a study.
 
     Args:
-        dataset: its name in the study.
-        algorithm: its folder's name in the study.
-        point: the hyper-parameters that the study sets, as text.
+        dataset: name of the data set in the study.
+        algorithm: folder of the algorithm in the study.
+        point: hyper-parameters that the study sets, as JSON.
         split: seed and folds.
-        identity: sha256 of all that its bytes depend on, but for the machine.
-        experiment: to run.
+        identity: sha256 of everything that its bytes depend on, except the machine.
+        experiment: experiment to run.
     """
 
     dataset: str
@@ -54,68 +54,47 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Its folder's."""
+        """Name of its folder."""
         return f"{self.dataset}-{self.algorithm}-{self.identity[:12]}"
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a trial came to.
+class TrialResult:
+    """Result of a trial.
 
     Args:
-        status: "diverged" where training gave NaN or infinity, "failed" where it could not be run to its end.
-        seconds: of its rounds.
-        rounds: done.
-        metrics: of the model that it left; none but where it is done.
+        status: "done"; "diverged" if training gave NaN or infinity; "failed" if the run broke off.
+        seconds: time of its rounds.
+        rounds: number of rounds done.
+        metrics: metrics of its model, if it is done.
     """
 
-    status: Status
+    status: Literal["done", "diverged", "failed"]
     seconds: float = 0.0
     rounds: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How an attempt at a trial ended: "wrong" input, or a "full" disk, ends the whole study."""
-
-    status: Literal["done", "diverged", "failed", "wrong", "full"]
-    text: str = ""
-
-
-class Trials:
-    """The trials of a study, each made from what it varies.
+def trial_of(dataset: str, algorithm: str, point: str, base: Experiment, population: Population, split: Split) -> Trial:
+    """Return a trial.
 
     Args:
-        study: resolved.
-        populations: of its data sets, as they are stored.
+        dataset: name of the data set.
+        algorithm: folder of the algorithm.
+        point: hyper-parameters, as JSON.
+        base: experiment of the algorithm at the point, on the population.
+        population: clients, before they are split.
+        split: seed and folds.
     """
-
-    def __init__(self, study: Study, populations: Mapping[str, Population]) -> None:
-        self._spaces, self._populations = study.spaces, populations
-        self._experiments: dict[tuple[str, str, str], Experiment] = {}
-
-    def of(self, dataset: DataSet, algorithm: str, point: Point, split: Split) -> Trial:
-        """The trial of these."""
-        text, population = written(point), self._populations[dataset.name]
-        base = self.experiment(dataset, self._spaces[algorithm], point)
-        folds = {} if split.fold is None else {"fold": split.fold, "validation": split.validation}
-        experiment = base.model_copy(update={"seed": split.seed, "data": base.data.model_copy(update=folds)})
-        content = {**settings(experiment, experiment.names[0]), "population": view(population, experiment).fingerprint}
-        identity = text_sha256(json.dumps(content, sort_keys=True))
-        return Trial(dataset.name, algorithm, text, split, identity, experiment)
-
-    def experiment(self, dataset: DataSet, space: Space, point: Point) -> Experiment:
-        """The experiment of an algorithm at a point, on the data set's population."""
-        key = dataset.name, space.algorithm, written(point)
-        if key not in self._experiments:
-            experiment = space.at(dataset.raw, point)
-            self._experiments[key] = on_population(experiment, self._populations[dataset.name].path)
-        return self._experiments[key]
+    folds = {} if split.fold is None else {"fold": split.fold, "validation": split.validation}
+    experiment = base.model_copy(update={"seed": split.seed, "data": base.data.model_copy(update=folds)})
+    content = {**settings(experiment, experiment.names[0]), "population": view(population, experiment).fingerprint}
+    identity = text_sha256(json.dumps(content, sort_keys=True))
+    return Trial(dataset, algorithm, point, split, identity, experiment)
 
 
 def on_population(experiment: Experiment, path: Path) -> Experiment:
-    """The experiment on clients that are made: what chose, changed and dealt their rows is done."""
+    """Return the experiment on a stored population, without the keys that have made it."""
     data = experiment.data
     done = [key for key in DataTable.model_fields if key not in PREPARATION or key in ROW_KEYS]
     done += ["augment", *STRENGTHS] if data.appends else []
@@ -127,54 +106,54 @@ def on_population(experiment: Experiment, path: Path) -> Experiment:
 
 
 def view(population: Population, experiment: Experiment) -> Population:
-    """The population as the experiment splits it."""
+    """Return the population with the experiment's fold held out."""
     fold = experiment.fold
     return population if fold is None else population.fold(fold, experiment.validation)
 
 
-def attempt(config: Mapping[str, Any], folder: Path, how: RunOptions) -> Ending:
-    """Run a trial, or go on with it.
+def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> Ending:
+    """Run a trial, or resume it.
 
     Args:
-        config: the experiment.
-        folder: the trial's.
-        how: it is run.
+        config: experiment of the trial.
+        folder: folder of the trial.
+        options: options of the run.
     """
-    # Late: they need Ray, and who only reads records does not.
+    # Imported here: these need Ray, and reading results does not.
     from raysim.simulation.api import begin, go_on, own_folders
     from raysim.store.location import RunLocation
 
-    home = RunLocation(folder, str(folder))
+    location = RunLocation(folder, str(folder))
 
     await_free(folder, FREED_SECONDS)
     try:
-        if _goes_on(folder, config):
-            go_on(home, how)
+        if _can_resume(folder, config):
+            go_on(location, options)
         else:
             if folder.exists():
                 shutil.rmtree(folder)
-            begin(Experiment.of(config, own_folders(config)), home, how)
+            begin(Experiment.of(config, own_folders(config)), location, options)
     except DivergedError as error:
-        return Ending("diverged", str(error))
+        return "diverged", str(error)
     except InputError as error:
-        return Ending("wrong", str(error))
+        return "wrong", str(error)
     except DiskFullError as error:
-        return Ending("full", str(error))
-    except Exception as error:  # whatever happens in one trial: the others can be run
-        return Ending("failed", f"{type(error).__name__}: {error}")
-    return Ending("done")
+        return "full", str(error)
+    except Exception as error:  # one trial's error must not stop the others
+        return "failed", f"{type(error).__name__}: {error}"
+    return "done", ""
 
 
-def read_record(folder: Path, trial: Trial) -> Record | None:
-    """What a trial has come to, by its folder; None where it has not ended."""
+def read_trial_result(folder: Path, trial: Trial) -> TrialResult | None:
+    """Read a trial's result from its folder; None if the trial has not ended."""
     name = trial.experiment.names[0]
     if (folder / name / STOPPED).is_file():
         seconds = pq.read_table(folder / name / "metrics.parquet", columns=["seconds"])["seconds"].to_pylist()
-        return Record("diverged", sum(seconds), len(seconds))
+        return TrialResult("diverged", sum(seconds), len(seconds))
     result = read_result(folder / name, trial.experiment)
-    return None if result is None else Record("done", result.seconds, result.rounds, result.metrics)
+    return None if result is None else TrialResult("done", result.seconds, result.rounds, result.metrics)
 
 
-def _goes_on(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Whether the trial has begun, on the population that it has now: a study's folder may have been moved."""
+def _can_resume(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Return whether the trial has begun on the present population; a study's folder may have been moved."""
     return has_begun(folder) and read(folder / "config.toml")["data"]["population"] == config["data"]["population"]

@@ -1,4 +1,4 @@
-"""The words of a study's tables and pages: what a metric is, how its values read, and what has to be said."""
+"""Words of a study's tables and pages: names and values of metrics, captions and notes."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysim.common.errors import unknown
-from raysim.report.tables import ABSENT, METRICS, TARGETS, Metric
+from raysim.report.words import ABSENT, METRICS, TARGETS, Metric
 from raysim.studies.read import Findings, keys_of
 from raysim.studies.statistics import LEVEL, Row
 
 FEW = 6
-"""Pairs below which p cannot be below the level."""
+"""With fewer pairs, p cannot be below the significance level."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A column of metrics in words: on whose samples, and which metric of `raysim.report.tables`."""
+class MetricColumn:
+    """Column of a metric in words: the samples that it is evaluated on, and the metric."""
 
     column: str
     target: str
     metric: Metric
 
     @classmethod
-    def of(cls, column: str) -> Measured:
-        """What a column's name says.
+    def of(cls, column: str) -> MetricColumn:
+        """Parse a column's name.
 
         Raises:
-            InputError: it ends in no metric.
+            InputError: it does not end in a metric.
         """
         for name, metric in METRICS.items():
             if column.endswith(f"_{name}"):
@@ -45,101 +45,102 @@ class Measured:
 
     @property
     def title(self) -> str:
-        """With its unit: scores are shown times 100, as papers have them."""
+        """Name with its unit: scores are shown times 100, as in papers."""
         if self.is_smaller_better:
             return self.metric.title
         return f"{self.metric.title} in %" if self.metric.kind == "share" else f"{self.metric.title} × 100"
 
     def text(self, value: float | None) -> str:
-        """A value in that unit."""
+        """Return a value in that unit."""
         if value is None:
             return ABSENT
         return f"{value:.4f}" if self.is_smaller_better else f"{100 * value:.2f}"
 
     def spread(self, mean: float | None, std: float | None) -> str:
-        """A mean and, where there is one, a standard deviation."""
+        """Return a mean and, if there is one, its standard deviation."""
         return self.text(mean) if std is None else f"{self.text(mean)} ± {self.text(std)}"
 
 
 def percent(value: float | None) -> str:
-    """A relative difference, with its sign; one that rounds to nothing has none."""
+    """Return a relative difference with its sign; zero has none."""
     if value is None:
         return ABSENT
     return f"{value:+.2f}" if round(value, 2) else "0.00"
 
 
 def p_value(p: float | None) -> str:
-    """A p with two digits."""
+    """Return a p with two digits."""
     if p is None:
         return ABSENT
     return f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
 def point_text(point: str | None) -> str:
-    """A point's hyper-parameters as they stand in an experiment file."""
+    """Return a point's hyper-parameters in the notation of an experiment file."""
     if point is None:
         return ABSENT
     return ", ".join(f"{key} = {value_text(value)}" for key, value in keys_of(point).items()) or ABSENT
 
 
 def value_text(value: Any) -> str:
-    """One value of a hyper-parameter."""
+    """Return one value of a hyper-parameter as text."""
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
 def caption(study: Findings, rows: Sequence[Row]) -> str:
-    """What the table of differences shows, and which test its stars stand for."""
-    measured, baseline = Measured.of(study.metric), study.baseline
-    better = "smaller is better" if measured.is_smaller_better else "larger is better"
-    pairs = sorted({count for row in rows if row.difference and (count := row.difference.test.pairs)})
+    """Return the caption of the table of differences, which explains its signs and its test."""
+    column, baseline = MetricColumn.of(study.metric), study.baseline
+    better = "smaller is better" if column.is_smaller_better else "larger is better"
+    pairs = sorted({count for row in rows if row.difference and (count := row.difference.differing)})
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}" if pairs else ""
     counted = f" of n = {many} differing pairs" if many else ""
     return (
-        f"{measured.title} ({measured.target.lower()}; {better}). In brackets the mean of {baseline}; for the others, "
-        f"the mean difference to {baseline} in % of its mean, paired by seed and test fold. Bold: the best of a row. "
+        f"{column.title} ({column.target.lower()}; {better}). In brackets: mean of {baseline}. Others: "
+        f"mean difference to {baseline} in % of its mean, paired by seed and test fold. Bold: best of a row. "
         f"*: p < {LEVEL:g} in Wilcoxon's two-sided signed-rank test{counted}, corrected by Holm "
         "for the algorithms of the row."
     )
 
 
 def notes(study: Findings, rows: Sequence[Row]) -> list[str]:
-    """What a reader of the tables has to know of the trials and the tests behind them."""
-    said: dict[str, list[str]] = defaultdict(list)
+    """Return notes on lost trials and on the limits of the tests."""
+    rows_by_note: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        for text in (*_of_trials(row), *_of_test(row)):
-            said[text].append(f"{row.algorithm} on {row.dataset}")
-    return [f"{text[0].upper()}{text[1:]}: {_listed(where, len(rows))}." for text, where in said.items()]
+        for text in (*_notes_on_trials(row), *_notes_on_test(row)):
+            rows_by_note[text].append(f"{row.algorithm} on {row.dataset}")
+    return [f"{text[0].upper()}{text[1:]}: {_listed(of, len(rows))}." for text, of in rows_by_note.items()]
 
 
-def _of_trials(row: Row) -> Iterator[str]:
+def _notes_on_trials(row: Row) -> Iterator[str]:
     every = sum(row.statuses.values())
     if not every:
-        yield "without trials that count yet"
+        yield "no trials that count yet"
     for status in ("diverged", "failed"):
         if count := row.statuses.get(status, 0):
-            yield f"{count} of {every} trials {status}, and {'is' if count == 1 else 'are'} left out"
+            yield f"{count} of {every} trials {status} and {'is' if count == 1 else 'are'} left out"
     if row.difference and row.difference.unpaired:
-        yield f"trials without a partner to compare with, which the comparison leaves out: {row.difference.unpaired}"
+        yield f"the comparison leaves out trials without a partner ({row.difference.unpaired})"
 
 
-def _of_test(row: Row) -> Iterator[str]:
-    if row.difference is None or not row.difference.pairs:
+def _notes_on_test(row: Row) -> Iterator[str]:
+    each = row.difference
+    if each is None or not each.pairs:
         return
-    if row.difference.relative is None:
-        yield "no relative difference, for the baseline's mean is 0"
-    test, zeros = row.difference.test, row.difference.pairs - row.difference.test.pairs
-    if not test.pairs:
-        yield "no p, for no pair differs"
+    if each.relative is None:
+        yield "no relative difference, because the baseline's mean is 0"
+    if not each.differing:
+        yield "no p, because no pair differs"
         return
-    if zeros:
-        yield f"pairs without a difference, which the test leaves out: {zeros} of {row.difference.pairs}"
-    if test.pairs < FEW:
-        yield f"p cannot be below {test.least:.2g} with {test.pairs} differing {'pairs' if test.pairs > 1 else 'pair'}"
-    if test.method == "normal approximation":
-        yield "p by the normal approximation, with a correction for continuity"
-    if test.method == "exact with ties":
-        yield "p over all signs of the differences, for some are equal"
+    if each.pairs > each.differing:
+        yield f"the test leaves out pairs without a difference ({each.pairs - each.differing} of {each.pairs})"
+    if each.differing < FEW:
+        pairs = "pairs" if each.differing > 1 else "pair"
+        yield f"p cannot be below {each.p_least:.2g} with {each.differing} differing {pairs}"
+    if each.method == "normal approximation":
+        yield "p by the normal approximation, with a continuity correction"
+    if each.method == "exact with ties":
+        yield "p over all signs of the differences, because some are equal"
 
 
-def _listed(where: Sequence[str], every: int) -> str:
-    return "in all comparisons" if len(where) >= every - 1 and every > 2 else ", ".join(where)
+def _listed(names: Sequence[str], every: int) -> str:
+    return "in all comparisons" if len(names) >= every - 1 and every > 2 else ", ".join(names)

@@ -40,7 +40,7 @@ def write_run(
 
 def summary(name: str, rounds: int) -> dict[str, object]:
     return {
-        "algorithm": f"Algorithm(schedule=Rounds(sample=1.0), local=Local(epochs=1), weigh={name!r})",
+        "algorithm": f"Algorithm(schedule=Rounds(sample=1.0), local=Local(epochs=1), weighting={name!r})",
         "name": name,
         "rounds": rounds,
         "seconds": 0.4 * rounds,
@@ -51,7 +51,7 @@ def summary(name: str, rounds: int) -> dict[str, object]:
 
 
 def metrics(rounds: int, every: int, targets: Sequence[str], index: int) -> pa.Table:
-    """Curves that rise and fall; an algorithm at `index` > 0 merges every fourth round, and learns faster."""
+    """Curves that rise and fall; an algorithm at `index` > 0 aggregates every fourth round, and learns faster."""
     numbers = range(1, rounds + 1)
     evaluated = [every > 0 and (n % every == 0 or n == rounds) for n in numbers]
     aggregated = [index == 0 or n % 4 == 0 or n == rounds for n in numbers]

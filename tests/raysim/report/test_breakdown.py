@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raysim.report import tables
 from raysim.report.page import write_report
+from raysim.report.words import STAGES as WORDS
 from raysim.store.algorithm_folder import STAGES
 
 from .folders import write_run
@@ -44,7 +44,7 @@ def cells_of(page: str) -> list[list[str]]:
 
 
 def test_the_report_knows_the_stages_of_the_run_folder():
-    assert tuple(tables.STAGES) == STAGES
+    assert tuple(WORDS) == STAGES
 
 
 def test_medians_of_every_stage(tmp_path):
@@ -52,7 +52,7 @@ def test_medians_of_every_stage(tmp_path):
     measure(run / "fedavg", SECONDS)
     page = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     assert cells_of(page) == [["0.4 s", "1 ms", "20 ms", "0.5 s", "30 ms", "4.2 ms", "0.2 s", "50 µs"]]
-    for stage in tables.STAGES.values():
+    for stage in WORDS.values():
         assert f"<dt>{stage.title}</dt>" in page
 
 

@@ -74,7 +74,7 @@ def test_the_page_is_whole_and_fetches_nothing(tmp_path, out):
 def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
     text = Outline(page_of(write_run(tmp_path / "run", ["fedavg", "radfed", "fedavg"]), out=out)).text
     for name in ("fedavg", "radfed", "fedavg-2"):
-        assert f"{name} in its parts" in text
+        assert f"{name}: parts of the algorithm" in text
     assert "schedule=Rounds(sample=1.0)," in text
     assert "Evaluated after round 12." in text
 
@@ -99,8 +99,8 @@ def test_the_chosen_round_s_values_stand_in_the_headline(tmp_path, out):
     text = Outline(page).text
     # 1 - 0.97^4 of 0.95
     assert re.findall(r"<td[^>]*>([^<]*)</td>", page)[0] == "10.9 %"
-    assert "Evaluated after the round that left each algorithm's model." in text
-    assert "fedavg's model, and its values here, are those of round 4." in text
+    assert "Evaluated after the round of each algorithm's selected model." in text
+    assert "fedavg: the model and the values shown here are those of round 4." in text
     assert "fedavg stopped early, after round 10." in text and "radfed stopped" not in text
 
 

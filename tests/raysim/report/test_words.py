@@ -3,7 +3,7 @@
 import pytest
 
 from raysim.common.units import human_bytes, human_seconds
-from raysim.report import charts
+from raysim.plots.style import COLOURS, DASHES, stroke
 from raysim.report.read import algorithm_folders
 from raysim.report.tables import indented
 
@@ -57,5 +57,5 @@ def test_folders_follow_the_tables():
 
 
 def test_no_two_of_many_algorithms_are_drawn_alike():
-    strokes = [charts.stroke(index) for index in range(len(charts.COLOURS) * len(charts.DASHES))]
+    strokes = [stroke(index) for index in range(len(COLOURS) * len(DASHES))]
     assert len(set(strokes)) == len(strokes)

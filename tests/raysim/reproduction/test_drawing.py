@@ -16,12 +16,11 @@ import tomli_w
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
-from raysim.report.charts import stroke
-from raysim.reproduction.charts import Look, Panel, draw
-from raysim.reproduction.drawing import drawn, words_of
+from raysim.plots.charts import Curve, Panel, draw
+from raysim.plots.style import stroke
+from raysim.reproduction.drawing import CROWD, drawn, rounds_that_fit, words_of
 from raysim.reproduction.figure import Figure
 from raysim.reproduction.reproducing import reproduce
-from raysim.studies.charts import Band
 from raysim.studies.read import read_findings
 from tests.raysim.report.test_page import Outline
 
@@ -169,9 +168,11 @@ def _row(seed: int) -> dict[str, Any]:
 def test_however_many_rounds_there_are_the_file_is_small(rounds: int, panels: int, series: int) -> None:
     number = np.arange(1.0, rounds + 1)
     strokes = {f"algorithm {each}": stroke(each) for each in range(series)}
-    lines = {label: Band(number, np.sin(number), np.full(rounds, 0.1), own) for label, own in strokes.items()}
-    every = [Panel(f"Panel {each}", "Accuracy, test set", True, lines, {}) for each in range(panels)]
-    assert len(draw("a", Look("curves", "Round", False, strokes), every)) < 60_000
+    lines = {
+        label: Curve(number, np.sin(number), np.full(rounds, 0.1) if series <= CROWD else None) for label in strokes
+    }
+    every = [Panel(f"Panel {each}", "Accuracy, test set", "share", lines) for each in range(panels)]
+    assert len(draw("a", every, strokes, has_legend=True, most=rounds_that_fit(every))) < 60_000
 
 
 @pytest.mark.parametrize(

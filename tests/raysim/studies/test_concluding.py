@@ -73,9 +73,14 @@ def test_the_page_is_whole_fetches_nothing_and_has_every_part(study: Path) -> No
     for heading in ("Results", "Curves", "Spread over seeds and folds", "Search", "Hyper-parameters", "Trials"):
         assert f"<h2>{heading}</h2>" in page
     assert page.count("<figure") == 3
-    for text in ("merge_every = 2 from radfed", "merge_every = 2 (chosen)", "raysim report", "P cannot be below"):
+    for text in (
+        "aggregate_every = 2 from radfed",
+        "aggregate_every = 2 (chosen)",
+        "raysim report",
+        "P cannot be below",
+    ):
         assert text in outline.text
-    assert "run folders are not there" not in outline.text
+    assert "have no run folder" not in outline.text
 
 
 def test_the_report_command_writes_a_study_again_to_the_same_bytes(
@@ -96,7 +101,7 @@ def test_a_study_whose_runs_have_gone_says_so(study: Path, tmp_path: Path) -> No
     for name in ("study.toml", "trials.parquet"):
         shutil.copy(study / name, tmp_path)
     page = conclude(tmp_path).read_text(encoding="utf-8")
-    assert "No trial that counts for the table has left curves." in page
+    assert "No trial that counts for the table has a run folder" in page
 
 
 def test_a_study_that_is_still_searching_has_a_report(tmp_path: Path) -> None:
@@ -108,7 +113,7 @@ def test_a_study_that_is_still_searching_has_a_report(tmp_path: Path) -> None:
     ]
     rows[0] |= {"status": "failed", "validation_accuracy": None, "held_out_accuracy": None}
     text = Outline(conclude(write_study(tmp_path, rows)).read_text(encoding="utf-8")).text
-    assert "Without trials that count yet: radfed on digits." in text
+    assert "No trials that count yet: radfed on digits." in text
     assert "the best 7 of 8 points" in text
 
 
@@ -124,7 +129,7 @@ def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None
 def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
     rows = [row | {"status": "diverged"} for row in [*trials("fedavg", [None, None]), *trials("radfed", [None, None])]]
     text = Outline(conclude(write_study(tmp_path, rows)).read_text(encoding="utf-8")).text
-    assert "2 of 2 trials diverged, and are left out" in text
+    assert "2 of 2 trials diverged and are left out" in text
     (row, _) = pq.read_table(tmp_path / "summary.parquet").to_pylist()
     assert (row["n"], row["mean"], row["diverged"]) == (0, None, 2)
 
@@ -139,7 +144,7 @@ def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
         (lambda folder: (folder / "trials.parquet").write_bytes(b"PAR1"), "trials.parquet is not a Parquet table"),
         (
             lambda folder: write_study(folder, trials("fedavg", [0.5]), metric="test_accuracy"),
-            r"study.metric = 'test_accuracy': must be what the trials have measured \(held_out_accuracy, validation",
+            r"study.metric = 'test_accuracy': must be a column that the trials have measured \(held_out_accuracy",
         ),
         (
             lambda folder: pq.write_table(

@@ -10,9 +10,10 @@ import pytest
 import partitioning
 from partitioning import Population
 from raysim.data.sources import load
-from raysim.studies.course import Course, mean_of
+from raysim.studies.course import Course
 from raysim.studies.file import Study
-from raysim.studies.trial import Record, Trial, Trials
+from raysim.studies.statistics import complete_mean
+from raysim.studies.trial import Trial, TrialResult
 
 Score = Callable[[Mapping[str, Any]], float | None]
 """The validation accuracy of a trial's point; None where it diverges."""
@@ -55,14 +56,14 @@ def played(
 ) -> tuple[Course, list[Trial]]:
     """A course whose trials end at once, and these in their order."""
     study = Study.of(raw)
-    course = Course(study, Trials(study, {each.name: population for each in study.datasets}), [column])
+    course = Course(study, {each.name: population for each in study.datasets}, [column])
     waiting, ran = course.begin(), []
     while waiting:
         trial = waiting.pop(0)
         ran.append(trial)
         value = score({"name": trial.algorithm, **json.loads(trial.point)})
-        record = Record("diverged") if value is None else Record("done", metrics={column: value})
-        waiting += course.end(trial, record)
+        result = TrialResult("diverged") if value is None else TrialResult("done", metrics={column: value})
+        waiting += course.end(trial, result)
     return course, ran
 
 
@@ -71,7 +72,7 @@ def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, 
     course, ran = played(
         variants, population, lambda point: sum(point.get(key) == value for key, value in best.items()) / 3
     )
-    winners = {name: dict(point) for (_, name), point in course.winners().items()}
+    winners = {name: dict(point) for (_, name), point in course.progress(Path()).winners.items()}
     assert winners == {
         "radfed": {"aggregate_every": 3},
         "fedprox": {"proximal": 0.1},
@@ -85,8 +86,8 @@ def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, 
         "radfed": 6, "fedprox": 6, "fedasync": 3, "radfedp": 6, "radfedm": 3,
     }  # fmt: skip
     assert order.index("radfedp") > max(i for i, name in enumerate(order) if name in ("radfed", "fedprox"))
-    assert len({trial.name for trial in ran}) == len(ran) == sum(course.planned().values())
-    table = course.table()
+    assert len({trial.name for trial in ran}) == len(ran) == sum(course.progress(Path()).planned.values())
+    table = course.progress(Path()).trials
     assert list(dict.fromkeys(table["algorithm"].to_pylist())) == [
         "radfedp",
         "radfedm",
@@ -101,32 +102,29 @@ def test_variants_take_the_values_of_winners_and_search_the_rest(variants: Any, 
 
 def test_equal_means_go_to_the_first_point(variants: Any, population: Population) -> None:
     course, _ = played(variants, population, lambda point: 0.5)
-    assert course.winners()["digits", "radfed"] == {"aggregate_every": 2}
+    assert course.progress(Path()).winners["digits", "radfed"] == {"aggregate_every": 2}
 
 
 def test_of_losses_the_smaller_one_wins(variants: Any, population: Population) -> None:
     variants["study"]["select_by"] = "validation_loss"
     course, _ = played(variants, population, lambda point: 1 / point.get("aggregate_every", 1), "validation_loss")
-    assert course.winners()["digits", "radfed"] == {"aggregate_every": 3}
+    assert course.progress(Path()).winners["digits", "radfed"] == {"aggregate_every": 3}
 
 
 def test_what_diverges_once_does_not_win_and_who_has_no_winner_hands_nothing_on(
     variants: Any, population: Population
 ) -> None:
     course, _ = played(variants, population, lambda point: None if point.get("aggregate_every") == 3 else 0.1)
-    assert course.winners()["digits", "radfed"] == {"aggregate_every": 2}
+    assert course.progress(Path()).winners["digits", "radfed"] == {"aggregate_every": 2}
     course, ran = played(variants, population, lambda point: None if point["name"] == "fedprox" else 0.1)
-    assert set(course.winners()) == {("digits", "radfed"), ("digits", "fedasync")}
+    assert set(course.progress(Path()).winners) == {("digits", "radfed"), ("digits", "fedasync")}
     assert {text.partition(" ")[0] for text in course.lost()} == {"fedprox", "radfedp", "radfedm"}
-    assert len(ran) == sum(course.planned().values())
+    assert len(ran) == sum(course.progress(Path()).planned.values())
 
 
 def test_a_mean_needs_every_value() -> None:
-    done = [Record("done", metrics={"x": value}) for value in (1.0, 2.0)]
-    assert mean_of(done, "x") == 1.5
-    assert mean_of([*done, Record("failed")], "x") is None
-    assert mean_of([*done, Record("done", metrics={"x": float("nan")})], "x") is None
-    assert mean_of(done, "y") is None
+    assert complete_mean([1.0, 2.0]) == 1.5
+    assert complete_mean([1.0, None]) is complete_mean([1.0, float("nan")]) is complete_mean([]) is None
 
 
 def test_validation_rotates_inside_each_test_fold(small: Any) -> None:
@@ -139,7 +137,7 @@ def test_validation_rotates_inside_each_test_fold(small: Any) -> None:
 def test_a_trial_is_known_by_what_its_bytes_depend_on(small: Any, population: Population, tmp_path: Path) -> None:
     def names(raw: dict[str, Any]) -> list[str]:
         study = Study.of(raw)
-        return [trial.name for trial in Course(study, Trials(study, {"digits": population}), []).begin()]
+        return [trial.name for trial in Course(study, {"digits": population}, []).begin()]
 
     there = names(small)
     assert len(set(there)) == len(there) == 8

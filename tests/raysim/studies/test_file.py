@@ -22,7 +22,7 @@ def test_what_stands_beside_the_study_changes_its_base(tmp_path: Path) -> None:
         '[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n'
     )
     (tmp_path / "study.toml").write_text(
-        'base = "base.toml"\nepochs = 2\nlocal.lr = 0.3\nlocal.epochs = 1\nalgorithm.radfed.merge_every = 7\n'
+        'base = "base.toml"\nepochs = 2\nlocal.lr = 0.3\nlocal.epochs = 1\nalgorithm.radfed.aggregate_every = 7\n'
         '[study]\nfolds = 3\n[study.datasets.many]\n"partition.clients" = 9\n'
         "[study.datasets.few]\npartition.clients = 4\n"
     )
@@ -53,14 +53,14 @@ def test_defaults(small: dict[str, Any]) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"seed": [1]}, "did you mean 'seeds'"),
     ({"seeds": []}, "study.seeds"),
-    ({"seeds": [1, 1]}, "each only once"),
+    ({"seeds": [1, 1]}, "each value only once"),
     ({"validation": "none"}, "study.validation = 'none'"),
     ({"baseline": "fedavgg"}, "did you mean 'fedavg'"),
     ({"select_by": "held_out_accuracy"}, "must be a column of the validation clients"),
     ({"tune": {"folds": [3]}}, "study.tune.folds = [3]: must be 0 to 2"),
-    ({"folds": 0, "tune": {"folds": [0]}}, "left out, for there are no folds"),
+    ({"folds": 0, "tune": {"folds": [0]}}, "left out, because there are no folds"),
     ({"grid": {"radfd": {}}}, "did you mean 'radfed'"),
-    ({"grid": {"radfed": {"merge_evry": [1]}}}, "did you mean 'merge_every'"),
+    ({"grid": {"radfed": {"aggregate_evry": [1]}}}, "did you mean 'aggregate_every'"),
     ({"grid": {"radfed": {"aggregate_every": 3}}}, "must be a list of values"),
     ({"grid": {"radfed": {"aggregate_every": []}}}, "must be a list of values"),
     ({"grid": {"radfed": {"aggregate_every": [2, 2]}}}, "each value only once"),
@@ -68,9 +68,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"grid": {"radfed": {"aggregate_every": [2, 0]}}}, "study.grid or study.inherit of radfed: "),
     ({"grid": {"*": {"aggregate_every": [2]}}}, "of algorithm fedavg"),
     ({"grid": {"radfed": 3}}, "radfed = 3: must be a table"),
-    ({"inherit": {"radfed": {"aggregate_every": 3}}}, 'write e.g. merge_every = "radfed"'),
+    ({"inherit": {"radfed": {"aggregate_every": 3}}}, 'for example, write aggregate_every = "radfed"'),
     ({"inherit": {"radfed": {"local.lr": "fedprox"}}}, "study.inherit.radfed.local.lr"),
-    ({"inherit": {"radfed": {"aggregate_every": "fedavg"}}}, "unknown key 'merge_every' of fedavg"),
+    ({"inherit": {"radfed": {"aggregate_every": "fedavg"}}}, "unknown key 'aggregate_every' of fedavg"),
     ({"inherit": {"radfed": {"fraction": "fedavg:local.lr"}, "fedavg": {"fraction": "radfed"}}}, "circle"),
     ({"inherit": {"radfed": {"local.lr": "radfed"}}}, "circle"),
     ({"grid": {"radfed": {"local.lr": [1]}}, "inherit": {"radfed": {"local.lr": "fedavg"}}}, "leave one out"),
@@ -98,7 +98,7 @@ def test_no_test_chooses_the_round_by_which_points_compare(small: dict[str, Any]
         small["evaluate"] |= {key.partition(".")[2]: value for key, value in rule.items()}
     else:
         small["study"]["datasets"] = {"a": {}, "b": rule}
-    with pytest.raises(InputError, match="must not say which round's model"):
+    with pytest.raises(InputError, match="must not select the model"):
         Study.of(small)
     small["study"]["grid"] = {}
     Study.of(small)

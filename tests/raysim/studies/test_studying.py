@@ -17,8 +17,8 @@ import tomli_w
 
 import raysim
 from raysim.common.errors import StoppedError
+from raysim.studies.progress import StudyProgress
 from raysim.studies.showing import Board
-from raysim.studies.studying import Studied
 from tests.raysim.studies.conftest import SMALL
 
 
@@ -40,7 +40,7 @@ class Notes(Board):
 
 
 @pytest.fixture(scope="module")
-def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Studied:
+def on_ray(tmp_path_factory: pytest.TempPathFactory) -> StudyProgress:
     return raysim.study(deepcopy(SMALL), tmp_path_factory.mktemp("study") / "ray", actors=2)
 
 
@@ -48,12 +48,10 @@ def stamps(folder: Path) -> dict[str, int]:
     return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
 
 
-def test_each_winner_runs_on_all_folds_and_seeds(on_ray: Studied) -> None:
+def test_each_winner_runs_on_all_folds_and_seeds(on_ray: StudyProgress) -> None:
     table = on_ray.trials
     assert table.equals(pq.read_table(on_ray.folder / "trials.parquet"))
-    assert (
-        set(table["status"].to_pylist()) == {"done"} and table.num_rows == sum(on_ray.standing.planned.values()) == 16
-    )
+    assert set(table["status"].to_pylist()) == {"done"} and table.num_rows == sum(on_ray.planned.values()) == 16
     for name in ("fedavg", "radfed"):
         rows = table.filter(pc.field("algorithm") == name).to_pylist()
         final = [row for row in rows if row["stage"] == "final"]
@@ -70,7 +68,7 @@ def test_each_winner_runs_on_all_folds_and_seeds(on_ray: Studied) -> None:
         assert max(means, key=means.__getitem__) == json.dumps(on_ray.winners["digits", name])
 
 
-def test_a_trial_is_a_run_of_its_own(on_ray: Studied, tmp_path: Path) -> None:
+def test_a_trial_is_a_run_of_its_own(on_ray: StudyProgress, tmp_path: Path) -> None:
     row = on_ray.trials.to_pylist()[-1]
     trial = on_ray.folder / "trials" / row["trial"]
     again = raysim.run(trial / "config.toml", tmp_path / "again", inline=True)
@@ -81,7 +79,7 @@ def test_a_trial_is_a_run_of_its_own(on_ray: Studied, tmp_path: Path) -> None:
     assert (tmp_path / "again" / row["algorithm"] / "model.safetensors").read_bytes() == model
 
 
-def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: Studied, small: Any, tmp_path: Path) -> None:
+def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: StudyProgress, small: Any, tmp_path: Path) -> None:
     folder, before = tmp_path / "inline", {}
     for most in (3, 6):
         with pytest.raises(StoppedError, match=f"continue with: raysim study {folder}"):
@@ -98,7 +96,7 @@ def test_inline_and_interrupted_twice_it_is_the_same_table(on_ray: Studied, smal
     assert done.winners == on_ray.winners
 
 
-def test_of_a_changed_file_only_what_is_new_runs(on_ray: Studied) -> None:
+def test_of_a_changed_file_only_what_is_new_runs(on_ray: StudyProgress) -> None:
     notes, before = Notes(), stamps(on_ray.folder)
     # The baseline decides nothing that a trial depends on; a seed more does.
     done = raysim.study(on_ray.folder, changes=["study.baseline=radfed"], inline=True, watcher=notes)

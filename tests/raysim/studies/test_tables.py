@@ -11,10 +11,11 @@ from rich.console import Console
 from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude
 from raysim.studies.latex import escaped
-from raysim.studies.read import Findings, Standing, read_findings
+from raysim.studies.progress import StudyProgress
+from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import rows_of
-from raysim.studies.tables import details, differences, markdown, standings
-from raysim.studies.words import Measured, caption, notes, percent
+from raysim.studies.tables import details, differences, markdown, progress_table
+from raysim.studies.words import MetricColumn, caption, notes, percent
 
 from .studies import SCHEMA, point, trial, trials, write_study
 
@@ -40,9 +41,9 @@ def test_the_baseline_is_absolute_and_the_others_are_relative(tmp_path: Path) ->
 def test_a_significant_difference_has_a_star(tmp_path: Path) -> None:
     write_study(tmp_path, [*trials("fedavg", BASE), *trials("radfed", AHEAD)])
     assert shown(tmp_path) == [["digits", "(65.00)", "**+5.38\\***"]]
-    cells = details(read_findings(tmp_path), rows_of(read_findings(tmp_path))).lines[1].cells
-    assert [cell.text for cell in cells] == ["68.50 ± 11.47", "6", "+5.38", "6", "0.031", "0.031", "–"]
-    assert [cell.star for cell in cells].index(True) == 2
+    columns = details(read_findings(tmp_path), rows_of(read_findings(tmp_path))).columns
+    assert [each.cells[1] for each in columns] == ["68.50 ± 11.47", "6", "+5.38", "6", "0.031", "0.031", "–"]
+    assert [place for place, each in enumerate(columns) if 1 in each.starred] == [2]
 
 
 def test_of_a_loss_the_smallest_is_best_and_values_are_as_they_are(tmp_path: Path) -> None:
@@ -81,10 +82,10 @@ def test_what_a_reader_has_to_know_is_said(tmp_path: Path) -> None:
     study = read_findings(write_study(tmp_path, found))
     said = notes(study, rows_of(study))
     assert said == [
-        "1 of 3 trials diverged, and is left out: fedprox on digits.",
-        "Trials without a partner to compare with, which the comparison leaves out: 1: fedprox on digits.",
-        "No p, for no pair differs: fedprox on digits.",
-        "Pairs without a difference, which the test leaves out: 1 of 3: b on digits.",
+        "1 of 3 trials diverged and is left out: fedprox on digits.",
+        "The comparison leaves out trials without a partner (1): fedprox on digits.",
+        "No p, because no pair differs: fedprox on digits.",
+        "The test leaves out pairs without a difference (1 of 3): b on digits.",
         "P cannot be below 0.5 with 2 differing pairs: b on digits.",
     ]
 
@@ -121,7 +122,7 @@ def test_what_has_to_be_said_stands_above_the_latex_table(tmp_path: Path) -> Non
     conclude(write_study(tmp_path, [*trials("fedavg", [0.5, 0.6]), *trials("radfed", [0.6, None], status="diverged")]))
     text = (tmp_path / "table.tex").read_text(encoding="utf-8")
     assert text.startswith(
-        "% Needs \\usepackage{booktabs}.\n% 2 of 2 trials diverged, and are left out: radfed on digits."
+        "% Needs \\usepackage{booktabs}.\n% 2 of 2 trials diverged and are left out: radfed on digits."
     )
 
 
@@ -137,17 +138,19 @@ def test_relative_differences_have_a_sign_but_zero(value: float | None, text: st
 
 
 def test_metrics_in_words() -> None:
-    assert Measured.of("held_out_mean_macro_f1").title == "Macro F1 × 100"
-    assert Measured.of("domain_sketch_accuracy").target == "domain sketch"
-    assert Measured.of("test_loss").text(0.5) == "0.5000"
+    assert MetricColumn.of("held_out_mean_macro_f1").title == "Macro F1 × 100"
+    assert MetricColumn.of("domain_sketch_accuracy").target == "domain sketch"
+    assert MetricColumn.of("test_loss").text(0.5) == "0.5000"
     with pytest.raises(InputError, match="unknown metric 'test_speed': must be one of test_accuracy"):
-        Measured.of("test_speed")
+        MetricColumn.of("test_speed")
 
 
-def screen(table: object) -> str:
+def screen(found: list[dict[str, object]], planned: dict[tuple[str, str], int]) -> str:
+    columns = ("validation_accuracy", "held_out_accuracy")
+    progress = StudyProgress(Path(), pa.Table.from_pylist(found, SCHEMA), planned, {}, *columns)
     console = Console(width=200, file=io.StringIO())
     with console.capture() as captured:
-        console.print(table)
+        console.print(progress_table(progress))
     return captured.get()
 
 
@@ -155,7 +158,7 @@ def searching(**other: object) -> dict[str, object]:
     return {"stage": "search", "chosen": False, **other}
 
 
-def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
+def test_the_progress_shows_the_search_and_hides_the_test_until_it_is_over() -> None:
     found = [
         trial("radfed", 1, 0, 0.7, **searching(point=point(aggregate_every=2), held_out_accuracy=0.9)),
         trial("radfed", 1, 1, 0.5, **searching(point=point(aggregate_every=2), held_out_accuracy=0.9)),
@@ -163,19 +166,14 @@ def test_standings_show_the_search_and_hide_the_test_until_it_is_over() -> None:
         trial("radfed", 1, 0, None, **searching(point=point(aggregate_every=4), status="diverged")),
     ]
     planned = {("digits", "radfed"): 6, ("digits", "fedavg"): 2}
-    columns = ("validation_accuracy", "held_out_accuracy")
-    lines = screen(standings(Standing(pa.Table.from_pylist(found, SCHEMA), planned, *columns))).splitlines()
+    lines = screen(found, planned).splitlines()
     (radfed,) = (line for line in lines if "radfed" in line)
-    assert "4/6, 1 diverged" in radfed and "merge_every = 3" in radfed and "0.6500" in radfed
+    assert "4/6, 1 diverged" in radfed and "aggregate_every = 3" in radfed and "0.6500" in radfed
     assert "0.9000" not in radfed and "0.1000" not in radfed
     (fedavg,) = (line for line in lines if "fedavg" in line)
     assert "0/2" in fedavg
     found[2] |= {"chosen": True, "stage": "final"}
-    (radfed,) = (
-        line
-        for line in screen(standings(Standing(pa.Table.from_pylist(found, SCHEMA), planned, *columns))).splitlines()
-        if "radfed" in line
-    )
+    (radfed,) = (line for line in screen(found, planned).splitlines() if "radfed" in line)
     assert "0.6500" in radfed and "0.1000" in radfed
 
 

@@ -1,4 +1,4 @@
-"""Where trials run: one after the other here, or side by side in processes of Ray."""
+"""Execution of trials: one after the other in this process, or side by side in Ray processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from raysim.common.errors import InputError
 from raysim.config import own
@@ -22,47 +22,22 @@ from raysim.studies.trial import Ending, Trial, attempt
 LOG = logging.getLogger("raysim.studies")
 
 RETRIES = 3
-"""How often a trial is run again whose process died."""
-
-
-class Place(Protocol):
-    """Runs trials; a context that ends what it started."""
-
-    @property
-    def free(self) -> bool:
-        """Whether another trial could run now."""
-
-    @property
-    def busy(self) -> int:
-        """How many are under way."""
-
-    def begin(self, trial: Trial) -> None:
-        """Have a trial run."""
-
-    def next(self) -> tuple[Trial, Ending]:
-        """Wait for one that is under way, and how it ended."""
-
-    def __enter__(self) -> Place: ...
-
-    def __exit__(self, *_: object) -> None: ...
+"""Most retries of a trial whose process died."""
 
 
 class InTurn:
     """Trials one after the other.
 
     Args:
-        folder: of the trials.
-        how: each is run.
-        ray: what they run on, entered with the first.
+        folder: folder of the trials.
+        options: options of their runs.
+        ray: context with Ray, entered before the first trial.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        how: RunOptions,
-        ray: Callable[[], AbstractContextManager[None]] = nullcontext,
+        self, folder: Path, options: RunOptions, ray: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        self._folder, self._how, self._ray = folder, how, ray
+        self._folder, self._options, self._ray = folder, options, ray
         self._stack = ExitStack()
         self._started = False
         self._waiting: deque[Trial] = deque()
@@ -75,34 +50,38 @@ class InTurn:
 
     @property
     def free(self) -> bool:
+        """Whether another trial could run now."""
         return not self._waiting
 
     @property
     def busy(self) -> int:
+        """Number of trials under way."""
         return len(self._waiting)
 
     def begin(self, trial: Trial) -> None:
+        """Start a trial."""
         if not self._started:
             self._stack.enter_context(self._ray())
             self._started = True
         self._waiting.append(trial)
 
     def next(self) -> tuple[Trial, Ending]:
+        """Wait for a trial that is under way; return it and its end."""
         trial = self._waiting.popleft()
-        return trial, attempt(trial.experiment.to_toml(), self._folder / trial.name, self._how)
+        return trial, attempt(trial.experiment.to_toml(), self._folder / trial.name, self._options)
 
 
 class SideBySide:
-    """Trials side by side, each inline in a process of its own; one whose process dies goes on in another.
+    """Trials side by side, each inline in its own process; if a process dies, its trial resumes in another.
 
     Args:
-        folder: of the trials.
-        processes: that run them.
-        tell: called with what a person should know of.
+        folder: folder of the trials.
+        processes: Ray processes.
+        notice: receives notices for the user.
     """
 
-    def __init__(self, folder: Path, processes: ProcessPool, tell: Callable[[str], None]) -> None:
-        self._folder, self._processes, self._tell = folder, processes, tell
+    def __init__(self, folder: Path, processes: ProcessPool, notice: Callable[[str], None]) -> None:
+        self._folder, self._processes, self._notice = folder, processes, notice
         self._deaths: Counter[str] = Counter()
 
     def __enter__(self) -> SideBySide:
@@ -131,44 +110,42 @@ class SideBySide:
                 return trial, ending
             self._deaths[trial.name] += 1
             if self._deaths[trial.name] > RETRIES:
-                return trial, Ending("failed", f"its process died {RETRIES + 1} times: {ending.cause}")
-            self._tell(f"{trial.name}: its process died ({ending.cause}); it goes on in another")
+                return trial, ("failed", f"its process died {RETRIES + 1} times: {ending.cause}")
+            self._notice(f"{trial.name}: its process died ({ending.cause}); it resumes in another")
             self.begin(trial)
 
 
-def place_for(
-    study: Study,
-    folder: Path,
-    how: RunOptions,
-    tell: Callable[[str], None],
-) -> Place:
-    """The place that a study's trials want.
+TrialRunner: TypeAlias = InTurn | SideBySide
 
-    Trials whose file says how many client actors they want, or that want GPUs, have all of them to themselves.
+
+def runner_for(study: Study, folder: Path, options: RunOptions, notice: Callable[[str], None]) -> TrialRunner:
+    """Return the runner for a study's trials.
+
+    If the study file sets client actors or GPUs, its trials run one after the other, and each has all of them.
 
     Args:
-        study: resolved.
-        folder: of the trials.
-        how: it is run: with so many client actors a trial, or trials at once.
-        tell: called with what a person should know of.
+        study: resolved study.
+        folder: folder of the trials.
+        options: options of the study; `actors` counts trials at once, or the client actors of a trial.
+        notice: receives notices for the user.
 
     Raises:
-        InputError: what was asked for does not go together.
+        InputError: the options do not go together.
     """
     for dataset in study.datasets:
-        placed(dataset.experiment, how)
+        placed(dataset.experiment, options)
     tables = [dataset.experiment.fleet for dataset in study.datasets]
-    if how.inline:
-        return InTurn(folder, how)
+    if options.inline:
+        return InTurn(folder, options)
     cpus = max(table.cpus_per_actor for table in tables)
     if any(table.gpus_per_actor or table.actors for table in tables):
         cores = os.cpu_count() or 1
-        most = max(how.actors or table.actors or max(1, cores // table.cpus_per_actor) for table in tables)
-        return InTurn(folder, how, lambda: running(most * cpus, how.address or os.environ.get("RAY_ADDRESS")))
+        most = max(options.actors or table.actors or max(1, cores // table.cpus_per_actor) for table in tables)
+        return InTurn(folder, options, lambda: running(most * cpus, options.address or os.environ.get("RAY_ADDRESS")))
     for name in own.names_in(study.raw):
         if name.startswith("__main__:"):
             raise InputError(
                 f"{name} is of a script: must be of a module that other processes can import; move it to one, or set "
                 "inline = True"
             )
-    return SideBySide(folder, ProcessPool(how.actors, cpus, how.address), tell)
+    return SideBySide(folder, ProcessPool(options.actors, cpus, options.address), notice)

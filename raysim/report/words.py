@@ -1,0 +1,148 @@
+"""Names and meanings of everything that a run measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from raysim.common.units import percent
+
+ABSENT = "–"
+
+
+@dataclass(frozen=True)
+class Term:
+    """Name and meaning of a measure, or of the samples of an evaluation; `short` fits above a narrow column."""
+
+    title: str
+    meaning: str
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Name and meaning of a number of an evaluation.
+
+    Args:
+        title: its name.
+        kind: format of its values: "number" or "share".
+        best: `max` or `min`: chooses the best of several values.
+        meaning: a noun phrase.
+    """
+
+    title: str
+    kind: str
+    best: Callable[[Sequence[float]], float]
+    meaning: str
+
+    def text(self, value: float | None) -> str:
+        if value is None:
+            return ABSENT
+        if not math.isfinite(value):
+            return "diverged"
+        return percent(value) if self.kind == "share" else f"{value:.3f}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Part of the driver's work for a round; `beside` if it may overlap the next round."""
+
+    title: str
+    colour: str
+    meaning: str
+    beside: bool = False
+
+
+TARGETS = {
+    "test": Term("Global test set", "the data set's own test samples, which no client holds", "test set"),
+    "held_out": Term("Held-out clients, pooled", "all samples of the clients that never train, as one set", "held out"),
+    "held_out_mean": Term(
+        "Held-out clients, mean", "mean over the clients that never train; each counts once", "held out, mean"
+    ),
+    "validation": Term(
+        "Validation clients, pooled", "all samples of the clients held out for validation, as one set", "validation"
+    ),
+    "validation_mean": Term(
+        "Validation clients, mean",
+        "mean over the clients held out for validation; each counts once",
+        "validation, mean",
+    ),
+    "local": Term(
+        "Own test parts, pooled", "the training clients' own test samples, each under its client's model", "own test"
+    ),
+    "local_mean": Term(
+        "Own test parts, mean", "mean over the training clients, each on its own test samples", "own test, mean"
+    ),
+    "domains": Term(
+        "Test sets of domains, mean",
+        "mean over domains; a domain's value is the mean over its clients on the domain's test set",
+        "domains, mean",
+    ),
+}
+
+METRICS = {
+    "accuracy": Metric("Accuracy", "share", max, "share of samples whose label is predicted"),
+    "macro_f1": Metric("Macro F1", "number", max, "F1 of each class, averaged over the classes"),
+    "weighted_f1": Metric("Weighted F1", "number", max, "F1 of each class, weighted by the class's samples"),
+    "auc": Metric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
+    "miou": Metric("mIoU", "number", max, "intersection over union of each class, averaged over the classes"),
+    "loss": Metric("Loss", "number", min, "mean cross-entropy in nats; less is better"),
+}
+
+MEASURES = {
+    "dc": Term(
+        "Weight divergence",
+        "distance of the global model's parameters from those of a model that trains on "
+        "the union of each round's data, as a share of their norm",
+    ),
+    "twin_test_loss": Term("Twin's test loss", "test loss of a model that trains on mini-batches of all clients' data"),
+    "concordance": Term("Discordance", "mean squared difference of the test loss from the twin's, over the rounds"),
+    "dl": Term("Divergence of local models", "disagreement in direction among the models that a round's clients send"),
+    "dl_updates": Term(
+        "Divergence of local updates", "disagreement in direction among the changes that a round's client updates make"
+    ),
+    "bn_change": Term("Change of batch-norm statistics", "change from one round to the next"),
+    "bn_deviation": Term("Deviation of batch-norm statistics", "deviation of the clients' from the aggregated ones"),
+    "bn_variance": Term(
+        "Variance of batch-norm statistics", "variance of the clients' deviations over their latest client updates"
+    ),
+}
+
+NONFINITE = "Updates not finite"
+
+COSTS = {
+    "Round": "every model trains once on one client; algorithms compare at equal work by rounds",
+    "Aggregation": "the models become the next global model; between two aggregations, raysim evaluates their "
+    "equal-weight mean",
+    "Time": "all rounds on this machine, without evaluation",
+    "Simulated time": "all rounds in the virtual time of [devices]; the same on any machine",
+    NONFINITE: "client updates that gave NaN or infinity; raysim left them out or replaced them by the received model",
+    "Protocol bytes": "bytes that a real federation would send through its server: up from clients, down to clients",
+    "Exchanges": "times that clients and server wait for each other in turn; once a round in most algorithms",
+    "Driver bytes": "array data that the driving process put into the object store and took from it, as measured",
+    "Moved bytes": "array data that actors took from the object store, as measured",
+}
+
+STAGES = {
+    "sample": Stage("Sample", "#d9a441", "draw the cohort and deal the models to it"),
+    "send": Stage("Send", "#e07b54", "put the model into the object store and hand out the blocks"),
+    "train": Stage("Train", "#7d95a8", "wait for the client updates; a plain training loop has only this stage"),
+    "sum": Stage("Sum", "#b58bb5", "add the blocks' partial sums as they arrive"),
+    "aggregate": Stage("Aggregate", "#6fae8f", "apply the server's rule and keep the new state"),
+    "evaluate": Stage("Evaluate", "#c3ccd5", "evaluate the model, in the rounds that are evaluated", beside=True),
+    "write": Stage("Write", "#8c9aa8", "write the rows of the round and of its client updates to disk", beside=True),
+}
+
+EVALUATION_TERMS = (
+    ("Evaluated on", [(each.title, each.meaning) for each in TARGETS.values()]),
+    ("Metrics", [(each.title, each.meaning) for each in METRICS.values()]),
+)
+"""Glossary of the words that reports of runs and of studies share."""
+
+GLOSSARY = (
+    *EVALUATION_TERMS,
+    ("Measures", [(each.title, each.meaning) for each in MEASURES.values()]),
+    ("Costs", list(COSTS.items())),
+    ("Stages of a round, in the driver's seconds", [(each.title, each.meaning) for each in STAGES.values()]),
+)
