@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import reduce
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from partitioning.cli.exit_status import run_command
 
-if TYPE_CHECKING:  # it takes seconds to import
+if TYPE_CHECKING:  # These imports take seconds.
     from raysim.simulation.api import Run
     from raysim.simulation.stop import Stop
 
 
 class _FolderOrUri(click.ParamType[Path | str]):
-    # A folder or, as it is, the URI of one.
+    """Command-line type of a folder: a local path, or a URI as text."""
+
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
@@ -29,77 +31,90 @@ class _FolderOrUri(click.ParamType[Path | str]):
 
 
 FOLDER_OR_URI = _FolderOrUri()
+LOCAL = click.Path(path_type=Path)
+CHANGES = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY.PATH=VALUE",
+    help="Change a key of the file; algorithm.KEY changes all algorithms, algorithm.NAME.KEY one. Repeatable.",
+)
+STUDY_OUT = click.option(
+    "--out", type=LOCAL, help="Folder of the study; an existing study continues.  [default: runs/NAME-TIME]"
+)
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def fleet_options(actors: str, inline: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds `--actors`, `--inline` and `--address` with these help texts."""
+    options = (
+        click.option("--actors", type=int, help=actors),
+        click.option("--inline", is_flag=True, help=inline),
+        click.option("--address", help="Address of a running Ray cluster, HOST:PORT.  [default: start Ray here]"),
+    )
+    return lambda command: reduce(lambda inner, option: option(inner), reversed(options), command)
+
+
+RUN_FLEET = fleet_options(
+    "Number of client actors.  [default: the file's, else one per core]", "Run in this process, without Ray."
+)
+STUDY_FLEET = fleet_options(
+    "Number of parallel trials, or of client actors per trial.  [default: one per core]",
+    "Run one trial after the other in this process, without Ray.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="raysim")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Simulate federated learning: the same bytes on any number of actors."""
+    """Simulate federated learning, with the same bytes on any number of actors."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
-@click.option(
-    "--out", type=FOLDER_OR_URI, help="Folder of the run, or its URI; must be new.  [default: runs/NAME-TIME]"
-)
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="KEY.PATH=VALUE",
-    help="Change a key of the file, of every algorithm or of one: algorithm.NAME.KEY; repeatable.",
-)
-@click.option("--actors", type=int, help="Number of client actors.  [default: the file's, else one a core]")
-@click.option("--inline", is_flag=True, help="Run in this process, without Ray.")
-@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
-def run(
-    experiment: str,
-    out: Path | str | None,
-    changes: tuple[str, ...],
-    actors: int | None,
-    inline: bool,
-    address: str | None,
-) -> None:
-    """Run an experiment file, or a recipe by its name (see `raysim list recipes`)."""
-    with _shown() as (engine, tell):
-        done = engine.run(experiment, out, changes=changes, actors=actors, inline=inline, address=address, **tell)
+@click.option("--out", type=FOLDER_OR_URI, help="New folder of the run, or its URI.  [default: runs/NAME-TIME]")
+@CHANGES
+@RUN_FLEET
+def run(experiment: str, out: Path | str | None, **options: Any) -> None:
+    """Run an experiment file or recipe.
+
+    `raysim list recipes` lists the recipes.
+    """
+    with _shown() as (api, watching):
+        done = api.run(experiment, out, **options, **watching)
     _show(
         done,
         "next    open the report; try another seed: the same command with --set seed=7 and without --out; "
-        f"compare the two: raysim report {done.uri or done.folder} OTHER",
+        f"compare both: raysim report {done.uri or done.folder} OTHER",
     )
 
 
 @cli.command()
 @click.argument("folder", type=FOLDER_OR_URI, metavar="DIR")
-@click.option("--actors", type=int, help="Number of client actors.  [default: the run's, else one a core]")
-@click.option("--inline", is_flag=True, help="Go on in this process, without Ray.")
-@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
-def resume(folder: Path | str, actors: int | None, inline: bool, address: str | None) -> None:
-    """Go on with a run that was stopped: DIR is its folder or URI, or that of one of its algorithms."""
-    with _shown() as (engine, tell):
-        done = engine.resume(folder, actors=actors, inline=inline, address=address, **tell)
+@RUN_FLEET
+def resume(folder: Path | str, **options: Any) -> None:
+    """Continue a stopped run.
+
+    DIR is the folder or URI of the run, or of one of its algorithms.
+    """
+    with _shown() as (api, watching):
+        done = api.resume(folder, **options, **watching)
     _show(done)
 
 
 @cli.command()
 @click.argument("file", metavar="FILE_OR_RECIPE_OR_DIR")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder of the study; where it is there, the study goes on.  [default: runs/NAME-TIME]",
-)
-@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="Change a key of the file; repeatable.")
-@click.option("--actors", type=int, help="Trials at once, or client actors of each.  [default: one a core]")
-@click.option("--inline", is_flag=True, help="Run one trial after the other in this process, without Ray.")
-@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
-def study(
-    file: str, out: Path | None, changes: tuple[str, ...], actors: int | None, inline: bool, address: str | None
-) -> None:
-    """Run a study file, or a recipe of one, or go on with the study of a folder: trials that have ended are kept."""
+@STUDY_OUT
+@CHANGES
+@STUDY_FLEET
+def study(file: str, out: Path | None, **options: Any) -> None:
+    """Run or continue a study.
+
+    The argument is a study file, a recipe, or the folder of a study. Finished trials are not run again.
+    """
     from rich.console import Console
 
     with _stoppable() as stop:
@@ -108,9 +123,7 @@ def study(
             from raysim.studies.showing import board
             from raysim.studies.tables import progress_table
         with board() as watcher:
-            done = studying.study(
-                file, out, changes=changes, actors=actors, inline=inline, address=address, watcher=watcher, stop=stop
-            )
+            done = studying.study(file, out, watcher=watcher, stop=stop, **options)
     screen = Console()
     screen.print(progress_table(done))
     for path in (done.folder / "table.md", done.folder / "report.html"):
@@ -120,26 +133,16 @@ def study(
 
 @cli.command()
 @click.argument("name")
-@click.option("--full", is_flag=True, help="With the paper's setting; else with a reduced one.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder of its study; where it is there, it goes on.  [default: runs/NAME-TIME]",
-)
-@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="Change a key; repeatable.")
-@click.option("--actors", type=int, help="Trials at once, or client actors of each.  [default: one a core]")
-@click.option("--inline", is_flag=True, help="Run one trial after the other in this process, without Ray.")
-@click.option("--address", help="A running Ray cluster, HOST:PORT.  [default: start Ray here]")
-def reproduce(
-    name: str,
-    full: bool,
-    out: Path | None,
-    changes: tuple[str, ...],
-    actors: int | None,
-    inline: bool,
-    address: str | None,
-) -> None:
-    """Run a paper's table or figure (`raysim list reproductions`, or a file) as a study, and judge its claims."""
+@click.option("--full", is_flag=True, help="Use the paper's setting instead of a reduced one.")
+@STUDY_OUT
+@CHANGES
+@STUDY_FLEET
+def reproduce(name: str, full: bool, out: Path | None, **options: Any) -> None:
+    """Reproduce a paper's table or figure.
+
+    raysim runs it as a study and judges the paper's claims. `raysim list reproductions` lists the names. NAME may also
+    be a file.
+    """
     from rich.console import Console
 
     with _stoppable() as stop:
@@ -148,15 +151,14 @@ def reproduce(
             from raysim.reproduction.table import claims_table
             from raysim.studies.showing import board
         with board() as watcher:
-            how = {"actors": actors, "inline": inline, "address": address, "watcher": watcher, "stop": stop}
-            done = reproducing.reproduce(name, out, full=full, changes=changes, **how)
+            done = reproducing.reproduce(name, out, full=full, watcher=watcher, stop=stop, **options)
     screen = Console()
     screen.print(claims_table(done.claims))
     for path in (done.folder / "claims.md", done.folder / "report.html"):
         screen.print(f"written {path}", soft_wrap=True, highlight=False)
 
 
-def _given(context: click.Context, parameter: click.Parameter, address: str | None) -> str:
+def _require_address(context: click.Context, parameter: click.Parameter, address: str | None) -> str:
     if not address:
         raise click.UsageError(
             "--address: must be given, the URL of the cluster's dashboard; write e.g. --address http://127.0.0.1:8265"
@@ -164,52 +166,41 @@ def _given(context: click.Context, parameter: click.Parameter, address: str | No
     return address
 
 
-ADDRESS = click.option(
+DASHBOARD = click.option(
     "--address",
-    callback=_given,
+    callback=_require_address,
     envvar=["RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"],
     metavar="URL",
-    help="The cluster's dashboard, http://HOST:8265.  [default: RAY_API_SERVER_ADDRESS, else RAY_ADDRESS]",
+    help="Dashboard of the cluster, http://HOST:8265.  [default: RAY_API_SERVER_ADDRESS, else RAY_ADDRESS]",
 )
-KEEP = click.option("--keep", is_flag=True, help="Leave the run's folder on the cluster, too.")
+KEEP = click.option("--keep", is_flag=True, help="Leave a copy of the run's folder on the cluster.")
 
 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
-@ADDRESS
-@click.option(
-    "--out", type=FOLDER_OR_URI, help="Folder here, or URI that is written there; new.  [default: runs/NAME-TIME]"
-)
-@click.option("--set", "changes", multiple=True, metavar="KEY.PATH=VALUE", help="As of `raysim run`; repeatable.")
+@DASHBOARD
+@click.option("--out", type=FOLDER_OR_URI, help="New local folder, or a URI for the job.  [default: runs/NAME-TIME]")
+@CHANGES
 @click.option(
     "--actors", type=int, help="Number of client actors.  [default: the file's, else as many as the nodes hold]"
 )
 @click.option(
     "--working-dir",
-    type=click.Path(path_type=Path),
-    help="A folder that the job works in a copy of.  [default: the file, its modules, and small data that it names]",
+    type=LOCAL,
+    help="Folder to copy to the job.  [default: the file, its modules, and small data that it names]",
 )
-@click.option("--stage", metavar="DIR", help="Folder of the cluster that all nodes see.  [default: the head's /tmp]")
+@click.option("--stage", metavar="DIR", help="Cluster folder that all nodes share.  [default: /tmp of the head node]")
 @KEEP
-@click.option("--detach", is_flag=True, help="Send the job, and do not follow it.")
-def submit(
-    experiment: str,
-    address: str,
-    out: Path | str | None,
-    changes: tuple[str, ...],
-    actors: int | None,
-    working_dir: Path | None,
-    stage: str | None,
-    keep: bool,
-    detach: bool,
-) -> None:
-    """Run an experiment as a job of a Ray cluster, follow it, and fetch its folder."""
+@click.option("--detach", is_flag=True, help="Submit the job without following it.")
+def submit(experiment: str, address: str, out: Path | str | None, keep: bool, detach: bool, **options: Any) -> None:
+    """Run an experiment on a Ray cluster.
+
+    raysim submits a Ray job, follows it, and fetches the folder of the run.
+    """
     with _stoppable():
         from raysim.cluster import following, submitting
 
-        head, job = submitting.submit(
-            experiment, address, out, changes=changes, actors=actors, working_dir=working_dir, stage=stage
-        )
+        head, job = submitting.submit(experiment, address, out, **options)
         again = f"raysim follow {job.id} --address {head.address}"
         if detach:
             click.echo(again)
@@ -220,12 +211,15 @@ def submit(
 
 @cli.command()
 @click.argument("job")
-@ADDRESS
-@click.option("--out", type=click.Path(path_type=Path), help="Folder here.  [default: as it was submitted]")
-@click.option("--stop", is_flag=True, help="Stop the job; what it has written is fetched.")
+@DASHBOARD
+@click.option("--out", type=LOCAL, help="Local folder.  [default: as it was submitted]")
+@click.option("--stop", is_flag=True, help="Stop the job and fetch the files so far.")
 @KEEP
 def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
-    """Follow a JOB that was submitted before, and fetch its folder."""
+    """Follow a submitted job.
+
+    raysim fetches the folder of the run when JOB ends.
+    """
     with _stoppable():
         from raysim.cluster.following import finish
         from raysim.cluster.head import Head
@@ -237,7 +231,7 @@ def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> 
 
 @contextmanager
 def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
-    """Within, a run is shown and can be stopped: what runs it, and what it takes for that."""
+    """Show a run and let the user stop it; yield the module that runs it and its arguments for that."""
     from rich.console import Console
 
     with _stoppable() as stop:
@@ -251,7 +245,7 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
 
 @contextmanager
 def _stoppable() -> Iterator[Stop]:
-    """Within, Ctrl-C and SIGTERM ask for a stop, which ends the command in one line."""
+    """Turn Ctrl-C and SIGTERM into a request to stop, and end the command with one line."""
     from raysim.simulation.stop import stopped_by_signals
 
     with stopped_by_signals() as stop:
@@ -259,7 +253,7 @@ def _stoppable() -> Iterator[Stop]:
             yield stop
         except KeyboardInterrupt as stopped:
             click.echo(str(stopped) or "interrupted", err=True)
-            # As a shell has it, of whom a signal ends.
+            # A shell reports the same status for a program that a signal ended.
             raise click.exceptions.Exit(128 + stop.signal) from None
 
 
@@ -268,22 +262,25 @@ def _show(done: Run, *more: str) -> None:
 
     from raysim.watching.remote import is_followed
 
-    if is_followed():  # whoever follows the run shows its results, once its folder is there
+    if is_followed():  # The follower shows the results when it has the folder.
         return
     from raysim.cli.tables import results_table
 
     screen = Console()
     screen.print(results_table(done.results))
-    kept = [] if done.uri is None else [f"kept    {done.uri}"]
-    for line in (f"report  {done.report}", *kept, *more):
+    stored = [] if done.uri is None else [f"stored  {done.uri}"]
+    for line in (f"report  {done.report}", *stored, *more):
         screen.print(line, soft_wrap=True, highlight=False)
 
 
 @cli.command()
 @click.argument("folders", nargs=-1, required=True, type=FOLDER_OR_URI, metavar="DIR...")
-@click.option("--out", type=click.Path(path_type=Path), help="The page to write.  [default: report.html]")
+@click.option("--out", type=LOCAL, help="Page to write.  [default: report.html]")
 def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
-    """Write the report of one run, or of several side by side; or that of a study, and its tables."""
+    """Write the report of runs or of a study.
+
+    Several runs stand side by side.
+    """
     from raysim.report.page import write_report
     from raysim.reproduction.section import section
     from raysim.studies.concluding import conclude
@@ -300,7 +297,10 @@ def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
 @click.argument("kind", type=click.Choice(["algorithms", "models", "datasets", "recipes", "reproductions"]))
 @click.argument("name", required=False)
 def list_(kind: str, name: str | None) -> None:
-    """List what experiment files can name, or the keys that an algorithm or a model of this NAME has."""
+    """List names for experiment files.
+
+    With the NAME of an algorithm or a model, list its keys.
+    """
     from raysim.cli.tables import keys_of, listing
 
     lines = list(listing(kind) if name is None else keys_of(kind, name))
@@ -311,12 +311,12 @@ def list_(kind: str, name: str | None) -> None:
 
 @cli.command()
 @click.argument("dataset")
-@click.argument("path", type=click.Path(path_type=Path), metavar="FILE.parquet")
-@click.option("--root", help="Folder of the data set's own files.")
-@click.option("--shift", "shifts", multiple=True, help="A domain to make of shifted:NAME; repeatable.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Keys what is drawn.")
+@click.argument("path", type=LOCAL, metavar="FILE.parquet")
+@click.option("--root", help="Folder of the data set's files.  [default: the cache]")
+@click.option("--shift", "shifts", multiple=True, help="Domain to make of shifted:NAME. Repeatable.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
 def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int) -> None:
-    """Write a data set as a table that `partitioning make` reads."""
+    """Write a data set as a table for `partitioning make`."""
     from raysim.data.export import export as write
 
     for written in write(dataset, path, root=root, shifts=shifts, seed=seed):
@@ -324,5 +324,5 @@ def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], 
 
 
 def main() -> None:
-    """The console script."""
+    """Run the command line."""
     run_command(cli, "raysim")

@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables and lists for the terminal."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ HEADINGS = {
     "domains_accuracy": "test accuracy, mean of domains",
 }
 
-MOST = 4
-"""Columns of other metrics, where there is no accuracy."""
+OTHER_METRICS = 4
+"""Largest number of other metrics, without an accuracy."""
 
 
 def results_table(results: Sequence[AlgorithmResult]) -> Table:
-    """One row an algorithm: its accuracy, or what else was evaluated, rounds, seconds, protocol bytes."""
+    """Return a row per algorithm: accuracies or other metrics, rounds, seconds and protocol bytes."""
     metrics = results[0].metrics if results else {}
-    names = [name for name in HEADINGS if name in metrics] or list(metrics)[:MOST]
+    names = [name for name in HEADINGS if name in metrics] or list(metrics)[:OTHER_METRICS]
     table = Table()
     table.add_column("algorithm")
     for name in names:
@@ -60,15 +60,15 @@ def results_table(results: Sequence[AlgorithmResult]) -> Table:
 
 
 def listing(kind: str) -> Iterator[tuple[str, str]]:
-    """Names and one line of each, of `algorithms`, `models`, `datasets`, `recipes` or `reproductions`."""
+    """Yield the names of a kind (`algorithms`, `models`, `datasets`, `recipes`, `reproductions`) and a line on each."""
     if kind == "algorithms":
         yield from (
             (name, (inspect.getdoc(function) or "").partition("\n")[0]) for name, function in ALGORITHMS.items()
         )
-        yield "module:function", f"your own, from beside the file or from here: {FORM}"
+        yield "module:function", f"your own, from the file's folder or the working directory: {FORM}"
     elif kind == "models":
         yield from ((name, model.description) for name, model in MODELS.items())
-        yield "module:Class", f"your own, from beside the file or from here: {MODEL_FORM}"
+        yield "module:Class", f"your own, from the file's folder or the working directory: {MODEL_FORM}"
     elif kind == "datasets":
         yield from ((name, data.description) for name, data in DATASETS.items())
         yield from FORMS.items()
@@ -79,14 +79,14 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
 
 
 def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
-    """The keys of an algorithm's or a model's table with their defaults, and what the docstrings say of each.
+    """Yield the keys of an algorithm or a model with their defaults, and the docstring's line on each.
 
     Args:
         kind: "algorithms" or "models".
-        name: of one of them.
+        name: name of an algorithm or a model.
 
     Raises:
-        InputError: there is no such one, or the kind has no keys.
+        InputError: an unknown name, or a kind without keys.
     """
     if kind == "algorithms":
         if name not in ALGORITHMS:
@@ -100,22 +100,24 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         yield from _keys(ModelOptions, RENORM_KEYS)
         yield from _keys(RenormLimits, (), {key.removeprefix(RENORM_PREFIX): key for key in RENORM_KEYS})
     else:
-        raise InputError(f"raysim list {kind} {name}: must be without a name, for only algorithms and models have keys")
+        raise InputError(
+            f"raysim list {kind} {name}: must be without a name, because only algorithms and models have keys; remove the name"
+        )
 
 
 def _keys(
     function: Callable[..., Any], skip: Sequence[str] = (), names: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[tuple[str, str]]:
-    """A line for each parameter: `key = default`, and its line of the docstring; `names` has those of other keys."""
-    said = _arguments(inspect.getdoc(function) or "")
+    """Yield `key = default` and the docstring's line for each parameter; `names` maps parameters to other keys."""
+    lines = _arguments(inspect.getdoc(function) or "")
     for each in inspect.signature(function).parameters.values():
         if each.name not in skip:
             default = "" if each.default in (None, inspect.Parameter.empty) else f" = {json.dumps(each.default)}"
-            yield f"{names.get(each.name, each.name)}{default}", said[each.name]
+            yield f"{names.get(each.name, each.name)}{default}", lines[each.name]
 
 
 def _arguments(docstring: str) -> dict[str, str]:
-    """What the part "Args:" of a docstring says of each parameter, in a line."""
+    """Return the line on each parameter in the "Args:" part of a docstring."""
     part = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
     entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
