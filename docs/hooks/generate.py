@@ -1,0 +1,275 @@
+"""Fill the generated parts of the pages: keys, algorithms, models, data sets, schemes and the Python API.
+
+A page marks the place of a generated part by a comment such as `<!-- generated: experiment -->`. MkDocs calls
+`on_page_markdown` for each page; `PARTS` holds the function that writes each part.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+import algorithms
+import partitioning
+from algorithms import Compute, Local, Sample
+from algorithms.named import ALGORITHMS, SERVERS
+from algorithms.parts import phases, schedule, server, sharing, weighting
+from partitioning.schemes import SCHEMES, parameters
+from raysim.config import experiment as tables
+from raysim.config.algorithm import AlgorithmTable
+from raysim.config.check import Table, table_of
+from raysim.config.model import Model
+from raysim.config.read import recipes
+from raysim.data.catalogue import DATASETS, FORMS
+from raysim.models.build import MODELS
+from raysim.models.common import Common
+from raysim.studies.file import StudyTable, Tune
+
+MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
+GIVEN = ("sample", "local", "server")
+"""Parameters of a named algorithm that other tables of the file set."""
+BOUNDS = {Ge: "≥", Gt: ">", Le: "≤", Lt: "<"}
+WORDS = {int: "integer", float: "number", str: "text", bool: "`true` or `false`"}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace each mark of a page by its generated part."""
+    return filled(markdown)
+
+
+def filled(markdown: str) -> str:
+    """Return a page's text with its generated parts.
+
+    Raises:
+        KeyError: a mark names no part.
+    """
+    return MARK.sub(lambda mark: PARTS[mark[1]](), markdown)
+
+
+def kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
+    """Describe a type as a reader of TOML knows it, with its bounds."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, FieldInfo):
+        return kind(annotation.annotation, annotation.metadata)
+    if origin is Annotated:
+        bounds = [each for one in inner[1:] for each in (one.metadata if isinstance(one, FieldInfo) else [one])]
+        return kind(inner[0], [*bounds, *metadata])
+    if origin is Literal:
+        return " or ".join(f"`{json.dumps(value)}`" for value in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(kind(one, metadata) for one in inner if one is not NoneType))
+    if origin in (tuple, list):
+        items = [one for one in inner if one is not Ellipsis]
+        if origin is tuple and Ellipsis not in inner:
+            return f"list of {len(items)}: {kind(items[0])}"
+        return f"list of {kind(items[0])}" if len(get_args(items[0])) < 2 else f"list of ({kind(items[0])})"
+    if origin is not None and issubclass(origin, Mapping):
+        return f"table of {kind(inner[1])}"
+    limits = [f"{sign} {getattr(one, type(one).__name__.lower())}" for one in metadata for t, sign in BOUNDS.items()
+              if type(one) is t]  # fmt: skip
+    return " ".join(
+        [WORDS.get(annotation, getattr(annotation, "__name__", str(annotation))), ", ".join(limits)]
+    ).strip()
+
+
+def shown(default: Any) -> str:
+    """Return a default value as TOML would have it; a dash if there is none."""
+    if default is None or default is PydanticUndefined or default is inspect.Parameter.empty:
+        return "–"
+    return "`" + json.dumps(default, default=str) + "`"
+
+
+def arguments(subject: Callable[..., Any]) -> dict[str, str]:
+    """Return the lines below "Args:" of a docstring, by parameter."""
+    part = (inspect.getdoc(subject) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
+
+
+def rows(table: type[Table], texts: Mapping[str, str], skip: Iterable[str] = (), above: str = "") -> str:
+    """Return a table of keys: type, default and meaning."""
+    lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    for name, field in table.model_fields.items():
+        if name not in skip:
+            meaning = field.description or texts.get(name, "")
+            default = shown(field.get_default(call_default_factory=True))
+            cells = (f"`{above}{name}`", kind(field.annotation, field.metadata), default, sentence(meaning))
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else "No keys of its own.\n"
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
+    text = " ".join(text.split())
+    return text and text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def summary(subject: Any) -> str:
+    """Return the first sentence of a docstring."""
+    return (inspect.getdoc(subject) or "").partition("\n")[0]
+
+
+def experiment() -> str:
+    """Return all keys of an experiment file."""
+    top = ("seed", "rounds", "epochs", "modules")
+    tables_of_file = [name for name in tables.Experiment.model_fields if name not in top]
+    local = table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table))
+    sample = arguments(Sample)
+    algorithm = rows(AlgorithmTable, sample | {"sampling": sample["by"]}, ("local", "server", "model"), "algorithm.")
+    texts = {
+        "Top of the file": rows(tables.Experiment, {}, tables_of_file),
+        "`[data]`": rows(tables.Data, {}, above="data."),
+        "`[partition]`": rows(tables.Partition, {}, above="partition.")
+        + "\nThe scheme's own keys stand beside these: see [Partition schemes](schemes.md).\n",
+        "`[model]`": rows(Model, arguments(Common), above="model.")
+        + "\nThe model's own keys stand beside these: see [Models](models.md).\n",
+        "`[algorithm]`": f"{algorithm}\nThe algorithm's own keys stand beside these:\n\n{own_keys()}",
+        "`[local]`": rows(local, arguments(Local) | arguments(Compute), above="local."),
+        "`[server]`": server_rules(),
+        "`[fleet]`": rows(tables.FleetTable, {}, above="fleet."),
+        "`[evaluate]`": rows(tables.Evaluate, {}, above="evaluate."),
+        "`[checkpoint]`": rows(tables.CheckpointTable, {}, above="checkpoint."),
+        "`[watch]`": rows(tables.WatchTable, {}, above="watch."),
+        "`[devices]`": rows(tables.DevicesTable, arguments(algorithms.Devices), above="devices."),
+    }
+    return "\n".join(f"## {heading}\n\n{text}" for heading, text in texts.items())
+
+
+def own_keys() -> str:
+    """Return the keys that each named algorithm adds to `[algorithm]`."""
+    text = []
+    for name, function in ALGORITHMS.items():
+        table = table_of(function, GIVEN, Table)
+        keys = rows(table, arguments(function), above="algorithm.") if table.model_fields else "No keys of its own.\n"
+        text.append(f"### `{name}`\n\n{summary(function)}\n\n{keys}")
+    return "\n".join(text)
+
+
+def server_rules() -> str:
+    """Return the server rules and their keys."""
+    text = ["`server.rule` names the rule; without it, the algorithm's own rule holds. Its keys stand beside it.\n"]
+    for name, rule in SERVERS.items():
+        table = table_of(rule, (), Table)
+        keys = rows(table, arguments(rule), above="server.") if table.model_fields else "No keys of its own.\n"
+        text.append(f'### `server.rule = "{name}"`\n\n{summary(rule)}\n\n{keys}')
+    return "\n".join(text)
+
+
+def study() -> str:
+    """Return the keys of `[study]` and of `[study.tune]`."""
+    own = rows(StudyTable, {}, ("tune",), "study.")
+    return own + "\n" + rows(Tune, {}, above="study.tune.")
+
+
+def listed(entries: Iterable[tuple[str, str]], head: str) -> str:
+    """Return a table of names and one line each."""
+    return "\n".join([f"| {head} | |", "|---|---|", *(f"| `{name}` | {sentence(text)} |" for name, text in entries)])
+
+
+def models() -> str:
+    """Return each model with the keys that only it has."""
+    text = []
+    for name, model in MODELS.items():
+        given = tuple(key for key in inspect.signature(model.build).parameters if key not in model.parameters)
+        table = table_of(model.build, given, Table)
+        keys = rows(table, arguments(model.build), above="model.") if table.model_fields else "No keys of its own.\n"
+        text.append(f"### `{name}`\n\n{model.description}\n\n{keys}")
+    return "\n".join(text)
+
+
+def schemes() -> str:
+    """Return each partition scheme with its keys."""
+    text = []
+    for name, function in SCHEMES.items():
+        keys = parameters(name).values()
+        lines = [
+            f"| `partition.{key.name}` | {kind(key.file_type)} | {shown(key.default)} | {sentence(key.text)} |"
+            for key in keys
+        ]
+        table = "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *lines]) if lines else "No keys."
+        text.append(f"### `{name}`\n\n{summary(function)}\n\n{table}\n")
+    return "\n".join(text)
+
+
+def recipe_list() -> str:
+    """Return the recipes that come with raysim and the first line of each."""
+    lines = {name: path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for name, path in recipes().items()}
+    return listed(sorted(lines.items()), "recipe")
+
+
+def directives(subjects: Iterable[Any], level: int = 3, titles: Mapping[Any, str] | None = None) -> str:
+    """Return mkdocstrings' directives that document functions and classes."""
+    text = []
+    for each in subjects:
+        title = f"\n      heading: '`{titles[each]}`'\n      toc_label: '{titles[each]}'" if titles else ""
+        text.append(f"::: {each.__module__}.{each.__qualname__}\n    options:\n      heading_level: {level}{title}\n")
+    return "\n".join(text)
+
+
+def named_algorithms() -> str:
+    """Return every named algorithm with its equation, from its docstring."""
+    return directives(ALGORITHMS.values(), 2, {function: name for name, function in ALGORITHMS.items()})
+
+
+def parts() -> str:
+    """Return the parts that algorithms are made of, one section for each of the five."""
+    sections = {
+        "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance),
+        "`local`": (algorithms.Local, algorithms.Compute),
+        "`sharing`": (sharing,),
+        "`weighting`": (weighting,),
+        "`server`": (server,),
+        "Phases": (phases,),
+    }
+    text = [directives([algorithms.Algorithm])]
+    for heading, subjects in sections.items():
+        own = [each for subject in subjects for each in (public(subject) if inspect.ismodule(subject) else [subject])]
+        text.append(f"## {heading}\n\n{directives(own)}")
+    return "\n".join(text)
+
+
+def public(module: Any) -> Iterator[Any]:
+    """Yield the public classes and functions that a module defines and `algorithms` exports."""
+    for name in algorithms.__all__:
+        each = getattr(algorithms, name)
+        if getattr(each, "__module__", "") == module.__name__:
+            yield each
+
+
+def engine() -> str:
+    """Return what `algorithms` exports besides the named algorithms and their parts."""
+    written = {line.removeprefix("::: ") for line in (parts() + named_algorithms()).splitlines()}
+    exported = [getattr(algorithms, name) for name in algorithms.__all__]
+    rest = [each for each in exported if inspect.isclass(each) or inspect.isfunction(each)]
+    return directives(each for each in rest if f"{each.__module__}.{each.__qualname__}" not in written)
+
+
+def partitioner() -> str:
+    """Return what `partitioning` exports."""
+    exported = [getattr(partitioning, name) for name in partitioning.__all__]
+    return directives(each for each in exported if inspect.isclass(each) or inspect.isfunction(each))
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "experiment": experiment,
+    "study": study,
+    "algorithms": named_algorithms,
+    "parts": parts,
+    "engine": engine,
+    "partitioner": partitioner,
+    "models": models,
+    "datasets": lambda: listed(
+        [*((name, data.description) for name, data in DATASETS.items()), *FORMS.items()], "name"
+    ),
+    "schemes": schemes,
+    "recipes": recipe_list,
+}
+"""The generated parts by the name that marks them."""
