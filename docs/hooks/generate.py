@@ -22,7 +22,7 @@ import partitioning
 from algorithms import Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from algorithms.parts import phases, schedule, server, sharing, weighting
-from partitioning.schemes import SCHEMES, parameters
+from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config import experiment as tables
 from raysim.config.algorithm import AlgorithmTable
 from raysim.config.check import Table, table_of
