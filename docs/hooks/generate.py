@@ -23,10 +23,8 @@ from algorithms import Compute, Local, Sample
 from algorithms.named import ALGORITHMS, SERVERS
 from algorithms.parts import phases, schedule, server, sharing, weighting
 from partitioning.schemes.registry import SCHEMES, parameters
-from raysim.config import experiment as tables
-from raysim.config.algorithm import AlgorithmTable
-from raysim.config.check import Table, table_of
-from raysim.config.model import Model
+from raysim.config.check import ConfigTable, table_of
+from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS, FORMS
 from raysim.models.build import MODELS
@@ -88,13 +86,17 @@ def shown(default: Any) -> str:
 
 
 def arguments(subject: Callable[..., Any]) -> dict[str, str]:
-    """Return the lines below "Args:" of a docstring, by parameter."""
-    part = (inspect.getdoc(subject) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
-    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
+    """Return the lines below "Args:" of a docstring, by parameter; a class has those of its bases, too."""
+    bases = reversed(subject.__mro__) if inspect.isclass(subject) else (subject,)
+    texts: dict[str, str] = {}
+    for each in bases:
+        part = inspect.cleandoc(each.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+        for names, text in re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE):
+            texts |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return texts
 
 
-def rows(table: type[Table], texts: Mapping[str, str], skip: Iterable[str] = (), above: str = "") -> str:
+def rows(table: type[ConfigTable], texts: Mapping[str, str], skip: Iterable[str] = (), above: str = "") -> str:
     """Return a table of keys: type, default and meaning."""
     lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, field in table.model_fields.items():
@@ -119,35 +121,40 @@ def summary(subject: Any) -> str:
 
 def experiment() -> str:
     """Return all keys of an experiment file."""
-    top = ("seed", "rounds", "epochs", "modules")
-    tables_of_file = [name for name in tables.Experiment.model_fields if name not in top]
-    local = table_of(Local, ("proximal", "compute"), table_of(Compute, (), Table))
-    sample = arguments(Sample)
-    algorithm = rows(AlgorithmTable, sample | {"sampling": sample["by"]}, ("local", "server", "model"), "algorithm.")
+    tables = {name: table for name, field in Experiment.model_fields.items() if (table := table_in(field.annotation))}
+    local = table_of(Local, ("proximal", "compute"), table_of(Compute, (), ConfigTable))
     texts = {
-        "Top of the file": rows(tables.Experiment, {}, tables_of_file),
-        "`[data]`": rows(tables.Data, {}, above="data."),
-        "`[partition]`": rows(tables.Partition, {}, above="partition.")
-        + "\nThe scheme's own keys stand beside these: see [Partition schemes](schemes.md).\n",
-        "`[model]`": rows(Model, arguments(Common), above="model.")
-        + "\nThe model's own keys stand beside these: see [Models](models.md).\n",
-        "`[algorithm]`": f"{algorithm}\nThe algorithm's own keys stand beside these:\n\n{own_keys()}",
-        "`[local]`": rows(local, arguments(Local) | arguments(Compute), above="local."),
-        "`[server]`": server_rules(),
-        "`[fleet]`": rows(tables.FleetTable, {}, above="fleet."),
-        "`[evaluate]`": rows(tables.Evaluate, {}, above="evaluate."),
-        "`[checkpoint]`": rows(tables.CheckpointTable, {}, above="checkpoint."),
-        "`[watch]`": rows(tables.WatchTable, {}, above="watch."),
-        "`[devices]`": rows(tables.DevicesTable, arguments(algorithms.Devices), above="devices."),
+        "model": arguments(Common),
+        "algorithm": arguments(Sample) | {"sampling": arguments(Sample)["by"]},
+        "devices": arguments(algorithms.Devices),
     }
-    return "\n".join(f"## {heading}\n\n{text}" for heading, text in texts.items())
+    beside = {
+        "partition": "The scheme's own keys stand beside these: see [Partition schemes](schemes.md).\n",
+        "model": "The model's own keys stand beside these: see [Models](models.md).\n",
+        "algorithm": "The algorithm's own keys stand beside these:\n\n" + own_keys(),
+    }
+    sections = {"Top of the file": rows(Experiment, {}, tables)}
+    for name, table in tables.items():
+        skip = ("local", "server", "model") if name == "algorithm" else ()
+        sections[f"`[{name}]`"] = rows(table, texts.get(name, {}), skip, f"{name}.") + "\n" + beside.get(name, "")
+        if name == "algorithm":
+            sections["`[local]`"] = rows(local, arguments(Local) | arguments(Compute), above="local.")
+            sections["`[server]`"] = server_rules()
+    return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
+
+
+def table_in(annotation: Any) -> type[ConfigTable] | None:
+    """Return the table of keys in a type such as `tuple[Table, ...]` or `Table | None`; None if there is none."""
+    if inspect.isclass(annotation) and issubclass(annotation, ConfigTable):
+        return annotation
+    return next((table for inner in get_args(annotation) if (table := table_in(inner))), None)
 
 
 def own_keys() -> str:
     """Return the keys that each named algorithm adds to `[algorithm]`."""
     text = []
     for name, function in ALGORITHMS.items():
-        table = table_of(function, GIVEN, Table)
+        table = table_of(function, GIVEN, ConfigTable)
         keys = rows(table, arguments(function), above="algorithm.") if table.model_fields else "No keys of its own.\n"
         text.append(f"### `{name}`\n\n{summary(function)}\n\n{keys}")
     return "\n".join(text)
@@ -157,7 +164,7 @@ def server_rules() -> str:
     """Return the server rules and their keys."""
     text = ["`server.rule` names the rule; without it, the algorithm's own rule holds. Its keys stand beside it.\n"]
     for name, rule in SERVERS.items():
-        table = table_of(rule, (), Table)
+        table = table_of(rule, (), ConfigTable)
         keys = rows(table, arguments(rule), above="server.") if table.model_fields else "No keys of its own.\n"
         text.append(f'### `server.rule = "{name}"`\n\n{summary(rule)}\n\n{keys}')
     return "\n".join(text)
@@ -179,7 +186,7 @@ def models() -> str:
     text = []
     for name, model in MODELS.items():
         given = tuple(key for key in inspect.signature(model.build).parameters if key not in model.parameters)
-        table = table_of(model.build, given, Table)
+        table = table_of(model.build, given, ConfigTable)
         keys = rows(table, arguments(model.build), above="model.") if table.model_fields else "No keys of its own.\n"
         text.append(f"### `{name}`\n\n{model.description}\n\n{keys}")
     return "\n".join(text)

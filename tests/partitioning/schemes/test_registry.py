@@ -1,7 +1,6 @@
 """Properties that every scheme has, and what the registry refuses."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,11 +132,6 @@ def test_every_parameter_says_what_it_is():
     for scheme in SCHEMES:
         for parameter in parameters(scheme).values():
             assert re.match(r"\S.*\S", parameter.text), (scheme, parameter.name)
-
-
-def test_the_readme_names_every_scheme():
-    readme = (Path(partitioning.__file__).parent / "README.md").read_text(encoding="utf-8")
-    assert [scheme for scheme in SCHEMES if f"| `{scheme}` |" not in readme] == []
 
 
 def test_parameters_are_resolved_alike_from_any_number():

@@ -177,8 +177,9 @@ def test_an_experiment_says_which_fold_validates(small: dict[str, Any]) -> None:
         Experiment.of(small)
 
 
-def test_the_example_of_the_readme_is_one() -> None:
-    text = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").partition("## Studies")[2]
+def test_the_example_of_the_tutorial_is_one() -> None:
+    page = Path(__file__).parents[3] / "docs" / "tutorials" / "study.md"
+    text = page.read_text(encoding="utf-8").partition("## 4. Use a base")[2]
     study = Study.of(completed(tomllib.loads(text.partition("```toml\n")[2].partition("```")[0])))
     assert len(study.finals) == 60 and len(study.tuning) == 4
     assert [(each.name, each.experiment.partition.label_alpha) for each in study.datasets] == [

@@ -1,0 +1,39 @@
+"""Every link of the pages leads somewhere, every page is in the site's navigation, and the README is short."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from .pages import DOCS, PAGES, ROOT, anchors, links, name, text_of
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_to_files_and_headings(page: Path, generate: ModuleType) -> None:
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)}: {link}"
+        inside = DOCS not in page.parents or DOCS in target.parents or target == DOCS
+        assert inside, f"{name(page)}: {link} leads out of the site"
+        if anchor:
+            known = anchors(generate.filled(text_of(target)))
+            assert anchor in known, f"{name(page)}: {link}, of {sorted(known)}"
+
+
+def test_the_site_shows_every_page() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    shown = set(re.findall(r"[\w/-]+\.md", navigation))
+    assert shown == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 200
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_pages_name_no_machine_and_no_registry(page: Path) -> None:
+    assert not re.search(r"/work/|/tmp/\w|pypi|pythonhosted", text_of(page)), name(page)
