@@ -28,7 +28,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS, FORMS
 from raysim.models.build import MODELS
-from raysim.models.common import Common
+from raysim.models.options import ModelOptions
 from raysim.studies.file import StudyTable, Tune
 
 MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
@@ -124,7 +124,7 @@ def experiment() -> str:
     tables = {name: table for name, field in Experiment.model_fields.items() if (table := table_in(field.annotation))}
     local = table_of(Local, ("proximal", "compute"), table_of(Compute, (), ConfigTable))
     texts = {
-        "model": arguments(Common),
+        "model": arguments(ModelOptions),
         "algorithm": arguments(Sample) | {"sampling": arguments(Sample)["by"]},
         "devices": arguments(algorithms.Devices),
     }

@@ -11,7 +11,6 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import matplotlib as mpl
@@ -94,11 +93,3 @@ RUNNERS: dict[str, Callable[[CodeBlock, dict[str, Any]], None]] = {
     "sh": run_shell,
     "text": lambda *_: None,
 }
-
-
-def test_generated_parts_are_whole(generate: ModuleType) -> None:
-    """Every key has a meaning, and every page's mark names a part."""
-    for part in generate.PARTS.values():
-        text = part()
-        assert text
-        assert [line for line in text.splitlines() if line.startswith("|") and re.search(r"\| +\|$", line)][1:] == []

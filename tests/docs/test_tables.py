@@ -1,6 +1,9 @@
 """The tables of the reference have every algorithm, model, data set, scheme and column."""
 
 import re
+from types import ModuleType
+
+import pytest
 
 from algorithms.named import ALGORITHMS
 from partitioning import SCHEMES
@@ -59,3 +62,9 @@ def test_every_column_is_described() -> None:
     pages = text_of(REFERENCE / "files.md") + text_of(DOCS / "how-to" / "evaluate.md")
     columns = [*metrics_schema(columns_of(MEASURES)).names, *UPDATES.names]
     assert [column for column in columns if f"`{column}`" not in pages] == []
+
+
+@pytest.mark.parametrize("part", ["experiment", "study", "models", "schemes"])
+def test_every_key_has_a_meaning(part: str, generate: ModuleType) -> None:
+    rows = [line for line in generate.PARTS[part]().splitlines() if line.startswith("| `")]
+    assert rows and [row for row in rows if row.endswith("|  |")] == []

@@ -16,7 +16,7 @@ from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
 
 SMALL = [
-    *("--set", "rounds=2", "--set", "partition.clients=5", "--set", "algorithm.fraction=0.5"),
+    *("--set", "rounds=2", "--set", "partition.clients_per_domain=2", "--set", "algorithm.fraction=0.5"),
     *("--set", "model.hidden=[8]", "--set", "evaluate.every=0"),
 ]
 Cli = Callable[..., tuple[int, str, str]]
@@ -113,15 +113,15 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--set", "local.epoch=3"], "did you mean 'epochs'"),
     (["run", "quickstart", "--set", "algorithm.name=fedavgg"], "did you mean 'fedavg'"),
     (["run", "quickstart", "--set", "model.name=mpl"], "did you mean 'mlp'"),
-    (["run", "quickstart", "--set", "data.dataset=digit"], "did you mean 'digits'"),
-    (["run", "quickstart", "--set", "partition.scheme=dirichlet-pq"], "did you mean 'dirichlet-qp'"),
+    (["run", "radfed-small", "--set", "data.dataset=digit"], "did you mean 'digits'"),
+    (["run", "radfed-small", "--set", "partition.scheme=dirichlet-pq"], "did you mean 'dirichlet-qp'"),
     (["run", "quickstart", "--set", "local.lr=-0.1"], "local.lr = -0.1"),
     (["run", "quickstart", "--set", "local.lr=nan"], "local.lr = nan"),
-    (["run", "quickstart", "--set", "partition.label_alpha=inf"], "label_alpha"),
-    (["run", "quickstart", "--set", "partition.label_alpha=-1"], "label_alpha"),
-    (["run", "quickstart", "--set", "partition.size_alpha=0"], "size_alpha"),
-    (["run", "quickstart", "--set", "partition.clients=1798"], "1798"),
-    (["run", "quickstart", "--set", "partition.test_clients=1.5"], "test_clients"),
+    (["run", "radfed-small", "--set", "partition.label_alpha=inf"], "label_alpha"),
+    (["run", "radfed-small", "--set", "partition.label_alpha=-1"], "label_alpha"),
+    (["run", "radfed-small", "--set", "partition.size_alpha=0"], "size_alpha"),
+    (["run", "radfed-small", "--set", "partition.clients=1798"], "1798"),
+    (["run", "radfed-small", "--set", "partition.test_clients=1.5"], "test_clients"),
     (["run", "quickstart", "--set", "algorithm.fraction=0"], "algorithm.fraction = 0"),
     (["run", "quickstart", "--set", "algorithm.fraction=-1"], "algorithm.fraction = -1"),
     (["run", "quickstart", "--set", "algorithm.fraction=1.01"], "algorithm.fraction = 1.01"),
@@ -131,9 +131,9 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "quickstart", "--actors", "2"], "--inline with --actors"),
     (["run", "quickstart", "--set", "fleet.gpus_per_actor=0.5"], "fleet.gpus_per_actor = 0.5 with --inline: must be 0"),
     (["run", "quickstart", "--set", "fleet.gpus_per_actor=auto"], 'fleet.gpus_per_actor = "auto" with --inline'),
-    (["run", "quickstart", "--set", "partition.scheme=iid"], "of scheme iid"),
-    (["run", "quickstart", "--set", "algorithm.aggregate_every=3"], "of algorithm fedavg"),
-    (["run", "quickstart", "--set", "partition.test_clients=1.0"], "test_clients = 1.0"),
+    (["run", "radfed-small", "--set", "partition.scheme=iid"], "of scheme iid"),
+    (["run", "radfed-small", "--set", "algorithm.aggregate_every=3"], "of algorithm fedavg"),
+    (["run", "radfed-small", "--set", "partition.test_clients=1.0"], "test_clients = 1.0"),
     (["run", "quickstart", "--set", "model.hidden=[1000000000]"], "must fit the memory"),
     (["run", "quickstart", "--set", f"model.hidden=[{2**63 - 1}]"], "must fit the memory"),
     (["run", "quickstart", "--set", "data.image_size=100000"], "data.image_size = (100000, 100000)"),
@@ -171,7 +171,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     raysim: Cli, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [*arguments, "--inline", "--out", "run"] if arguments[:2] == ["run", "quickstart"] else arguments
+    given = [*arguments, "--inline", "--out", "run"] if arguments[:1] == ["run"] else arguments
     status, out, err = raysim(*given)
     last = err.splitlines()[-1]
     assert status == 2 and "" not in err.splitlines()
