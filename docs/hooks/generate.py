@@ -29,7 +29,7 @@ from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS, FORMS
 from raysim.models.build import MODELS
 from raysim.models.options import ModelOptions
-from raysim.studies.file import StudyTable, Tune
+from raysim.studies.file import StudyTable
 
 MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 GIVEN = ("sample", "local", "server")
@@ -172,8 +172,9 @@ def server_rules() -> str:
 
 def study() -> str:
     """Return the keys of `[study]` and of `[study.tune]`."""
-    own = rows(StudyTable, {}, ("tune",), "study.")
-    return own + "\n" + rows(Tune, {}, above="study.tune.")
+    tune = table_in(StudyTable.model_fields["tune"].annotation)
+    assert tune is not None
+    return rows(StudyTable, {}, ("tune",), "study.") + rows(tune, {}, above="study.tune.").partition("|---|\n")[2]
 
 
 def listed(entries: Iterable[tuple[str, str]], head: str) -> str:

@@ -41,19 +41,31 @@ Folds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), 
 class TuneTable(ConfigTable):
     """`[study.tune]`: seeds and folds of the search; by default all."""
 
-    seeds: Seeds | None = None
-    folds: Folds | None = None
+    seeds: Seeds | None = Field(default=None, description="Seeds of the search; by default all of `study.seeds`.")
+    folds: Folds | None = Field(default=None, description="Test folds of the search; by default all.")
 
 
 class StudyTable(ConfigTable):
     """`[study]`: seeds, folds and metrics; `grid`, `inherit` and `datasets` are read separately."""
 
-    seeds: Seeds | None = None
-    folds: Annotated[int, Field(ge=0)] | None = None
-    validation: Literal["next", "rotate"] = "next"
-    metric: str | None = None
-    select_by: str | None = None
-    baseline: str | None = None
+    seeds: Seeds | None = Field(
+        default=None, description="Seeds of the training; by default the file's `seed`, which always makes the clients."
+    )
+    folds: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Folds, each tested once; 0 tests the partition's test clients. Default: its folds."
+    )
+    validation: Literal["next", "rotate"] = Field(
+        default="next", description="Validation fold of a test fold: the next one, or each other fold in turn."
+    )
+    metric: str | None = Field(
+        default=None, description="Reported metric; by default the first of the held-out clients, else of the test set."
+    )
+    select_by: str | None = Field(
+        default=None, description="Validation metric that chooses a point; by default `evaluate.select_by`."
+    )
+    baseline: str | None = Field(
+        default=None, description="Algorithm that the others are compared with; by default `fedavg`, else the first."
+    )
     tune: TuneTable = TuneTable()
 
 
