@@ -40,7 +40,9 @@ def rehearse(plan: WorkerPlan) -> None:
         own = replace(plan, personal=Path(personal))
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
-            updates = ClientUpdates(own.algorithm.local, own.algorithm.weighting, seed=0, round_number=1, aggregate=True)
+            updates = ClientUpdates(
+                own.algorithm.local, own.algorithm.weighting, seed=0, round_number=1, aggregate=True
+            )
             list(fleet.map(updates, [largest_block(own)], [RoundInput(state.model, state.initial)]))
             for function, block in _evaluations(Population.open(own.population)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))

@@ -15,7 +15,7 @@ from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.loggers.logger import Logger
 
 
-class Inline:
+class InlineWorkplace:
     """This process as the place where blocks run: the counterpart of `ClientActors`."""
 
     device = "cpu"
@@ -23,7 +23,7 @@ class Inline:
     loggers: Mapping[str, Logger] = {}
     """Loggers beside those of the experiment."""
 
-    def __enter__(self) -> Inline:
+    def __enter__(self) -> InlineWorkplace:
         self.fingerprint = fingerprint()
         return self
 

@@ -14,7 +14,7 @@ from raysim.common.errors import one_input_error
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, read
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline
+from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
@@ -195,7 +195,11 @@ def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
 
 
 def _run(
-    experiment: Experiment, home: RunLocation, place: ClientActors | Inline, how: RunOptions, names: Sequence[str]
+    experiment: Experiment,
+    home: RunLocation,
+    place: ClientActors | InlineWorkplace,
+    how: RunOptions,
+    names: Sequence[str],
 ) -> dict[str, AlgorithmResult]:
     """Run these algorithms one after the other; client actors start, in the background, once all input is checked.
 

@@ -13,7 +13,7 @@ from algorithms import begin
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline
+from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import TWINS, columns_of
 from raysim.measures.evaluate import Targets
@@ -50,7 +50,7 @@ class Job:
 
     experiment: Experiment
     folder: Path
-    place: ClientActors | Inline
+    place: ClientActors | InlineWorkplace
     targets: Targets
     here: Mapping[str, str]
     watcher: Watcher

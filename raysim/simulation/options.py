@@ -11,11 +11,11 @@ from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.tables import FleetTable
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline
+from raysim.fleet.inline import InlineWorkplace
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
 
-Workplace = Callable[[], ClientActors | Inline]
+Workplace = Callable[[], ClientActors | InlineWorkplace]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
     gpus = table.gpus_per_actor
     if inline:
         _check_inline(table)
-        return Inline
+        return InlineWorkplace
     if gpus == "auto" and table.pinned:
         raise InputError(
             'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, for sites may have different '

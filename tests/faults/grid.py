@@ -15,7 +15,7 @@ from .processes import client_actors
 class Grid:
     """A head on which no actor fits, and two nodes for one actor each; a context.
 
-    Drivers run beside it and connect to it: so they cannot help their actors with the client updates, which all happen there.
+    Drivers run beside it and connect to it, so all client updates run on the actors.
     """
 
     def __enter__(self) -> Grid:

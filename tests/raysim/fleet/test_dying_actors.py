@@ -12,7 +12,7 @@ from algorithms import Block, Local, Sample, fedavg, fedbn, radfed
 from partitioning import Population
 from raysim.common.errors import RetriesSpentError
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline
+from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.timeouts import ActorTimeouts
 from raysim.fleet.worker_plan import WorkerPlan
@@ -45,7 +45,7 @@ def undisturbed(population: Population, tmp_path_factory: pytest.TempPathFactory
     found = {}
     for name, algorithm in ALGORITHMS.items():
         plan = plan_of(population, algorithm, tmp_path_factory.mktemp(name) / "personal")
-        with settled(1), Inline() as place, closing(place.fleet(plan)) as fleet:
+        with settled(1), InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
             found[name] = trained(fleet, plan, population)
     return found
 

@@ -13,7 +13,7 @@ from algorithms import Local, Sample, begin, fedavg, next_round
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline
+from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
 GB = 10**9
@@ -61,7 +61,7 @@ def test_actors_start_when_their_part_is_known(
 
 def test_the_bytes_are_the_same(two_gpus: None, plan: WorkerPlan) -> None:
     models = []
-    for place in (Inline(), Measured(2)):
+    for place in (InlineWorkplace(), Measured(2)):
         with place:
             place.fit({"fedavg": plan})
             with closing(place.fleet(plan)) as fleet:

@@ -29,7 +29,7 @@ from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline, InlineFleet
+from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.out_of_memory import is_out_of_memory, models_fit
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
@@ -111,7 +111,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
 
 @pytest.fixture(scope="module")
 def fleets(plan: WorkerPlan) -> Any:
-    with Inline() as here, ClientActors(1) as actors:
+    with InlineWorkplace() as here, ClientActors(1) as actors:
         actors.handles()[0].fingerprint.remote()
         yield {"inline": lambda: here.fleet(plan), "ray": lambda: actors.fleet(plan)}
 

@@ -20,7 +20,7 @@ from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import Inline
+from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.traffic import INLINE_LIMIT, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
@@ -142,7 +142,7 @@ def test_groups_of_any_size_give_the_bytes_of_one_process(
     actors: ClientActors, population: Population, tmp_path: Path, name: str, group: Any
 ) -> None:
     plan = plan_of(population, ALGORITHMS[name], tmp_path / "inline", NORMED)
-    with settled(1), Inline() as place, closing(place.fleet(plan)) as fleet:
+    with settled(1), InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
         here = trained(fleet, plan, population)
     actors.group = group
     plan = plan_of(population, ALGORITHMS[name], tmp_path / "actors", NORMED)

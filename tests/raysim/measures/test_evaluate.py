@@ -18,7 +18,7 @@ from partitioning import Population
 from partitioning.sources.source import TableSource
 from raysim.data.shards import Shards
 from raysim.data.sources import load
-from raysim.fleet.inline import Inline, InlineFleet
+from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
 from tests.algorithms.conftest import named
@@ -45,7 +45,7 @@ def fleets(population: Population, tmp_path: Path) -> Iterator[Fleets]:
 
     def make(algorithm: Algorithm) -> InlineFleet:
         plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / f"personal-{len(made)}").resolved()
-        with Inline() as place:
+        with InlineWorkplace() as place:
             made.append(place.fleet(plan))
         return made[-1]
 
@@ -229,7 +229,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
     ]
     algorithm = named(name, Sample(fraction=0.5), LOCAL)
     plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / "personal").resolved()
-    with Inline() as place, closing(place.fleet(plan)) as fleet:
+    with InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
         state = simulate(algorithm, fleet, 1)  # of six clients two have no entries of their own yet
         found = evaluate(state, algorithm, fleet, targets)
         shards, means = Shards(population.path), []

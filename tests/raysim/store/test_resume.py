@@ -26,7 +26,7 @@ from algorithms.named import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
-from raysim.fleet.inline import Inline, InlineFleet
+from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.simulation.api import Run
 from raysim.simulation.stop import Stop
 from raysim.store.run_folder import existing_folder
@@ -360,7 +360,7 @@ class LosingFleet(InlineFleet):
         return super().map(function, blocks, references)
 
 
-class Losing(Inline):
+class Losing(InlineWorkplace):
     def fleet(self, plan: Any, done: Callable[[Block], None] = lambda block: None, *_: Any) -> InlineFleet:
         return LosingFleet(plan.build(), plan.census, plan.block_size, done)
 
@@ -368,7 +368,7 @@ class Losing(Inline):
 def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**BASE, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "aggregate_every": 3}}
     config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
-    monkeypatch.setattr(raysim.simulation.options, "Inline", Losing)
+    monkeypatch.setattr(raysim.simulation.options, "InlineWorkplace", Losing)
     LosingFleet.maps, LosingFleet.lost = 0, frozenset()
     raysim.run(config, tmp_path / "whole", inline=True)
     last = LosingFleet.maps  # what measures the last round
