@@ -1,4 +1,4 @@
-"""The data sets that have a name; README.md beside this file says of each where its files go."""
+"""The data sets that have a name; docs/reference/datasets.md lists their files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
