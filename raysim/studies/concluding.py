@@ -19,25 +19,15 @@ from raysim.studies.words import caption, notes
 
 SUMMARY = pa.schema(
     [
-        ("dataset", pa.string()),
-        ("algorithm", pa.string()),
-        ("point", pa.string()),
-        ("metric", pa.string()),
+        *((name, pa.string()) for name in ("dataset", "algorithm", "point", "metric")),
         ("n", pa.int64()),
-        ("mean", pa.float64()),
-        ("std", pa.float64()),
-        ("done", pa.int64()),
-        ("diverged", pa.int64()),
-        ("failed", pa.int64()),
+        *((name, pa.float64()) for name in ("mean", "std")),
+        *((name, pa.int64()) for name in page.STATUSES),
         ("baseline", pa.string()),
-        ("pairs", pa.int64()),
-        ("unpaired", pa.int64()),
-        ("difference", pa.float64()),
-        ("relative_percent", pa.float64()),
+        *((name, pa.int64()) for name in ("pairs", "unpaired")),
+        *((name, pa.float64()) for name in ("difference", "relative_percent")),
         ("pairs_differing", pa.int64()),
-        ("p", pa.float64()),
-        ("p_least", pa.float64()),
-        ("p_holm", pa.float64()),
+        *((name, pa.float64()) for name in ("p", "p_least", "p_holm")),
         ("significant", pa.bool_()),
         ("method", pa.string()),
     ]
@@ -75,7 +65,7 @@ def _record(study: Findings, row: Row) -> dict[str, object]:
         "n": row.n,
         "mean": row.mean,
         "std": row.std,
-        **{status: row.statuses.get(status, 0) for status in ("done", "diverged", "failed")},
+        **{status: row.statuses.get(status, 0) for status in page.STATUSES},
         "baseline": study.baseline,
     }
     if (each := row.difference) is None:

@@ -25,7 +25,7 @@ RETRIES = 3
 """Most retries of a trial whose process died."""
 
 
-class InTurn:
+class InTurn(ExitStack):
     """Trials one after the other.
 
     Args:
@@ -37,16 +37,10 @@ class InTurn:
     def __init__(
         self, folder: Path, options: RunOptions, ray: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
+        super().__init__()
         self._folder, self._options, self._ray = folder, options, ray
-        self._stack = ExitStack()
         self._started = False
         self._waiting: deque[Trial] = deque()
-
-    def __enter__(self) -> InTurn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def free(self) -> bool:
@@ -61,7 +55,7 @@ class InTurn:
     def begin(self, trial: Trial) -> None:
         """Start a trial."""
         if not self._started:
-            self._stack.enter_context(self._ray())
+            self.enter_context(self._ray())
             self._started = True
         self._waiting.append(trial)
 
@@ -71,7 +65,7 @@ class InTurn:
         return trial, attempt(trial.experiment.to_toml(), self._folder / trial.name, self._options)
 
 
-class SideBySide:
+class SideBySide(ExitStack):
     """Trials side by side, each inline in its own process; if a process dies, its trial resumes in another.
 
     Args:
@@ -81,15 +75,9 @@ class SideBySide:
     """
 
     def __init__(self, folder: Path, processes: ProcessPool, notice: Callable[[str], None]) -> None:
-        self._folder, self._processes, self._notice = folder, processes, notice
+        super().__init__()
+        self._folder, self._processes, self._notice = folder, self.enter_context(processes), notice
         self._deaths: Counter[str] = Counter()
-
-    def __enter__(self) -> SideBySide:
-        self._processes.__enter__()
-        return self
-
-    def __exit__(self, *given: object) -> None:
-        self._processes.__exit__(*given)
 
     @property
     def free(self) -> bool:

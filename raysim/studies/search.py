@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from raysim.common.statistics import mean_and_std
-from raysim.plots.search import RANKED, search_heatmap, search_line, search_ranking
+from raysim.plots.charts import Panel, draw
+from raysim.plots.search import RANKED, heatmap, ranking
+from raysim.plots.style import MUTED, Stroke
 from raysim.studies.read import Findings, TrialRow, keys_of
 from raysim.studies.statistics import complete_mean
 from raysim.studies.words import MetricColumn, point_text, value_text
@@ -36,14 +38,23 @@ class SearchedPoint:
         return keys_of(self.text)
 
     @property
+    def complete(self) -> list[float]:
+        """The values; empty if a trial was lost, and then the point cannot win."""
+        known = [value for value in self.values if value is not None]
+        return known if len(known) == len(self.values) else []
+
+    @property
     def mean(self) -> float | None:
-        """Mean over the trials; None if a trial was lost, and then the point cannot win."""
-        return complete_mean(self.values)
+        return complete_mean(self.complete)
 
     @property
     def std(self) -> float | None:
-        known = [value for value in self.values if value is not None]
-        return None if self.mean is None else mean_and_std(known)[1]
+        return mean_and_std(self.complete)[1]
+
+    @property
+    def mark(self) -> str:
+        """Mark behind the point's name in a chart."""
+        return " ●" if self.is_chosen else ""
 
 
 @dataclass(frozen=True)
@@ -74,47 +85,40 @@ def searches_of(study: Findings) -> list[Search]:
 
 
 def search_chart(name: str, search: Search, by: MetricColumn) -> str:
-    """Draw a search: a line for one key, a heat map for two, else a ranking of the best points.
+    """Draw a search: means for one key, a heat map for two, else a ranking of the best points.
 
     Args:
         name: prefix of the chart's ids.
         search: at least two points.
         by: column that the search compares.
     """
-    axes, metric = search.axes, by.metric
-    if len(axes) == 2:
+    if len(search.axes) == 2:
         return _heatmap(name, search, by)
-    points, x = list(search.points), metric.title
-    if len(axes) == 1:
-        ((key, values),) = axes.items()
+    metric, points = by.metric, list(search.points)
+    if len(search.axes) == 1:
+        ((key, values),) = search.axes.items()
         points.sort(key=lambda point: values.index(point.keys[key]))
-        labels = [value_text(value) for value in values]
-    else:
-        known = [(point.mean, point) for point in points if point.mean is not None]
-        known.sort(key=lambda each: each[0], reverse=not by.is_smaller_better)
-        points = [point for _, point in known[:RANKED]]
-        labels = [point_text(point.text) for point in points]
-        x = f"{metric.title}: the best {len(points)} of {len(search.points)} points"
-    means = np.array([np.nan if point.mean is None else point.mean for point in points])
-    stds = np.array([point.std or 0.0 for point in points])
-    chosen = next((place for place, point in enumerate(points) if point.is_chosen), None)
-    if len(axes) == 1:
-        places = np.array([values.index(point.keys[key]) for point in points])
-        return search_line(name, search.title, key, labels, places, means, stds, chosen, metric.title, metric.kind)
-    return search_ranking(name, search.title, labels, means, stds, chosen, x, metric.kind)
+        samples = {value_text(point.keys[key]) + point.mark: point.complete or [np.nan] for point in points}
+        panel = Panel(search.title, metric.title, metric.kind, samples={"": samples})
+        return draw(name, [panel], {"": Stroke(MUTED, ())}, "points", x=key, is_wide=False)
+    points = [point for point in points if point.mean is not None]
+    points.sort(key=lambda point: point.mean or 0.0, reverse=not by.is_smaller_better)
+    best = points[:RANKED]
+    means, stds = np.array([point.mean for point in best]), np.array([point.std or 0.0 for point in best])
+    labels = [point_text(point.text) + point.mark for point in best]
+    x = f"{metric.title}: the best {len(best)} of {len(search.points)} points"
+    return ranking(name, search.title, labels, means, stds, x, metric.kind)
 
 
 def _heatmap(name: str, search: Search, by: MetricColumn) -> str:
     (down, rows), (right, columns) = search.axes.items()
-    means, chosen = np.full((len(rows), len(columns)), np.nan), None
-    texts = [[""] * len(columns) for _ in rows]
+    means, texts = np.full((len(rows), len(columns)), np.nan), [[""] * len(columns) for _ in rows]
     for point in search.points:
         row, column = rows.index(point.keys[down]), columns.index(point.keys[right])
         means[row, column] = np.nan if point.mean is None else point.mean
-        texts[row][column] = by.text(point.mean)
-        chosen = (row, column) if point.is_chosen else chosen
-    labels = [value_text(value) for value in rows], [value_text(value) for value in columns]
-    return search_heatmap(name, search.title, (down, right), labels, means, texts, chosen, by.is_smaller_better)
+        texts[row][column] = by.text(point.mean) + point.mark
+    ticks = [value_text(value) for value in rows], [value_text(value) for value in columns]
+    return heatmap(name, search.title, (down, right), ticks, means, texts, by.is_smaller_better)
 
 
 def _search(study: Findings, dataset: str, algorithm: str) -> Search:
