@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from raysim.common.errors import InputError
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, flat, known, part
+from raysim.config.check import ConfigTable, checked, distinct, flat, known, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import assign, changed, read
 from raysim.studies.grid import Point, Space, algorithm_table, inherited_value, ordered_spaces
@@ -28,14 +28,8 @@ LOCATED = ("root", "population", "test")
 """Keys of `[data]` that may hold paths."""
 
 
-def _once(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(values)) < len(values):
-        raise ValueError("should name each value only once")
-    return values
-
-
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(_once)]
-Folds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_once)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(distinct)]
+Folds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(distinct)]
 
 
 class TuneTable(ConfigTable):

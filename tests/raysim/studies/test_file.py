@@ -53,7 +53,7 @@ def test_defaults(small: dict[str, Any]) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"seed": [1]}, "did you mean 'seeds'"),
     ({"seeds": []}, "study.seeds"),
-    ({"seeds": [1, 1]}, "each value only once"),
+    ({"seeds": [1, 1]}, "each only once"),
     ({"validation": "none"}, "study.validation = 'none'"),
     ({"baseline": "fedavgg"}, "did you mean 'fedavg'"),
     ({"select_by": "held_out_accuracy"}, "must be a column of the validation clients"),
