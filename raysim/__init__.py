@@ -8,7 +8,7 @@ os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 from raysim.common.errors import InputError
 
-__all__ = ["InputError", "Run", "Studied", "resume", "run", "study"]
+__all__ = ["InputError", "Run", "StudyProgress", "resume", "run", "study"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,7 +17,7 @@ def __getattr__(name: str) -> object:
         from raysim.simulation import api
 
         return getattr(api, name)
-    if name in ("study", "Studied"):
+    if name in ("study", "StudyProgress"):
         from raysim.studies import studying
 
         return getattr(studying, name)
@@ -25,4 +25,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "Run", "Studied", "resume", "run", "study"]
+    return [*globals(), "Run", "StudyProgress", "resume", "run", "study"]

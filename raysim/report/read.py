@@ -199,10 +199,11 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
     if is_uri(elsewhere):
         with suppress(InputError):  # for example, without a network
             elsewhere = fetch(elsewhere)
-    here = () if config.get("fleet", {}).get("pinned") and elsewhere else None
+    # A pinned population's shards lie on its sites' nodes, so none of them is opened here.
+    sites = () if config.get("fleet", {}).get("pinned") and elsewhere else None
     for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
-            return Population.open(path, view.get("fold"), view.get("validation"), sites=here)
+            return Population.open(path, view.get("fold"), view.get("validation"), sites=sites)
     return None
 
 

@@ -13,7 +13,7 @@ from raysim.report.templates import save
 from raysim.studies import page
 from raysim.studies.latex import latex
 from raysim.studies.read import Findings, read_findings
-from raysim.studies.statistics import Row, rows_of
+from raysim.studies.statistics import ResultRow, rows_of
 from raysim.studies.tables import details, differences, markdown, piped
 from raysim.studies.words import caption, notes
 
@@ -56,7 +56,7 @@ def conclude(folder: Path, out: Path | None = None, lead: str = "") -> Path:
     return save(page.render(study, rows, lead), out or folder / "report.html")
 
 
-def _record(study: Findings, row: Row) -> dict[str, object]:
+def _record(study: Findings, row: ResultRow) -> dict[str, object]:
     own: dict[str, object] = {
         "dataset": row.dataset,
         "algorithm": row.algorithm,
@@ -84,13 +84,13 @@ def _record(study: Findings, row: Row) -> dict[str, object]:
     }
 
 
-def _markdown(study: Findings, rows: Sequence[Row]) -> str:
+def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
     listed = "\n".join(f"- {piped(sentence)}" for sentence in notes(study, rows))
     parts = [f"# {study.name}", markdown(differences(study, rows)), piped(caption(study, rows)), listed]
     return "\n\n".join(part.strip() for part in [*parts, markdown(details(study, rows))] if part) + "\n"
 
 
-def _latex(study: Findings, rows: Sequence[Row]) -> str:
+def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
     # The notes are comments: authors place them in their own text.
     head = "".join(f"% {line}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
     first = latex(differences(study, rows), caption(study, rows), "tab:differences")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from partitioning import Population
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
-from raysim.studies.grid import Point, Space, algorithm_table, point_json
+from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
 from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Split
 from raysim.studies.statistics import best_point, complete_mean
@@ -34,7 +34,7 @@ class GridCell:
     """
 
     dataset: StudyData
-    space: Space
+    space: SearchSpace
     points: dict[str, Point] = field(default_factory=dict)
     experiments: dict[str, Experiment] = field(default_factory=dict)
     search: list[tuple[str, Trial]] = field(default_factory=list)

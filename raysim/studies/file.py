@@ -18,7 +18,7 @@ from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, flat, known, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import assign, changed, read
-from raysim.studies.grid import Point, Space, algorithm_table, inherited_value, ordered_spaces
+from raysim.studies.grid import Point, SearchSpace, algorithm_table, inherited_value, ordered_spaces
 from raysim.studies.read import Split
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -91,7 +91,7 @@ class Study:
 
     table: StudyTable
     datasets: tuple[StudyData, ...]
-    spaces: Mapping[str, Space]
+    spaces: Mapping[str, SearchSpace]
     raw: Mapping[str, Any]
 
     @classmethod
@@ -296,7 +296,7 @@ def _resolved(table: StudyTable, experiment: Experiment, has_search: bool) -> St
     return table.model_copy(update=update)
 
 
-def first_points(dataset: StudyData, spaces: Mapping[str, Space]) -> dict[str, Point]:
+def first_points(dataset: StudyData, spaces: Mapping[str, SearchSpace]) -> dict[str, Point]:
     """Return the first point of each algorithm, with values inherited from the first points of its sources."""
     points: dict[str, Point] = {}
     tables: dict[str, dict[str, Any]] = {}
@@ -306,7 +306,7 @@ def first_points(dataset: StudyData, spaces: Mapping[str, Space]) -> dict[str, P
     return points
 
 
-def _check_points(dataset: StudyData, spaces: Mapping[str, Space], several: bool) -> None:
+def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several: bool) -> None:
     """Check every point that an algorithm may run at, inherited values one at a time.
 
     Raises:

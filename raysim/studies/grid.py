@@ -28,7 +28,7 @@ Source = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """Hyper-parameters of one algorithm that a study sets.
 
     Args:
@@ -101,7 +101,7 @@ def point_json(point: Point) -> str:
     return json.dumps(point, sort_keys=True)
 
 
-def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mapping[str, Any]) -> dict[str, Space]:
+def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mapping[str, Any]) -> dict[str, SearchSpace]:
     """Return the spaces of all algorithms, each after its sources.
 
     Args:
@@ -123,7 +123,7 @@ def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mappi
         for key in special.keys() & sources.keys():
             raise InputError(f"study.inherit.{name}.{key}: must not stand in study.grid.{name} too; leave one out")
         searched = {key: values for key, values in {**for_all, **special}.items() if key not in sources}
-        spaces[name] = Space(name, place, searched, sources)
+        spaces[name] = SearchSpace(name, place, searched, sources)
     needs = {name: [algorithm for algorithm, _ in space.inherit.values()] for name, space in spaces.items()}
     try:
         order = list(TopologicalSorter(needs).static_order())

@@ -11,14 +11,14 @@ from raysim.report.templates import template
 from raysim.report.words import ABSENT, EVALUATION_TERMS
 from raysim.studies.read import Findings, keys_of, mean_curve
 from raysim.studies.search import Search, search_chart, searches_of
-from raysim.studies.statistics import Row
+from raysim.studies.statistics import ResultRow
 from raysim.studies.tables import details, differences
 from raysim.studies.words import MetricColumn, caption, notes, point_text, value_text
 
 STATUSES = ("done", "diverged", "failed")
 
 
-def render(study: Findings, rows: Sequence[Row], lead: str = "") -> str:
+def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
     """Return the page's markup; `lead` is markup that stands before the results."""
     strokes = strokes_of(study.algorithms)
     by = MetricColumn.of(study.select_by)
@@ -79,7 +79,7 @@ def _curves(study: Findings, strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
             yield Chart(dataset, draw(f"curves{index}", panels, strokes, columns=2), wide=True)
 
 
-def _boxes(rows: Sequence[Row], strokes: Mapping[str, Stroke], column: MetricColumn) -> str:
+def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: MetricColumn) -> str:
     """Draw the distribution of each algorithm's values, one panel for each data set."""
     samples: dict[str, dict[str, dict[str, list[float]]]] = {}
     for row in rows:
@@ -108,7 +108,7 @@ def _counts(study: Findings) -> Iterator[tuple[str, str, list[int], str]]:
             yield dataset, name, ended, human_seconds(sum(each.seconds or 0.0 for each in trials))
 
 
-def _settings(study: Findings, row: Row) -> list[tuple[str, str, str]]:
+def _settings(study: Findings, row: ResultRow) -> list[tuple[str, str, str]]:
     """Return key, value and source of each hyper-parameter; the source is empty if it is not inherited."""
     sources = study.inherited(row.algorithm)
     return [

@@ -67,7 +67,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """Results of one algorithm on one data set, with the chosen hyper-parameters.
 
     Args:
@@ -101,7 +101,7 @@ class Row:
         return mean_and_std(self.values.values())[1]
 
 
-def rows_of(study: Findings) -> list[Row]:
+def rows_of(study: Findings) -> list[ResultRow]:
     """Return a row for each data set and algorithm; p is corrected over the algorithms of a data set."""
     return [row for dataset in study.datasets for row in _corrected(_rows(study, dataset))]
 
@@ -166,7 +166,7 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def averages(rows: Sequence[Row]) -> dict[str, float]:
+def averages(rows: Sequence[ResultRow]) -> dict[str, float]:
     """Average over data sets: the baseline's mean, and the others' differences in per cent of it.
 
     The means of the data sets are averaged first, so a data set with high values weighs more (RADFed, Table III). An
@@ -185,11 +185,11 @@ def averages(rows: Sequence[Row]) -> dict[str, float]:
     return found
 
 
-def _rows(study: Findings, dataset: str) -> list[Row]:
+def _rows(study: Findings, dataset: str) -> list[ResultRow]:
     counting = {name: [each for each in study.of(dataset, name) if each.counts] for name in study.algorithms}
     baseline = counting.get(study.baseline, [])
     return [
-        Row(
+        ResultRow(
             dataset=dataset,
             algorithm=name,
             point=trials[0].point if trials else None,
@@ -232,7 +232,7 @@ def _by_unit(values: Iterable[tuple[Unit, float]]) -> dict[Unit, float]:
     return {unit: mean_and_std(found[unit])[0] for unit in order}
 
 
-def _corrected(rows: Sequence[Row]) -> list[Row]:
+def _corrected(rows: Sequence[ResultRow]) -> list[ResultRow]:
     compared = [row.difference for row in rows]
     corrected = holm([each.p if each else None for each in compared])
     return [

@@ -11,7 +11,7 @@ from raysim.report.tables import ResultTable, TableColumn, best_rows
 from raysim.report.words import ABSENT
 from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, TrialRow, trial_rows
-from raysim.studies.statistics import Row, averages, best_point, complete_mean
+from raysim.studies.statistics import ResultRow, averages, best_point, complete_mean
 from raysim.studies.words import MetricColumn, p_value, percent, point_text
 
 AVERAGE = "mean"
@@ -23,7 +23,7 @@ Cell = tuple[str, bool]
 """Text, and whether it has a star."""
 
 
-def differences(study: Findings, rows: Sequence[Row]) -> ResultTable:
+def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     """Return the baseline's mean and the others' relative differences: a row a data set, a column an algorithm."""
     column = MetricColumn.of(study.metric)
     names, lines, best = list(study.datasets), [], []
@@ -40,7 +40,7 @@ def differences(study: Findings, rows: Sequence[Row]) -> ResultTable:
     return _table({"data set": names}, study.algorithms, lines, best)
 
 
-def details(study: Findings, rows: Sequence[Row]) -> ResultTable:
+def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     """Return mean and standard deviation, test and chosen point: a row for each data set and algorithm."""
     column = MetricColumn.of(study.metric)
     headings = (column.title, "n", "difference, %", "pairs", "p", "p, Holm", "hyper-parameters")
@@ -140,7 +140,7 @@ def _table(
     return ResultTable(columns, [TableColumn(title, cells) for title, cells in keys.items()])
 
 
-def _difference_cell(row: Row, column: MetricColumn) -> Cell:
+def _difference_cell(row: ResultRow, column: MetricColumn) -> Cell:
     if row.difference is None and row.mean is not None:
         return f"({column.text(row.mean)})", False
     each = row.difference
@@ -153,7 +153,7 @@ def _average_text(name: str, study: Findings, found: Mapping[str, float], column
     return f"({column.text(found[name])})" if name == study.baseline else percent(found[name])
 
 
-def _test_cells(row: Row) -> list[Cell]:
+def _test_cells(row: ResultRow) -> list[Cell]:
     each = row.difference
     return [
         (str(row.n), False),

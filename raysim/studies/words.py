@@ -11,7 +11,7 @@ from typing import Any
 from raysim.common.errors import unknown
 from raysim.report.words import ABSENT, METRICS, TARGETS, Metric
 from raysim.studies.read import Findings, keys_of
-from raysim.studies.statistics import LEVEL, Row
+from raysim.studies.statistics import LEVEL, ResultRow
 
 FEW = 6
 """With fewer pairs, p cannot be below the significance level."""
@@ -87,7 +87,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
-def caption(study: Findings, rows: Sequence[Row]) -> str:
+def caption(study: Findings, rows: Sequence[ResultRow]) -> str:
     """Return the caption of the table of differences, which explains its signs and its test."""
     column, baseline = MetricColumn.of(study.metric), study.baseline
     better = "smaller is better" if column.is_smaller_better else "larger is better"
@@ -102,7 +102,7 @@ def caption(study: Findings, rows: Sequence[Row]) -> str:
     )
 
 
-def notes(study: Findings, rows: Sequence[Row]) -> list[str]:
+def notes(study: Findings, rows: Sequence[ResultRow]) -> list[str]:
     """Return notes on lost trials and on the limits of the tests."""
     rows_by_note: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -111,7 +111,7 @@ def notes(study: Findings, rows: Sequence[Row]) -> list[str]:
     return [f"{text[0].upper()}{text[1:]}: {_listed(of, len(rows))}." for text, of in rows_by_note.items()]
 
 
-def _notes_on_trials(row: Row) -> Iterator[str]:
+def _notes_on_trials(row: ResultRow) -> Iterator[str]:
     every = sum(row.statuses.values())
     if not every:
         yield "no trials that count yet"
@@ -122,7 +122,7 @@ def _notes_on_trials(row: Row) -> Iterator[str]:
         yield f"the comparison leaves out trials without a partner ({row.difference.unpaired})"
 
 
-def _notes_on_test(row: Row) -> Iterator[str]:
+def _notes_on_test(row: ResultRow) -> Iterator[str]:
     each = row.difference
     if each is None or not each.pairs:
         return

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from raysim.studies.read import read_findings
-from raysim.studies.statistics import Difference, Row, averages, holm, rows_of, signed_rank
+from raysim.studies.statistics import Difference, ResultRow, averages, holm, rows_of, signed_rank
 
 from .studies import trial, trials, write_study
 
@@ -15,7 +15,7 @@ from .studies import trial, trials, write_study
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 
 
-def rows(folder: Path) -> dict[str, Row]:
+def rows(folder: Path) -> dict[str, ResultRow]:
     return {row.algorithm: row for row in rows_of(read_findings(folder))}
 
 
