@@ -120,7 +120,7 @@ def _simulated(state: State, rows: Sequence[UpdateRow], down: Sequence[int], up:
 
 
 def _with_scoring(report: RoundReport, state: State, algorithm: Algorithm, fleet: Fleet) -> RoundReport:
-    """Add the cost of scoring all clients: each received the model, passed its samples through it, and sent a number."""
+    """Add the cost of scoring all clients: each received the model, passed its samples, and sent a number."""
     census, model = fleet.census, _model_bytes(algorithm, fleet.layouts)
     measures = dict(report.measures)
     if state.devices is not None:

@@ -13,7 +13,7 @@ from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import ParcelError
 from raysim.cluster.submitting import ClusterJob, JobFailedError, fetch, follow, relocate
 from raysim.common.errors import InputError, StoppedError
-from raysim.simulation.api import Run, ended
+from raysim.simulation.api import Run, finished_run
 from raysim.store.location import RunLocation, existing_location
 from raysim.store.run_folder import has_begun
 from raysim.watching.progress import display
@@ -55,12 +55,12 @@ def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = Fals
         if job.uri is not None:
             with display() as watcher, existing_location(job.uri, watcher) as (home, _):
                 relocate(home.folder, job)
-                return ended(home)
+                return finished_run(home)
         if not fetch(head, job, keep):
             raise RuntimeError(
                 f"the run has ended, but {job.stage} is not on the cluster any more: it was fetched before"
             )
-        return ended(RunLocation(Path(job.out), str(job.out)))
+        return finished_run(RunLocation(Path(job.out), str(job.out)))
 
 
 def _rescued(head: Head, job: ClusterJob, keep: bool) -> str:

@@ -22,7 +22,7 @@ from raysim.cluster.head import Head
 from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.simulation.api import place_of, resolved
+from raysim.simulation.api import new_out, read_experiment
 from raysim.simulation.options import with_actors
 from raysim.store.run_folder import write_config
 from raysim.watching.progress import Watcher
@@ -116,7 +116,7 @@ def submit(
     stage = stage or STAGE
     if not PurePosixPath(stage).is_absolute():
         raise InputError(f"--stage = {stage!r}: must be an absolute path on the cluster; write e.g. /mnt/shared")
-    out = _new_place(place_of(config, out))
+    out = _new_place(new_out(config, out))
     experiment = _checked(config, changes, actors, working_dir)
     head = Head(address)
     files = staged(config, experiment) if working_dir is None else nullcontext(checked_folder(working_dir, config))
@@ -203,9 +203,9 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
     """Return the experiment; its relative paths begin in the working folder, or here without one."""
     file = str(Path(config).resolve()) if Path(config).is_file() else config
     if working_dir is None or not working_dir.is_dir():
-        return with_actors(resolved(file, changes), actors)
+        return with_actors(read_experiment(file, changes), actors)
     with chdir(working_dir):
-        return with_actors(resolved(file, changes), actors)
+        return with_actors(read_experiment(file, changes), actors)
 
 
 def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> ClusterJob:

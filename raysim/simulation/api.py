@@ -1,4 +1,4 @@
-"""Running an experiment: its population, its fleet, and each of its algorithms in turn."""
+"""`raysim.run` and `raysim.resume`: an experiment's population, its fleet, and each of its algorithms in turn."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from partitioning import Population
 from raysim.common.errors import one_input_error
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, read
@@ -19,12 +20,12 @@ from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.report.page import write_report
-from raysim.simulation.failures import continuable, own_errors
-from raysim.simulation.job import Job
-from raysim.simulation.options import RunOptions, placed
-from raysim.simulation.plan import planned
+from raysim.simulation.algorithm_run import run_algorithm
+from raysim.simulation.failures import name_user_code, offer_resume
+from raysim.simulation.options import RunOptions, with_workplace
+from raysim.simulation.plan import plan_algorithms
 from raysim.simulation.population import population_of
-from raysim.simulation.samples import prepared
+from raysim.simulation.samples import prepare_samples
 from raysim.simulation.stop import Stop
 from raysim.store.location import RunLocation, existing_location, new_location
 from raysim.store.result import AlgorithmResult
@@ -41,9 +42,13 @@ LOG = logging.getLogger("raysim")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, its report, and a result for each algorithm.
+    """A finished run.
 
-    Where it is kept at a URI, the folder is a copy in the cache.
+    Args:
+        folder: folder of the run; for a run at a URI the local copy.
+        report: report page.
+        results: result of each algorithm.
+        uri: URI of the run; None for a local run.
     """
 
     folder: Path
@@ -66,41 +71,29 @@ def run(
     """Run an experiment.
 
     Args:
-        config: an experiment file, a recipe's name, or the same as a mapping, where `algorithm.name` may also be
-            a function of one's own, and `model.name` a class.
-        out: the run's folder, which must be new, or its URI; default `runs/NAME-TIME`.
-        changes: `key.path=value` each, applied to the file.
-        actors: client actors, instead of the file's; never changes the result.
-        inline: run in this process, without Ray; never changes the result.
-        address: of a running Ray cluster; None starts Ray here.
-        watcher: is told what happens.
-        stop: asks the run to stop between two rounds.
+        config: experiment file, name of a recipe, or a mapping with the same keys. In a mapping `algorithm.name` may
+            also be a function, and `model.name` a class.
+        out: new folder of the run, or its URI; default `runs/NAME-TIME`.
+        changes: changes of the form `key.path=value`.
+        actors: number of client actors, instead of the file's; never changes the result.
+        inline: whether to run in this process, without Ray; never changes the result.
+        address: address of a running Ray cluster; None starts Ray on this machine.
+        watcher: observer of the run.
+        stop: request to stop between two rounds.
 
     Raises:
-        InputError: something of the input is wrong; nothing was left behind, unless rounds were written before.
-        StoppedError: it was asked to stop, or interrupted; `resume` goes on.
-        OutOfMemoryError: a block does not fit the memory; what was written so far stays.
-        DivergedError: a visit or a merge gave NaN or infinity, and `local.nonfinite` is "stop"; what was written so
-            far stays, and the report is of it. Algorithms that come after it are not run.
-        OwnCodeError: a user's own part raised something on the way; what was written so far stays.
+        InputError: the input is wrong; nothing is left behind unless rounds were written before.
+        StoppedError: the run was stopped or interrupted; `resume` continues it.
+        OutOfMemoryError: a block does not fit the memory; the rounds so far stay.
+        DivergedError: a client update or an aggregation gave NaN or infinity, and `local.nonfinite` is "stop". The
+            rounds so far stay, and the report shows them. Later algorithms do not run.
+        OwnCodeError: the user's own code raised an error; the rounds so far stay.
     """
-    how = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
-    experiment = resolved(config, changes)
-    with new_location(place_of(config, out), how.watcher) as home:
-        # The report comes last, where nothing that goes wrong removes what was trained.
-        return _reported(home, begin(experiment, home, how), how.watcher)
-
-
-def resolved(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
-    """The experiment that `run` is given, checked."""
-    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
-    return Experiment.of(raw, own_folders(config))
-
-
-def place_of(config: str | Path | Mapping[str, Any], out: str | Path | None) -> str | Path:
-    """The folder of a run that is about to begin, or its URI."""
-    name = "run" if isinstance(config, Mapping) else Path(config).stem
-    return out if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
+    experiment = read_experiment(config, changes)
+    with new_location(new_out(config, out), options.watcher) as location:
+        # The report comes last, so that no error in it removes trained models.
+        return _with_report(location, run_experiment(experiment, location, options), options.watcher)
 
 
 def resume(
@@ -112,125 +105,161 @@ def resume(
     watcher: Watcher | None = None,
     stop: Stop | None = None,
 ) -> Run:
-    """Go on with a run that was stopped, at whatever instant; its files are those of a run that was not.
+    """Continue a run that was stopped at any moment; its files become those of an uninterrupted run.
 
     Args:
-        folder: the run's, or that of one of its algorithms: then only that one goes on; or its URI.
-        actors: client actors, instead of the run's; never changes the result.
-        inline: go on in this process, without Ray; never changes the result.
-        address: of a running Ray cluster; None starts Ray here.
-        watcher: is told what happens.
-        stop: asks the run to stop between two rounds.
+        folder: folder or URI of the run, or of one of its algorithms to continue that one alone.
+        actors: number of client actors, instead of the run's; never changes the result.
+        inline: whether to continue in this process, without Ray; never changes the result.
+        address: address of a running Ray cluster; None starts Ray on this machine.
+        watcher: observer of the run.
+        stop: request to stop between two rounds.
 
     Raises:
-        InputError: this is no run's folder, a process is running it, or it was begun where bytes come out differently.
+        InputError: the folder is not a run's, another process runs it, or it began where bytes come out differently.
         Others: as `run`.
     """
-    how = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
-    with existing_location(folder, how.watcher) as (home, only):
-        # Also where nothing was left: the page may be of before, when the run stopped for numbers that are none.
-        return _reported(home, go_on(home, how, only), how.watcher)
+    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
+    with existing_location(folder, options.watcher) as (location, only):
+        # Write the report even if nothing was left to do: the page may date from before the run diverged.
+        return _with_report(location, resume_experiment(location, options, only), options.watcher)
 
 
-def begin(experiment: Experiment, home: RunLocation, how: RunOptions) -> dict[str, AlgorithmResult]:
-    """Run an experiment as `run` does, all but its report: the results by the algorithms' names."""
-    experiment, workplace = placed(experiment, how)
-    folder = home.folder
-    with continuable(folder, how.watcher, home.name), run_folder(folder), _working(folder, experiment):
-        # From here on whatever stops the run leaves what `resume` needs.
-        write_config(folder / "config.toml", experiment.to_toml())
-        return _run(experiment, home, workplace(), how, experiment.names)
+def read_experiment(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
+    """Return the checked experiment; arguments as in `run`."""
+    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
+    return Experiment.of(raw, module_folders(config))
 
 
-def go_on(home: RunLocation, how: RunOptions, only: str | None = None) -> dict[str, AlgorithmResult]:
-    """Go on with a run as `resume` does, all but its report: the results by the algorithms' names.
-
-    Args:
-        home: the run's.
-        how: it is run.
-        only: the algorithm that goes on; None for all.
-    """
-    folder = home.folder
-    experiment, workplace = placed(stored_experiment(folder), how)
-    with existing_folder(folder):
-        names = experiment.names if only is None else (only,)
-        there = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
-        left = [name for name in names if name not in there]
-        if left:
-            with continuable(folder, how.watcher, home.name), _working(folder, experiment):
-                there |= _run(experiment, home, workplace(), how, left)
-        else:
-            how.watcher.notice(f"{home.name_of(only)} has ended: nothing is left to do")
-    return {name: there[name] for name in names}
-
-
-def own_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
-    """Where a user's own modules may be: beside the experiment's file, and in the current folder."""
+def module_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the folders of a user's own modules: that of the experiment file, and the current one."""
     here = Path.cwd()
     if isinstance(config, Mapping) or not Path(config).is_file():
         return (here,)
     return (Path(config).resolve().parent, here)
 
 
-def ended(home: RunLocation) -> Run:
-    """A run that has ended, as its folder has it."""
-    experiment = stored_experiment(home.folder)
-    results = [read_result(home.folder / name, experiment) for name in experiment.names]
+def new_out(config: str | Path | Mapping[str, Any], out: str | Path | None) -> str | Path:
+    """Return the folder or URI of a new run."""
+    name = "run" if isinstance(config, Mapping) else Path(config).stem
+    return out if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def finished_run(location: RunLocation) -> Run:
+    """Return a finished run, read from its folder."""
+    experiment = stored_experiment(location.folder)
+    results = [read_result(location.folder / name, experiment) for name in experiment.names]
     there = tuple(result for result in results if result is not None)
-    return Run(home.folder, home.folder / "report.html", there, home.uri)
+    return Run(location.folder, location.folder / "report.html", there, location.uri)
 
 
-def _reported(home: RunLocation, results: Mapping[str, AlgorithmResult], watcher: Watcher) -> Run:
+def run_experiment(experiment: Experiment, location: RunLocation, options: RunOptions) -> dict[str, AlgorithmResult]:
+    """Run an experiment without its report; return the results by the algorithms' names."""
+    experiment, workplace = with_workplace(experiment, options)
+    folder = location.folder
+    with offer_resume(folder, options.watcher, location.name), run_folder(folder), _run_context(folder, experiment):
+        # From now on the folder has all that `resume` needs.
+        write_config(folder / "config.toml", experiment.to_toml())
+        return _run_algorithms(experiment, location, workplace(), options, experiment.names)
+
+
+def resume_experiment(
+    location: RunLocation, options: RunOptions, only: str | None = None
+) -> dict[str, AlgorithmResult]:
+    """Continue a run without its report; return the results by the algorithms' names.
+
+    Args:
+        location: location of the run.
+        options: options of the run.
+        only: algorithm to continue; None for all.
+    """
+    folder = location.folder
+    experiment, workplace = with_workplace(stored_experiment(folder), options)
+    with existing_folder(folder):
+        names = experiment.names if only is None else (only,)
+        results = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
+        left = [name for name in names if name not in results]
+        if left:
+            with offer_resume(folder, options.watcher, location.name), _run_context(folder, experiment):
+                results |= _run_algorithms(experiment, location, workplace(), options, left)
+        else:
+            options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
+    return {name: results[name] for name in names}
+
+
+def _with_report(location: RunLocation, results: Mapping[str, AlgorithmResult], watcher: Watcher) -> Run:
     watcher.stage("writing the report")
-    page = write_report([home.folder], home.folder / "report.html")
-    return Run(home.folder, page, tuple(results.values()), home.uri)
+    page = write_report([location.folder], location.folder / "report.html")
+    return Run(location.folder, page, tuple(results.values()), location.uri)
 
 
 @contextmanager
-def _working(folder: Path, experiment: Experiment) -> Iterator[None]:
-    """Within, the run's log is written, and this process computes as the experiment says."""
+def _run_context(folder: Path, experiment: Experiment) -> Iterator[None]:
+    """Write the run's log, and compute in this process as the experiment says."""
     threads, log = settled(experiment.fleet.cpus_per_actor), folder / "run.log"
-    with run_log(log), one_input_error(), threads, own_errors(experiment, log):
+    with run_log(log), one_input_error(), threads, name_user_code(experiment, log):
         yield
 
 
-def _run(
+def _run_algorithms(
     experiment: Experiment,
-    home: RunLocation,
+    location: RunLocation,
     place: ClientActors | InlineWorkplace,
-    how: RunOptions,
+    options: RunOptions,
     names: Sequence[str],
 ) -> dict[str, AlgorithmResult]:
-    """Run these algorithms one after the other; client actors start, in the background, once all input is checked.
-
-    What is there already of a run that goes on is taken as it is.
-    """
-    folder, watcher = home.folder, how.watcher
-    tell = logged(watcher.notice)
-    for text in experiment.own_code_notices:
-        tell(text)
+    """Run algorithms one after the other; client actors start in the background once all input is checked."""
+    folder, watcher = location.folder, options.watcher
     loggers = loggers_of(experiment.watch)
+    population = _population(experiment, folder, watcher)
+    targets = _targets(experiment, population, watcher)
+    samples = prepare_samples(population, experiment.data)
+    experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names)
+    write_config(folder / "config.toml", experiment.to_toml())
+    if location.uri is not None:
+        watcher.stage(f"storing the first files at {location.uri}")
+        location.store()
+
+    watcher.stage("starting the fleet")
+    logged_run = LoggedRun(folder.resolve().name, folder / "watch", experiment.watch)
+    loggers |= place.loggers
+    with pickled_by_value(experiment.own_code), place, LoggerThreads(logged_run, loggers, watcher.notice) as threads:
+        place.fit(plans)
+        LOG.info("fingerprint %s", place.fingerprint)
+        fingerprint = {**place.fingerprint, "population": population.fingerprint}
+        check_fingerprint([folder / name for name in experiment.names if name not in names], fingerprint)
+        return {
+            name: run_algorithm(
+                name,
+                plan,
+                experiment=experiment,
+                folder=folder,
+                place=place,
+                targets=targets,
+                fingerprint=fingerprint,
+                watcher=watcher,
+                loggers=threads,
+                stop=options.stop,
+                saved=location.after_checkpoint(watcher),
+            )
+            for name, plan in plans.items()
+        }
+
+
+def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Population:
+    """Open or make the population, and log it."""
+    for text in experiment.own_code_notices:
+        logged(watcher.notice)(text)
     watcher.stage("reading the data and partitioning it into clients")
     population = population_of(experiment, folder / "population", watcher.stage)
     log_population(population)
+    return population
+
+
+def _targets(experiment: Experiment, population: Population, watcher: Watcher) -> Targets:
+    """Return the data to evaluate on."""
     targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
     experiment.evaluate.selection.check(targets.columns)
-    samples = prepared(population, experiment.data)
-    experiment, plans = planned(experiment, folder, samples, targets, place.device, names)
     if not targets.targets:
-        tell("there is nothing to evaluate on; set data.test, partition.test_clients or partition.local_test")
-    write_config(folder / "config.toml", experiment.to_toml())
-    if home.uri is not None:
-        watcher.stage(f"storing what is there so far at {home.uri}")
-        home.store()
-
-    watcher.stage("starting the fleet")
-    watched = LoggedRun(folder.resolve().name, folder / "watch", experiment.watch)
-    loggers |= place.loggers
-    with pickled_by_value(experiment.own_code), place, LoggerThreads(watched, loggers, watcher.notice) as telling:
-        place.fit(plans)
-        LOG.info("fingerprint %s", place.fingerprint)
-        here = {**place.fingerprint, "population": population.fingerprint}
-        check_fingerprint([folder / name for name in experiment.names if name not in names], here)
-        job = Job(experiment, folder, place, targets, here, watcher, telling, how.stop, home.after_checkpoint(watcher))
-        return {name: job.run(name, plan) for name, plan in plans.items()}
+        logged(watcher.notice)("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")
+    return targets

@@ -1,4 +1,4 @@
-"""A budget of passes over all training data, in rounds."""
+"""Conversion of a budget of epochs to rounds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from raysim.common.errors import InputError
 
 
 def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
-    """The rounds in which all clients together make so many passes over all training data.
+    """Return the number of rounds in which all clients together pass all training data `epochs` times.
 
         rounds = max(1, round(epochs N / (m v)))
 
-    with N all training samples, m the cohort's size and v the mean over all K clients of what a visit of theirs trains
-    on; where their data are united, of one client who has it all. Where cohorts are drawn in another way, or not all
-    clients are active, m v is the expectation of whole uniform cohorts all the same.
+    N is the number of all training samples, m the cohort's size, and v the mean over all K clients of the samples that
+    a client update uses. Centralised training counts as one client with all the data. The formula also serves cohorts
+    that are not uniform, or not whole because clients are inactive.
 
     Args:
-        epochs: passes, > 0.
-        algorithm: its first phase's `local` counts for all of them.
-        census: the training clients.
+        epochs: passes over all training data, > 0.
+        algorithm: algorithm; `local` of its first phase counts for all phases.
+        census: training clients.
 
     Raises:
         InputError: no client has a sample to train on.
@@ -31,24 +31,24 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     samples = census.samples
     if isinstance(algorithm.schedule, United):
         samples = samples.sum(keepdims=True)
-    per_update = updated(local, samples).mean()
+    per_update = samples_per_update(local, samples).mean()
     if not per_update:
-        raise InputError(f"epochs = {epochs}: must be of training samples, and no client has any; set rounds instead")
+        raise InputError(f"epochs = {epochs}: must count training samples, but no client has any; set rounds instead")
     cohort = algorithm.schedule.size(len(census.clients))
     return max(1, round(epochs * float(samples.sum()) / (cohort * float(per_update))))
 
 
-def updated(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How many samples a visit of each client goes through, batch after batch; those of `Local.plan`, on average.
+def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the samples that an update of each client uses, [K]: the average over the batches of `Local.plan`.
 
     Args:
-        local: what a visit does.
-        samples: of each client [K].
+        local: training of a client.
+        samples: number of samples of each client, [K].
     """
     if local.epochs is not None:
         return samples.astype(np.float64) * local.epochs
     size = np.minimum(samples, samples if local.batch_size == "full" else local.batch_size)
-    # Of so many steps some make whole passes, the last batch of which may be smaller, and the rest are whole batches.
+    # The steps make some whole passes, each with a smaller last batch, and the remaining steps use whole batches.
     a_pass = np.maximum(1, -(-samples // np.maximum(1, size)))
     if local.batches is not None:
         updates: NDArray[np.int64] = -(-a_pass // local.batches)

@@ -1,4 +1,4 @@
-"""How runs end that do not reach their end: in one line, with what to do about it."""
+"""Ends of runs that fail: one line, with the remedy."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from raysim.watching.progress import Watcher
 
 
 @contextmanager
-def continuable(folder: Path, watcher: Watcher, name: str | None = None) -> Iterator[None]:
-    """Within, whatever ends the run says how to go on, where it can.
+def offer_resume(folder: Path, watcher: Watcher, name: str | None = None) -> Iterator[None]:
+    """Say how to continue a run that ends early, if it can be continued.
 
     Args:
-        folder: of the run.
-        watcher: is told.
-        name: by which its user knows it, where that is another one.
+        folder: folder of the run.
+        watcher: observer of the run.
+        name: name of the run for its user, if it is not the folder's.
     """
     remedy = f"continue with: raysim resume {name or folder}"
     try:
@@ -45,13 +45,13 @@ def continuable(folder: Path, watcher: Watcher, name: str | None = None) -> Iter
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:
         if has_begun(folder):
-            watcher.notice(f"what was done stays; {remedy}")
+            watcher.notice(f"the rounds so far are saved; {remedy}")
         raise
 
 
 @contextmanager
-def own_errors(experiment: Experiment, log: Path) -> Iterator[None]:
-    """Within, what a user's own part raises becomes one line that says where; the log has the traceback."""
+def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
+    """Turn an error in the user's own code into one line that names the place; the log has the traceback."""
     try:
         yield
     except (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, RetriesSpentError, DiskFullError):

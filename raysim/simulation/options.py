@@ -1,4 +1,4 @@
-"""Where and how an experiment is run: what is asked for beside its file, and the place to work that follows."""
+"""Options of a run beside its experiment file, and the place to work that follows from them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Workplace = Callable[[], ClientActors | InlineWorkplace]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How an experiment is run: none of it changes the result.
+    """Options of a run; none of them changes the result.
 
     Args:
-        actors: client actors, instead of the file's.
-        inline: run in this process, without Ray.
-        address: of a running Ray cluster; None starts Ray here.
-        watcher: is told what happens.
-        stop: asks the run to stop between two rounds.
+        actors: number of client actors, instead of the file's.
+        inline: whether to run in this process, without Ray.
+        address: address of a running Ray cluster; None starts Ray on this machine.
+        watcher: observer of the run.
+        stop: request to stop between two rounds.
     """
 
     actors: int | None = None
@@ -37,22 +37,20 @@ class RunOptions:
     stop: Stop = field(default_factory=Stop)
 
 
-def placed(experiment: Experiment, how: RunOptions) -> tuple[Experiment, Workplace]:
-    """The experiment with as many actors as are asked for, and what starts the place to work.
+def with_workplace(experiment: Experiment, options: RunOptions) -> tuple[Experiment, Workplace]:
+    """Return the experiment with its number of actors, and a function that makes the place to work.
 
     Raises:
-        InputError: what is asked for does not go together.
+        InputError: two options exclude each other.
     """
-    if how.inline and (how.actors is not None or how.address is not None):
-        raise InputError(
-            "--inline with --actors or --address: must stand alone, for it starts no actors; leave one out"
-        )
-    experiment = with_actors(experiment, how.actors)
-    return experiment, _workplace(experiment.fleet, how.inline, how.address)
+    if options.inline and (options.actors is not None or options.address is not None):
+        raise InputError("--inline with --actors or --address: must stand alone, as it starts no actors; leave one out")
+    experiment = with_actors(experiment, options.actors)
+    return experiment, _workplace(experiment.fleet, options.inline, options.address)
 
 
 def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
-    """The experiment with as many actors as are asked for; None leaves it."""
+    """Return the experiment with another number of actors; None leaves it unchanged."""
     if actors is None:
         return experiment
     if actors < 1:
@@ -61,15 +59,15 @@ def with_actors(experiment: Experiment, actors: int | None) -> Experiment:
 
 
 def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
-    """What starts the place to work: this process, or client actors on Ray."""
+    """Return a function that makes the place to work: this process, or client actors on Ray."""
     gpus = table.gpus_per_actor
     if inline:
         _check_inline(table)
         return InlineWorkplace
     if gpus == "auto" and table.pinned:
         raise InputError(
-            'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, for sites may have different '
-            "GPUs; set fleet.gpus_per_actor = 1"
+            'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, because sites may have '
+            "different GPUs; set fleet.gpus_per_actor = 1"
         )
     return partial(
         ClientActors,
@@ -84,14 +82,14 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
 
 
 def _check_inline(table: FleetTable) -> None:
-    """Refuse what is asked of actors where there are none."""
+    """Refuse settings of actors in a run without actors."""
     if table.gpus_per_actor:
         raise InputError(
-            f"fleet.gpus_per_actor = {json.dumps(table.gpus_per_actor)} with --inline: must be 0, for this process "
+            f"fleet.gpus_per_actor = {json.dumps(table.gpus_per_actor)} with --inline: must be 0, because this process "
             "computes on the CPU; set fleet.gpus_per_actor = 0, or leave --inline out"
         )
     if table.pinned:
         raise InputError(
-            "fleet.pinned = true with --inline: must be false, for this process would need the data of all sites; set "
-            "fleet.pinned = false, or leave --inline out"
+            "fleet.pinned = true with --inline: must be false, because this process would need the data of all sites; "
+            "set fleet.pinned = false, or leave --inline out"
         )

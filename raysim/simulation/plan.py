@@ -1,4 +1,4 @@
-"""Planning a run: what each of its algorithms needs where blocks run, and what "auto" comes to."""
+"""Plan of a run: the workers of each algorithm, and the values of "auto"."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from raysim.config.model import ModelTable
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets
 from raysim.measures.twins import check_measures
-from raysim.simulation.samples import Prepared
+from raysim.simulation.samples import PreparedSamples
 from raysim.watching.log import log_model
 
 LOG = logging.getLogger("raysim")
 
 
-def planned(
-    experiment: Experiment, folder: Path, samples: Prepared, targets: Targets, device: str, names: Sequence[str]
+def plan_algorithms(
+    experiment: Experiment, folder: Path, samples: PreparedSamples, targets: Targets, device: str, names: Sequence[str]
 ) -> tuple[Experiment, dict[str, WorkerPlan]]:
-    """A plan for each of these algorithms, and the experiment with what "auto" has come to.
+    """Return the experiment with all values of "auto", and a plan for each algorithm.
 
     Args:
-        experiment: as it was asked for.
-        folder: of the run.
-        samples: what is trained on.
-        targets: what is evaluated on.
+        experiment: experiment as its file has it.
+        folder: folder of the run.
+        samples: training samples.
+        targets: data to evaluate on.
         device: "cpu" or "cuda".
-        names: of the algorithms' folders.
+        names: folders of the algorithms to plan.
 
     Raises:
-        InputError: what would fail on the way: an algorithm does not fit the model, the population or a measure.
+        InputError: an algorithm does not fit the model, the population or a measure.
     """
     plans: dict[str, WorkerPlan] = {}
     common, evaluate = _model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
@@ -73,13 +73,13 @@ def planned(
     return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
 
 
-def _uri(experiment: Experiment, samples: Prepared) -> str | None:
+def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:
     """Return the URI from which nodes fetch the population; None unless training uses the fetched files."""
     name, fetched = experiment.data.population or "", cached_folder(samples.digest)
     return name if is_uri(name) and samples.path == fetched else None
 
 
-def _model_plan(table: ModelTable, seed: int, samples: Prepared) -> ModelPlan:
+def _model_plan(table: ModelTable, seed: int, samples: PreparedSamples) -> ModelPlan:
     plan = ModelPlan(
         table.name,
         table.keys,

@@ -1,4 +1,4 @@
-"""The population of an experiment: made in the run's folder, or opened where it is."""
+"""The population of an experiment: made in the run's folder, or opened in its own."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from raysim.watching.progress import copy_progress
 def population_of(
     experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None
 ) -> Population:
-    """Open the population that the experiment names, or make it; in the view of its fold, where it names one.
+    """Open or make the population of an experiment, in the view of its fold.
 
     Args:
-        experiment: its `[data]` and `[partition]`.
-        folder: where a made one goes; where that is there already, it is opened.
-        stage: is told where it takes long to fetch one.
+        experiment: experiment with its tables `[data]` and `[partition]`.
+        folder: folder of a population that is made; a population already there is opened.
+        stage: called with the progress of a fetch.
 
     Raises:
-        InputError: the data, the partition or the population's files are not as they must be.
+        InputError: the data, the partition or the population's files are wrong.
     """
     data, partition = experiment.data, experiment.partition
     if partition is None:
@@ -71,23 +71,23 @@ def population_of(
 
 
 def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Population:
-    """The population that was made before; of what a URI names it is the copy in the cache."""
+    """Open a population that was made before; that of a URI as its copy in the cache."""
     data, pinned = experiment.data, experiment.fleet.pinned
     name = str(data.population)
     if is_uri(name) and pinned:
         raise InputError(
-            f"data.population = {name!r} with fleet.pinned = true: must be a folder, where each node has its site's "
-            "samples alone; give its path"
+            f"data.population = {name!r} with fleet.pinned = true: must be a folder in which each node has the samples "
+            "of its own site; give its path"
         )
     path = partitioning.fetch(name, told=copy_progress(stage, f"fetching {name}")) if is_uri(name) else Path(name)
-    # Of a pinned one no samples need be here.
+    # The driver needs no samples of a pinned population.
     return Population.open(path.expanduser(), data.fold, data.validation, sites=() if pinned else None)
 
 
 def _tables(
     data: DataTable, partition: PartitionTable, dividing: Sequence[str], seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, Source]:
-    """The rows to be partitioned, the global test set or one a domain, and the data set that they are of."""
+    """Return the rows to partition, the global test set or one for each domain, and their data set."""
     name, root, shifts = str(data.dataset), data.root, data.shifts
     without = data.without or ()
     source = load(name, root=root, label=data.label, dividing=dividing, without=without, shifts=shifts, seed=seed)
@@ -105,20 +105,20 @@ def _chosen(source: Source, data: DataTable) -> Source:
 
 
 def _with_test(source: Source, data: DataTable, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
-    """The training table and the global test set: the data set's own, a second table, or a share of the rows."""
+    """Return the training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
         return source.train, source.test
     if source.test is not None:
         raise InputError(
-            f"data.test = {data.test!r}: must be left out, for {source.name} has a test set of its own; remove it"
+            f"data.test = {data.test!r}: must be left out, because {source.name} has its own test set; remove it"
         )
     if isinstance(data.test, str):
         without = data.without or ()
         test = load(data.test, root=data.root, label=source.label, dividing=dividing, without=without)
         if test.test is not None:
             raise InputError(
-                f"data.test = {data.test!r}: must have no test set of its own, or it is not clear which rows to test "
-                "on; name a table of them"
+                f"data.test = {data.test!r}: must have no test set of its own, so that the rows to test on are clear; "
+                "name a table of them"
             )
         chosen = test.train if data.classes is None else only(test.train, test.label, data.classes)
         check_classes(source.train, chosen, source.label, data.test)
@@ -131,17 +131,17 @@ def _with_test(source: Source, data: DataTable, dividing: Sequence[str], seed: i
 def _by_domain(
     train: pa.Table, test: pa.Table | None, data: DataTable, partition: PartitionTable, seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None]:
-    """With clients of domains, each domain has a test set of its own, and as many rows as are asked for."""
+    """Give each domain its own test set and its number of rows, if clients are of domains."""
     column = getattr(partition, "domain", None)
     if column is None:
         if data.per_domain is not None:
             raise InputError(
-                f"data.per_domain = {data.per_domain} with partition.scheme = {partition.scheme!r}: must stand with "
+                f"data.per_domain = {data.per_domain} with partition.scheme = {partition.scheme!r}: must go with "
                 'clients of domains; set partition.scheme = "domains"'
             )
         return train, test
     if any(column not in part.schema.names for part in (train, test) if part is not None):
-        return train, test  # of which the partitioner says what is missing
+        return train, test  # the partitioner reports the missing column
     if data.per_domain is not None:
         train = of_each(train, column, data.per_domain, seed)
     return train, None if test is None else by_domain(test, column)

@@ -1,4 +1,4 @@
-"""A population's samples as an experiment wants them: its pictures, its standardisation, its augmentation."""
+"""Preparation of a population's samples: images, standardisation, augmentation."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from raysim.data.tensors import decoder_of
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What is trained on, to be read where blocks run.
+class PreparedSamples:
+    """Samples of a population, ready to be read by workers.
 
     Args:
-        path: folder of the population, its images decoded.
-        digest: the sha256 of its manifest.json.
-        shape: of one sample in training.
-        classes: how many there are.
-        whole: shape of one sample in evaluation, where nothing is cut.
+        path: folder of the population with decoded images.
+        digest: sha256 of its manifest.json.
+        shape: shape of a sample in training.
+        classes: number of classes.
+        whole: shape of a sample in evaluation, which crops nothing.
         per_pixel: whether labels are images.
-        standardise: what is done to all inputs; None where they stay.
-        augment: what changes inputs in training; None where they stay.
+        standardise: standardisation of all inputs; None for none.
+        augment: augmentation of inputs in training; None for none.
     """
 
     path: Path
@@ -46,27 +46,27 @@ class Prepared:
     augment: Augment | None
 
 
-def prepared(population: Population, data: DataTable) -> Prepared:
-    """Prepare a population's samples; what takes long is done once, and kept in the cache.
+def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
+    """Prepare a population's samples; the results of long work go to the cache.
 
     Args:
-        population: in the view of its fold.
-        data: the experiment's `[data]`.
+        population: population in the view of its fold.
+        data: table `[data]` of the experiment.
 
     Raises:
-        InputError: what is asked for cannot be done to these samples.
+        InputError: the preparation does not fit the samples.
     """
     try:
         return _prepared(population, data)
     except ElsewhereError as error:
         raise InputError(
-            f"{error}; with fleet.pinned = true nobody reads all sites' to decode images, to standardise or to "
-            "check colours: make the population of arrays and with --standardise, or leave data.standardise and "
-            "data.augment out"
+            f"{error}; with fleet.pinned = true no process reads the data of all sites to decode images, to "
+            "standardise or to check colours: make the population of arrays and with --standardise, or leave "
+            "data.standardise and data.augment out"
         ) from None
 
 
-def _prepared(population: Population, data: DataTable) -> Prepared:
+def _prepared(population: Population, data: DataTable) -> PreparedSamples:
     path = decode_population(population, picture=Picture(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)
@@ -75,13 +75,13 @@ def _prepared(population: Population, data: DataTable) -> Prepared:
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
     _check_pixels(decoded, online)
-    return Prepared(
+    return PreparedSamples(
         path, decoded.digest, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment
     )
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:
-    """Refuse floats that are no pixels where colours are to be changed; of bytes there are no others."""
+    """Refuse to change colours of floats that are no pixels; bytes always are pixels."""
     manifest = population.manifest
     form = features(population.schema, manifest.label, manifest.dividing)
     if "colour-jitter" not in augmentations or not isinstance(form, Arrays) or pa.types.is_uint8(form.values):

@@ -1,4 +1,4 @@
-"""Stopping a run by a signal, between two rounds."""
+"""Stop of a run by a signal, between two rounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ASKED = b"stopping after this round; once more stops now\n"
+NOTICE = b"stopping after this round; send the signal again to stop now\n"
 
 
 class Stop:
-    """Whether somebody has asked a run to stop: while rounds run it does so after the one that is under way."""
+    """Request to stop a run after its current round."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -22,30 +22,30 @@ class Stop:
 
     @contextmanager
     def between_rounds(self) -> Iterator[None]:
-        """Within, whoever runs the rounds looks after each of them whether it was asked to stop."""
+        """Defer a first request to the end of the current round."""
         self._in_rounds = True
         try:
             yield
         finally:
             self._in_rounds = False
 
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the second one, or one outside the rounds, stops at once."""
-        self.signal = signal.Signals(number)
+    def ask(self, signal_number: int, frame: FrameType | None) -> None:
+        """Handle a signal: a second one, or one outside the rounds, stops at once."""
+        self.signal = signal.Signals(signal_number)
         if self.asked or not self._in_rounds:
             raise KeyboardInterrupt
         self.asked = True
-        # Not through Python's streams: a handler may have come in the middle of a write to them.
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, ASKED)
+        # Write past Python's streams: the signal may have interrupted a write to them.
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, NOTICE)
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Stop]:
-    """Within, Ctrl-C and SIGTERM ask the run to stop."""
+    """Turn Ctrl-C and SIGTERM into requests to stop."""
     stop = Stop()
-    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, stop.ask) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -95,14 +95,14 @@ class Snapshot:
 
     Args:
         state: state after the aggregation.
-        known: progress up to that round.
+        progress: progress up to that round.
     """
 
     state: State
-    known: RunProgress
+    progress: RunProgress
 
     @property
     def rounds(self) -> set[int]:
         """Rounds whose personal entries the snapshot needs."""
-        chosen = self.known.chosen
+        chosen = self.progress.chosen
         return {self.state.round} if chosen is None else {self.state.round, chosen.round}

@@ -15,9 +15,9 @@ from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
 from raysim.measures.evaluate import Targets
-from raysim.simulation.plan import planned
+from raysim.simulation.plan import plan_algorithms
 from raysim.simulation.population import population_of
-from raysim.simulation.samples import prepared
+from raysim.simulation.samples import prepare_samples
 from raysim.studies.file import Study, StudyData, first_points
 from raysim.studies.trial import on_population, trial_of, view
 
@@ -119,6 +119,6 @@ def _measured(dataset: StudyData, study: Study, population: Population, folder: 
                 measured = ", ".join(columns[:12]) or "none"
                 raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
-            samples = prepared(clients, experiment.data)
-            planned(experiment, folder, samples, targets, "cpu", experiment.names)
+            samples = prepare_samples(clients, experiment.data)
+            plan_algorithms(experiment, folder, samples, targets, "cpu", experiment.names)
     return columns

@@ -15,7 +15,7 @@ from raysim.config import own
 from raysim.fleet.process_pool import ProcessPool
 from raysim.fleet.ray_runtime import running
 from raysim.fleet.results import ActorLostError
-from raysim.simulation.options import RunOptions, placed
+from raysim.simulation.options import RunOptions, with_workplace
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt
 
@@ -121,7 +121,7 @@ def runner_for(study: Study, folder: Path, options: RunOptions, notice: Callable
         InputError: the options do not go together.
     """
     for dataset in study.datasets:
-        placed(dataset.experiment, options)
+        with_workplace(dataset.experiment, options)
     tables = [dataset.experiment.fleet for dataset in study.datasets]
     if options.inline:
         return InTurn(folder, options)

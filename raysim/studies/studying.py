@@ -18,7 +18,7 @@ from raysim.common.errors import InputError, StoppedError, one_input_error
 from raysim.config import own
 from raysim.config.own import own_code_notices
 from raysim.fleet.machine import settled
-from raysim.simulation.api import own_folders
+from raysim.simulation.api import module_folders
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.run_folder import write_config
@@ -100,7 +100,7 @@ def _opened(
     name = "study" if isinstance(config, Mapping) else Path(config).stem
     raw = completed(config, changes) if isinstance(config, Mapping) else read_study(config, changes)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    return Study.of(raw, own_folders(config)), folder
+    return Study.of(raw, module_folders(config)), folder
 
 
 def _planned(plan: Study, folder: Path, board: Board) -> Course:

@@ -120,7 +120,7 @@ def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> End
         options: options of the run.
     """
     # Imported here: these need Ray, and reading results does not.
-    from raysim.simulation.api import begin, go_on, own_folders
+    from raysim.simulation.api import module_folders, resume_experiment, run_experiment
     from raysim.store.location import RunLocation
 
     location = RunLocation(folder, str(folder))
@@ -128,11 +128,11 @@ def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> End
     await_free(folder, FREED_SECONDS)
     try:
         if _can_resume(folder, config):
-            go_on(location, options)
+            resume_experiment(location, options)
         else:
             if folder.exists():
                 shutil.rmtree(folder)
-            begin(Experiment.of(config, own_folders(config)), location, options)
+            run_experiment(Experiment.of(config, module_folders(config)), location, options)
     except DivergedError as error:
         return "diverged", str(error)
     except InputError as error:

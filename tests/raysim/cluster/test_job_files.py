@@ -11,7 +11,7 @@ from raysim.cluster import job_files
 from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.read import read
-from raysim.simulation.api import resolved
+from raysim.simulation.api import read_experiment
 
 
 def files(folder: Path) -> set[str]:
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_recipe_goes_by_its_name(folder: Path) -> None:
-    with staged("quickstart", resolved("quickstart")) as (sent, name, changes):
+    with staged("quickstart", read_experiment("quickstart")) as (sent, name, changes):
         assert (name, changes, files(sent)) == ("quickstart", (), set())
 
 
@@ -44,7 +44,7 @@ def test_one_s_own_code_stands_beside_the_file_and_nothing_else_does(folder: Pat
     (folder / "sent_beside.py").write_text("from algorithms.fedavg import fedavg as flat\n")
     file = write(folder / "exp.toml", algorithm={"name": "sent_package:flat"})
     try:
-        with staged(file, resolved(file)) as (sent, name, changes):
+        with staged(file, read_experiment(file)) as (sent, name, changes):
             assert name == "exp.toml" and changes == ()
             assert files(sent) == {"exp.toml", "sent_package/__init__.py", "sent_beside.py"}
         assert not sent.exists()
@@ -62,10 +62,10 @@ def test_small_data_goes_and_the_file_finds_it_there(folder: Path, monkeypatch: 
     export("digits", folder / "near" / "test.parquet")
     away = folder.parent / "elsewhere" / "digits.parquet"
     file = write(folder / "exp.toml", data={"dataset": f"file:{away}", "test": "file:near/test.parquet"})
-    with staged(file, resolved(file)) as (sent, name, changes):
+    with staged(file, read_experiment(file)) as (sent, name, changes):
         assert files(sent) == {"exp.toml", "dataset/digits.parquet", "test/test.parquet"}
         monkeypatch.chdir(sent)
-        there = resolved(name, changes).data
+        there = read_experiment(name, changes).data
         assert there.dataset == "file:dataset/digits.parquet" and there.root == str(sent.resolve())
         assert there.test == f"file:{sent.resolve() / 'test' / 'test.parquet'}"
 
@@ -76,21 +76,21 @@ def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.Monk
 
     partitioning.make(pa.table(labels), folder / "made", scheme="iid", clients=4, seed=0, label="label")
     file = write(folder / "exp.toml", data={"population": "made"})
-    with staged(file, resolved(file)) as (sent, _, changes):
+    with staged(file, read_experiment(file)) as (sent, _, changes):
         assert changes == ("data.population=population",)
         assert files(sent / "population") == files(folder / "made")
     monkeypatch.setattr(job_files, "MAX_DATA", 1000)
     with pytest.raises(InputError, match=r"data.population = .*made' has 0.0 MiB: must be at most 0.0 MiB"):
-        staged(file, resolved(file)).__enter__()
+        staged(file, read_experiment(file)).__enter__()
 
 
 def test_what_is_not_here_is_the_cluster_s_where_the_path_is_checked_folder(folder: Path) -> None:
     file = write(folder / "exp.toml", data={"dataset": "file:/mnt/shared/table.parquet"})
-    with staged(file, resolved(file)) as (sent, name, changes):
+    with staged(file, read_experiment(file)) as (sent, name, changes):
         assert changes == () and read(sent / name)["data"]["dataset"].endswith("/table.parquet")
     file = write(folder / "exp.toml", data={"dataset": "file:table.parquet"})
     with pytest.raises(InputError, match=r"data.dataset = 'file:table.parquet': .* must exist here to be sent"):
-        staged(file, resolved(file)).__enter__()
+        staged(file, read_experiment(file)).__enter__()
 
 
 def test_a_folder_over_rays_limit_names_what_is_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

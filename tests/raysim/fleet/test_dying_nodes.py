@@ -96,7 +96,7 @@ def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], n
     assert [result.metrics for result in struck.results] == [result.metrics for result in undisturbed.results]
     # In which words depends on what was under way, and on whether Ray or the other end of a connection is faster.
     assert any("client actor" in text for text in watcher.told)
-    again = "the rounds since round 0 are done again" in (struck.folder / "run.log").read_text()
+    again = "repeating the rounds since round 0" in (struck.folder / "run.log").read_text()
     assert again == (experiment is RADFED)
 
 

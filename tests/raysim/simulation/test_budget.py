@@ -11,7 +11,7 @@ from algorithms import Census, Local, Sample, centralized, fedavg, fedmmb
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed
-from raysim.simulation.budget import rounds_of, updated
+from raysim.simulation.budget import rounds_of, samples_per_update
 
 SIZES = np.array([0, 1, 4, 5, 6, 10, 23], np.int64)
 
@@ -30,7 +30,7 @@ SIZES = np.array([0, 1, 4, 5, 6, 10, 23], np.int64)
 def test_a_update_goes_through_what_its_batches_hold(local: Local) -> None:
     rng = np.random.default_rng(0)
     counted = [sum(len(batch) for batch in local.passes(int(n), rng)) for n in SIZES]
-    assert updated(local, SIZES).tolist() == counted
+    assert samples_per_update(local, SIZES).tolist() == counted
 
 
 def test_rounds_by_hand() -> None:
@@ -42,7 +42,7 @@ def test_rounds_by_hand() -> None:
     assert rounds_of(2, one, census) == 5
     assert rounds_of(0.01, one, census) == 1
     # Four steps: four passes over 2 and over 4 samples, two passes over 6 and over 8.
-    assert updated(Local(steps=4, batch_size=5), census.samples).tolist() == [8, 16, 12, 16]
+    assert samples_per_update(Local(steps=4, batch_size=5), census.samples).tolist() == [8, 16, 12, 16]
     assert rounds_of(10, fedavg(Sample(), Local(steps=4, batch_size=5)), census) == round(200 / 52)
     with pytest.raises(InputError, match="no client has any"):
         rounds_of(1, one, Census(np.arange(2), np.zeros(2, np.int64)))
@@ -86,7 +86,7 @@ def test_epochs_stand_instead_of_rounds() -> None:
 
 def test_rotating_batches_go_over_a_pass_in_so_many_updates() -> None:
     # Three batches of 5, 5 and 1 are two visits of two; a client without samples has none.
-    assert updated(Local(batches=2, batch_size=5), np.array([11, 5, 0])).tolist() == [5.5, 5, 0]
+    assert samples_per_update(Local(batches=2, batch_size=5), np.array([11, 5, 0])).tolist() == [5.5, 5, 0]
     census = Census(np.arange(2), np.array([11, 5]))
     assert rounds_of(4, fedmmb(Sample(), Local(batches=2, batch_size=5)), census) == round(4 * 16 / 10.5)
 

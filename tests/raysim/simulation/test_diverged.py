@@ -71,7 +71,7 @@ def test_a_run_goes_on_and_tells_of_every_update(policy: str, tmp_path: Path) ->
     told = [text for text in watcher.texts if "not finite" in text]
     assert told == [
         f'fedavg: {first}; local.nonfinite = "{policy}"',
-        f"fedavg: in all {len(wrong)} visits were not finite; visits.parquet names them",
+        f"fedavg: {len(wrong)} client updates in total were not finite; updates.parquet names them",
     ]
     assert (done.folder / "run.log").read_text(encoding="utf-8").count("is not finite") == len(wrong)
     page = done.report.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from raysim.data.shards import Shards
 from raysim.data.sources import load
 from raysim.data.tensors import decoder_of
 from raysim.simulation.population import population_of
-from raysim.simulation.samples import prepared
+from raysim.simulation.samples import prepare_samples
 
 BASE = {"partition": {"clients": 4}}
 
@@ -135,10 +135,10 @@ def test_a_driver_prepares_a_pinned_population_without_its_samples(
     experiment = Experiment.of(raw)
     population = population_of(experiment, tmp_path / "unused")
     if told is None:
-        assert prepared(population, experiment.data).shape == (1, 8, 8)
+        assert prepare_samples(population, experiment.data).shape == (1, 8, 8)
     else:
         with pytest.raises(InputError, match=told):
-            prepared(population, experiment.data)
+            prepare_samples(population, experiment.data)
 
 
 def test_a_pinned_population_is_not_fetched(tmp_path: Path) -> None:

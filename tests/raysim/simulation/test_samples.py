@@ -18,7 +18,7 @@ from raysim.data.arrays import nested
 from raysim.data.augment import Chain, Crop, Flip
 from raysim.data.standardise import Global
 from raysim.simulation.population import population_of
-from raysim.simulation.samples import prepared
+from raysim.simulation.samples import prepare_samples
 
 DATA = {"dataset": "digits", "test": 0.1}
 AUGMENTED = {**DATA, "standardise": "global", "augment": ["crop", "flip", "colour-jitter"], "crop_padding": 1}
@@ -78,7 +78,7 @@ def test_a_made_population_stays_and_is_prepared_as_asked(tmp_path: Path, monkey
     raysim.run(file, tmp_path / "run", inline=True)
     weights = load_file(tmp_path / "run" / "fedavg" / "model.safetensors")
     assert {3 * 6 * 6} == {value.shape[1] for value in weights.values() if value.shape[:1] == (12,) and value.ndim == 2}
-    found = prepared(made, Experiment.of(file).data)
+    found = prepare_samples(made, Experiment.of(file).data)
     assert (found.shape, found.classes) == ((3, 6, 6), 10) and found.augment == Chain((Crop(2), Flip()))
     assert isinstance(found.standardise, Global) and len(found.standardise.scale.mean) == 3
     assert Population.open(made.path).digest == made.digest
@@ -88,7 +88,7 @@ def test_copies_are_made_before_and_nothing_is_changed_in_training(tmp_path: Pat
     data = Experiment.of(experiment({**DATA, "augment": "append"})).data
     assert (data.augment, data.changes) == (("append", "flip", "colour-jitter"), ("flip", "colour-jitter"))
     made = population_of(Experiment.of(experiment({**DATA, "augment": ["append", "flip"]})), tmp_path / "p")
-    assert prepared(made, data).augment is None
+    assert prepare_samples(made, data).augment is None
 
 
 @pytest.mark.parametrize(

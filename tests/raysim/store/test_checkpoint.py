@@ -173,9 +173,9 @@ def test_the_newest_two_stay_and_a_damaged_one_is_left_out(tmp_path: Path) -> No
     older, newest = sorted((tmp_path / "checkpoint").iterdir())
     assert older.name.startswith("round-000000002-")
     found = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append)
-    assert found is not None and found.known.chosen is found.state and found.known.result.algorithm is ALGORITHM
+    assert found is not None and found.progress.chosen is found.state and found.progress.result.algorithm is ALGORITHM
     wanted = snapshot(4, PersonalLedger())
-    assert same(found.state.model, wanted.state.model) and same(found.known.result.metrics, wanted.known.result.metrics)
+    assert same(found.state.model, wanted.state.model) and same(found.progress.result.metrics, wanted.progress.result.metrics)
     assert notices == []
 
     content = newest.read_bytes()
@@ -233,4 +233,4 @@ def test_rounds_are_the_ones_that_a_snapshot_needs() -> None:
     now = snapshot(4, PersonalLedger())
     assert now.rounds == {4}
     chosen = snapshot(2, PersonalLedger()).state
-    assert Snapshot(now.state, RunProgress(now.known.result, 9, chosen)).rounds == {2, 4}
+    assert Snapshot(now.state, RunProgress(now.progress.result, 9, chosen)).rounds == {2, 4}

@@ -15,7 +15,7 @@ from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.report import RoundReport
 from raysim.common.errors import InputError, StoppedError
 from raysim.config.read import algorithm_names
-from raysim.simulation.failures import continuable
+from raysim.simulation.failures import offer_resume
 from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
 from raysim.store.run_folder import run_folder
 from raysim.watching.progress import Watcher
@@ -46,7 +46,7 @@ def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> Non
 
 def end_in(out: Path, begun: bool) -> None:
     """A run that is interrupted, or for which there is no room, before its configuration is written or after it."""
-    with continuable(out, Watcher()), run_folder(out):
+    with offer_resume(out, Watcher()), run_folder(out):
         if begun:
             (out / "config.toml").touch()
         raise KeyboardInterrupt

@@ -159,7 +159,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 def test_every_algorithm_ends_as_if_it_had_not_been_stopped(every: Pair, name: str) -> None:
     assert_same(every.one, every.other, name)
     assert name in every.watcher.seen
-    (goes_on,) = [text for text in every.watcher.notices if text.startswith(f"{name}: goes on after round")]
+    (goes_on,) = [text for text in every.watcher.notices if text.startswith(f"{name}: continues after round")]
     assert int(goes_on.rpartition(" ")[2]) in range(1, 5)
 
 
@@ -205,7 +205,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("torn", "goes_on"), [(0, "after round 4"), (1, "after round"), (2, "begins anew")])
+@pytest.mark.parametrize(("torn", "goes_on"), [(0, "after round 4"), (1, "after round"), (2, "starts again")])
 def test_damaged_checkpoints(stopped: Path, tmp_path: Path, torn: int, goes_on: str) -> None:
     """Also with what a kill leaves in a journal, and beside it."""
     shutil.copytree(stopped / "run", tmp_path / "run")
@@ -377,9 +377,9 @@ def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch
         raysim.run(config, folder, inline=True)
         assert LosingFleet.maps > max(lost)
         assert_same(tmp_path / "whole", folder, "radfed")
-        assert "are done again" in (folder / "run.log").read_text()
+        assert "repeating the rounds" in (folder / "run.log").read_text()
     LosingFleet.maps, LosingFleet.lost = 0, frozenset(range(8, 99))
-    with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times one after"):
+    with pytest.raises(RetriesSpentError, match=r"^radfed: round \d: node 1 died with 3 models, 4 times in a row"):
         raysim.run(config, tmp_path / "never", inline=True)
 
 
@@ -432,7 +432,7 @@ def test_a_signal_stops_a_run_after_the_round(
     rounds = int(last.split()[3].rstrip(";"))
     assert f"{rounds:09}" in max((tmp_path / "fedbn" / "checkpoint").iterdir()).name
     ended, _, err = command(capsys, "resume", tmp_path, "--inline")
-    assert ended == 0 and f"goes on after round {rounds}" in err
+    assert ended == 0 and f"continues after round {rounds}" in err
     assert_same(long / "whole", tmp_path, "fedbn")
 
 
