@@ -2,7 +2,7 @@
 
 from algorithms.centralized import centralized
 from algorithms.engine.batch_norm import freeze
-from algorithms.engine.client_update import ClientInput, ClientUpdates, RoundInput
+from algorithms.engine.client_update import ClientInput, ClientUpdates
 from algorithms.engine.clients import Census, ClientData
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import DivergedError, InputError
@@ -91,7 +91,6 @@ __all__ = [
     "Polynomial",
     "Purpose",
     "Resident",
-    "RoundInput",
     "RoundReport",
     "Rounds",
     "Rule",

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from algorithms.engine.blocks import block_over
-from algorithms.engine.client_update import RoundInput
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.fleet import Fleet
 from algorithms.engine.report import RoundReport
@@ -46,7 +45,7 @@ def union_round(
         )
     watch = RoundWatch(fleet, meanwhile)
     update = UnionUpdate(client_updates(state, algorithm, fleet, aggregate=True))
-    start = watch.put(RoundInput(state.model, state.average))
+    start = watch.put((state.model, state.average))
     (outcome,) = watch.map(update, [block_over(census.clients, fleet)], [start])
     model = outcome.value.models.mean() or state.model
     average = outcome.value.personal.mean() or state.average

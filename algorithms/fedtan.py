@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from algorithms.engine.blocks import block_over
-from algorithms.engine.client_update import RoundInput
-from algorithms.engine.clients import Census
 from algorithms.engine.errors import require
 from algorithms.engine.exchange import DROPOUT, Common, Exchange, Together
-from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Reference, Worker
+from algorithms.engine.fleet import Block, Fleet, Function, Output, Worker
 from algorithms.engine.round import client_updates, sample_cohort
 from algorithms.engine.rounds import watched_round
 from algorithms.engine.state import State
@@ -21,77 +20,50 @@ from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Layouts
 from algorithms.parts.weighting import Equal
 
 
-@dataclass(frozen=True)
-class CommonFirstStep:
-    """The engine's round, but the cohort's first local steps normalise by common statistics."""
+def common_first_step(
+    state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+) -> State:
+    """Run one round whose first local steps normalise by common statistics; arguments as in `next_round`."""
+    started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
+    exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
+    (outcome,) = fleet.map(exchange, [block_over(cohort, fleet)], [fleet.put((state.model, state.average))])
+    common: tuple[Common, ...] = outcome.value
+    taken = time.perf_counter() - started
 
-    def __call__(
-        self, state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
-    ) -> State:
-        """Do the round; see `algorithms.parts.algorithm.Step`."""
-        started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
-        block = block_over(cohort, fleet)
-        exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
-        (outcome,) = fleet.map(exchange, [block], [fleet.put(RoundInput(state.model, state.average))])
-        common: tuple[Common, ...] = outcome.value
-        taken = time.perf_counter() - started
-
-        state = watched_round(state, algorithm, _Meeting(fleet, common), last=last, meanwhile=meanwhile)
-        if state.report is None:
-            raise RuntimeError("a step left no report")
-        # Also with a visit that is left out afterwards, for its result is not finite.
-        took_part = sum(row.report["used"] > 0 for _, row, _ in state.report.updates)
-        sent = took_part * sum(layer.nbytes for layer in common)
-        seconds = {**state.report.seconds, "train": state.report.seconds["train"] + taken}
-        measures = dict(state.report.measures)
-        if state.devices is not None and took_part:
-            each = sent / took_part
-            measures["simulated_seconds"] += state.devices.wire(each, each, 3 * len(common))
-        report = replace(
-            state.report,
-            measures=measures,
-            bytes_up=state.report.bytes_up + sent,
-            bytes_down=state.report.bytes_down + sent,
-            exchanges=3 * len(common) + 1,
-            seconds=seconds,
-        )
-        return replace(state, report=report)
+    wrap = partial(AfterCommonStep, common=common)
+    state = watched_round(state, algorithm, fleet, last=last, meanwhile=meanwhile, wrap=wrap)
+    report = state.report
+    if report is None:
+        raise RuntimeError("the round left no report")
+    # Updates that are left out later, because their result is not finite, took part as well.
+    took_part = sum(row.report["used"] > 0 for _, row, _ in report.updates)
+    sent = took_part * sum(layer.nbytes for layer in common)
+    measures = dict(report.measures)
+    if state.devices is not None and took_part:
+        each = sent / took_part
+        measures["simulated_seconds"] += state.devices.wire(each, each, 3 * len(common))
+    report = replace(
+        report,
+        measures=measures,
+        bytes_up=report.bytes_up + sent,
+        bytes_down=report.bytes_down + sent,
+        exchanges=3 * len(common) + 1,
+        seconds={**report.seconds, "train": report.seconds["train"] + taken},
+    )
+    return replace(state, report=report)
 
 
 @dataclass(frozen=True)
-class _Meeting:
-    """A fleet whose visits begin with the common step."""
+class AfterCommonStep(Function):
+    """Client updates whose trainer takes the common step first.
 
-    fleet: Fleet
-    common: tuple[Common, ...]
-
-    @property
-    def census(self) -> Census:
-        return self.fleet.census
-
-    @property
-    def layouts(self) -> Layouts:
-        return self.fleet.layouts
-
-    def block_size(self, cohort: int) -> int:
-        return self.fleet.block_size(cohort)
-
-    def put(self, value: Any) -> Reference:
-        return self.fleet.put(value)
-
-    def map(
-        self, function: Function, blocks: Sequence[Block], references: Sequence[Reference] = ()
-    ) -> Iterator[Outcome]:
-        return self.fleet.map(_AfterCommonStep(function, self.common), blocks, references)
-
-
-@dataclass(frozen=True)
-class _AfterCommonStep:
-    """Visits whose trainer takes the common step first."""
+    Args:
+        updates: client updates.
+        common: common statistics of each batch-norm layer.
+    """
 
     updates: Function
     common: tuple[Common, ...]
@@ -152,4 +124,4 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
     )
     plain = replace(fedavg(sample, local, server), weighting=Equal())
-    return replace(plain, own_round=CommonFirstStep(), needs_batch_norm=True, refuses_dropout=DROPOUT)
+    return replace(plain, own_round=common_first_step, needs_batch_norm=True, refuses_dropout=DROPOUT)

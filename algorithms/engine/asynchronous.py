@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.engine.blocks import block_over
-from algorithms.engine.client_update import ClientInput, ClientUpdates, RoundInput, UpdateRow
+from algorithms.engine.client_update import ClientInput, ClientUpdates, UpdateRow
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker, cut
@@ -167,7 +167,7 @@ class _ArrivalRound:
     def _compute(self) -> None:
         """Compute side by side all client updates that were sent: their versions are known."""
         waiting = [flight for flight in self._timeline.under_way if flight.number not in self._computed]
-        start = self._fleet.put(RoundInput(None, self._state.initial))
+        start = self._fleet.put((None, self._state.initial))
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
         maps = []
         # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.

@@ -1,4 +1,4 @@
-"""Which layers are batch normalisation: by type, so nested, shortcut and subclassed ones are all found."""
+"""Batch-norm layers, found by type: nested, in shortcuts, and subclasses too."""
 
 from collections.abc import Collection
 from typing import Literal, TypeAlias, TypeGuard
@@ -11,18 +11,18 @@ Statistics: TypeAlias = Literal["batch", "untracked", "frozen"]
 
 
 def is_batch_norm(layer: nn.Module) -> TypeGuard[_BatchNorm]:
-    """Whether the layer normalises by statistics of the batch (1d, 2d, 3d, synchronised, subclasses)."""
+    """Return whether the layer is batch norm (1d, 2d, 3d, synchronised, or a subclass)."""
     return isinstance(layer, _BatchNorm)
 
 
 def freeze(module: nn.Module, names: Collection[str]) -> None:
-    """Freeze entries of a module, parameters and buffers: nobody trains, tracks, sends or averages them.
+    """Freeze parameters and buffers of a module: they are never trained, tracked, sent or averaged.
 
-    A batch-norm layer all of whose entries are frozen normalises by its running statistics, in training too.
+    A batch-norm layer with all entries frozen normalises by its running statistics in training, too.
 
     Args:
-        module: is changed.
-        names: of the entries, as its state has them.
+        module: module to change.
+        names: names of the entries in its state.
     """
     for prefix, layer in module.named_modules():
         own = {**layer._parameters, **layer._buffers}
@@ -33,13 +33,13 @@ def freeze(module: nn.Module, names: Collection[str]) -> None:
 
 
 def is_frozen(layer: nn.Module, name: str) -> bool:
-    """Whether one of a layer's own entries is frozen: by `freeze`, or a parameter whose gradient is switched off."""
+    """Return whether an entry of a layer is frozen, by `freeze` or as a parameter without gradient."""
     parameter = layer._parameters.get(name)
     return name in layer.__dict__.get("frozen_entries", ()) or (parameter is not None and not parameter.requires_grad)
 
 
 def live_batch_norms(module: nn.Module) -> list[_BatchNorm]:
-    """The batch-norm layers of a module but for those that are frozen as a whole, statistics too."""
+    """Return the batch-norm layers of a module, without those that are frozen as a whole."""
     found = (layer for layer in module.modules() if is_batch_norm(layer))
     return [layer for layer in found if not _is_frozen_whole(layer)]
 
@@ -50,24 +50,24 @@ def _is_frozen_whole(layer: nn.Module) -> bool:
 
 
 def train_mode(module: nn.Module, statistics: Statistics) -> None:
-    """Put a module in training mode, its batch-norm layers as `Local.statistics` says; frozen ones in evaluation."""
+    """Set a module to training, its batch-norm layers as `Local.statistics` says, and frozen layers to evaluation."""
     module.train()
     for layer in module.modules():
         if is_batch_norm(layer):
             if statistics == "frozen" or _is_frozen_whole(layer):
                 layer.eval()
-            # A layer that has none to track stays as it was made.
+            # A layer made without running statistics stays without them.
             tracks = layer.running_mean is not None and statistics != "untracked"
-            if layer.track_running_stats != tracks:  # this comes once a visit, and modules are slow to write to
+            if layer.track_running_stats != tracks:  # each client update comes here, and modules are slow to write to
                 layer.track_running_stats = tracks
 
 
 @torch.no_grad()
 def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
-    """Whether a training batch of one such sample would leave a batch-norm layer one value a channel.
+    """Return whether a training batch of one sample would give a batch-norm layer one value a channel.
 
     Args:
-        module: the model; its statistics are left as they are.
+        module: the model; its statistics do not change.
         sample: one sample, [*shape]; its values do not matter.
     """
     found: list[bool] = []
@@ -78,8 +78,8 @@ def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
     hooks = [layer.register_forward_pre_hook(look) for layer in live_batch_norms(module)]
     training = module.training
     try:
-        # Evaluation mode: the shapes are the same, and nothing is tracked. Two samples, for a layer that tracks no
-        # statistics normalises by the batch here, too.
+        # In evaluation the shapes are equal and nothing is tracked. A layer without running statistics normalises by
+        # the batch here, too, and needs two samples.
         module.eval()
         if hooks:
             module(torch.stack([sample, sample]))

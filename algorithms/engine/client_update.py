@@ -25,19 +25,6 @@ from algorithms.training.steps import Work
 
 
 @dataclass(frozen=True)
-class RoundInput:
-    """Entries that the client updates of a round begin with.
-
-    Args:
-        model: shared entries of the global model; None if each client update receives a travelling model.
-        newcomer: personal entries of a client that has none of its own yet.
-    """
-
-    model: Packed | None
-    newcomer: Packed
-
-
-@dataclass(frozen=True)
 class ClientInput:
     """Input of one client update beside its model.
 
@@ -96,6 +83,9 @@ class BlockResult:
 class ClientUpdates(Function):
     """Client updates of a block: sum their models, or leave each model behind as an object of its own.
 
+    The values of a block are a pair, and the travelling models of its clients, if there are any. The pair is the shared
+    entries of the global model (None if models travel), and the personal entries of a client that has none yet.
+
     Args:
         local: one client's training.
         weighting: weight of a client update in the aggregation.
@@ -126,20 +116,20 @@ class ClientUpdates(Function):
         return BlockResult((*left.rows, *right.rows), models, left.personal.plus(right.personal))
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        start, *travelling = values
+        (model, newcomer), *travelling = values
         resident, result = worker.resident, self.nothing(worker.resident.layouts)
         rows, objects = [], []
         for first in range(0, len(block.clients), worker.trainer.lanes):
             part = slice(first, first + worker.trainer.lanes)
             clients, inputs = block.clients[part], block.inputs[part]
-            received = travelling[part] if start.model is None else [start.model] * len(clients)
-            trained = self._train(worker, clients, inputs, received, start.newcomer)
-            for (lane, row), model in zip(trained, received, strict=True):
+            received = travelling[part] if model is None else [model] * len(clients)
+            trained = self._train(worker, clients, inputs, received, newcomer)
+            for (lane, row), before in zip(trained, received, strict=True):
                 rows.append(row)
                 if resident.layouts.personal.entries:
                     result.personal.add(resident.personal(lane), float(row.report["steps"] > 0))
                 if row.report["steps"]:
-                    worker.watch(resident.shared(lane), model)
+                    worker.watch(resident.shared(lane), before)
                 if result.models is not None:
                     result.models.add(resident.shared(lane), row.weight)
                 else:
@@ -224,7 +214,7 @@ class ClientUpdates(Function):
     def _row(
         self, worker: Worker, client: int, client_input: ClientInput, report: Report, weight: float, lane: int
     ) -> UpdateRow:
-        """Return the row of a client update whose result counts; store the client's personal entries."""
+        """Return the row of a valid client update; store the client's personal entries."""
         if self.local.batches and report["samples"]:
             # Count the update even if batch norm refused its only sample: the next batches are others.
             worker.resident.counters["batches"][lane] += 1
@@ -236,7 +226,7 @@ class ClientUpdates(Function):
         return UpdateRow(client, report, weight, location)
 
     def _refused(self, client: int, client_input: ClientInput, report: Report, weight: float, wrong: str) -> UpdateRow:
-        """Return the row of a client update whose result does not count; see `Local.nonfinite`.
+        """Return the row of a client update that is not finite; see `Local.nonfinite`.
 
         Raises:
             DivergedError: `Local.nonfinite` is "stop".

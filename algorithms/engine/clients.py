@@ -44,7 +44,7 @@ class Census:
 
 
 class ClientData(Protocol):
-    """Samples at the place where a block runs: inputs [n, *shape] and labels, in memory of their own; see `Work`."""
+    """Samples as a worker reads them: inputs [n, *shape] and labels, in memory of their own; see `Work`."""
 
     def samples(self, client: int, part: SamplePart) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a part of a client's samples."""

@@ -1,4 +1,4 @@
-"""How fast clients are, in virtual time: what a federation's rounds would last, whatever they take here."""
+"""Speed of clients in virtual time: the duration of a real federation's rounds, whatever they take here."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from algorithms.engine.keys import Purpose, generator
 
 @dataclass(frozen=True)
 class Devices:
-    """The clients' devices and their network; a visit of client k takes so many seconds.
+    """Devices of the clients, and their network. An update of client k takes seconds by this formula.
 
         latency + bytes down / down + samples / (compute e^(spread z_k)) + bytes up / up,   z_k ~ N(0, 1)
 
     Args:
-        compute: samples that pass through training in a second, > 0: of the median client.
-        spread: how unlike the clients' rates of compute are, in [0, 10]: the standard deviation of their logarithms.
+        compute: samples that the median client trains on in a second, > 0.
+        spread: standard deviation of the logarithms of the clients' rates of compute, in [0, 10].
         down: bytes a second from the server to a client, >= 0; 0 or None for no limit.
-        up: bytes a second from a client to the server, likewise.
-        latency: seconds that an exchange with the server takes besides, >= 0.
+        up: bytes a second from a client to the server, >= 0; 0 or None for no limit.
+        latency: further seconds of each exchange with the server, >= 0.
 
     Raises:
         InputError: a number is out of its range.
@@ -44,27 +44,27 @@ class Devices:
             require(holds, f"devices.{name}", value, "a finite number >= 0", f"set devices.{name} = 0")
 
     def rate(self, seed: int, client: int) -> float:
-        """A client's samples a second; the same in all rounds of a run."""
+        """Return a client's samples a second; they are constant in a run."""
         return self.compute * exp(self.spread * generator(seed, Purpose.DEVICE, 0, client).standard_normal())
 
     def seconds(self, seed: int, client: int, samples: float, down: float, up: float, exchanges: int = 1) -> float:
-        """How long a visit takes.
+        """Return the seconds of a client update.
 
         Args:
-            seed: the run's.
-            client: who is visited.
-            samples: that pass through training, each as often as it does.
+            seed: seed of the run.
+            client: id of the client.
+            samples: samples that pass through training, repeats included.
             down: bytes that the client receives.
             up: bytes that it sends.
-            exchanges: how often in turn the client and the server wait for each other.
+            exchanges: times that client and server wait for each other.
         """
         return self.wire(down, up, exchanges) + samples / self.rate(seed, client)
 
     def wire(self, down: float, up: float, exchanges: int = 1) -> float:
-        """What of a visit's seconds passes on the network; the same for all clients."""
+        """Return the seconds of a client update on the network, which are equal for all clients."""
         moving = (down / self.down if self.down else 0.0) + (up / self.up if self.up else 0.0)
         return exchanges * self.latency + moving
 
     def round(self, seed: int, updates: Iterable[tuple[int, float, float, float]]) -> float:
-        """How long a synchronous round takes: as its slowest visit, of (client, samples, bytes down, bytes up) each."""
+        """Return the seconds of the slowest of some updates (client, samples, bytes down, bytes up)."""
         return max((self.seconds(seed, *update) for update in updates), default=0.0)

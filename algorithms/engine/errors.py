@@ -1,15 +1,15 @@
-"""The errors: the caller's numbers or their combination make no sense; or training gave numbers that are none."""
+"""Errors: a wrong input, or a training that diverged."""
 
 
 class InputError(ValueError):
-    """A wrong value, in one line: what, the value, what is allowed, the remedy."""
+    """Wrong input, in one line: key, value, allowed values, remedy."""
 
 
 class DivergedError(RuntimeError):
-    """A visit or a merge gave NaN or infinity: one line with whose, the round and the first entry, and the remedy."""
+    """NaN or infinity from a client update or an aggregation, in one line: source, round, first bad entry, remedy."""
 
 
 def require(holds: bool, what: str, value: object, allowed: str, remedy: str) -> None:
-    """Raise `InputError` unless `holds`; all refusals of this package are worded here."""
+    """Raise `InputError` unless `holds`."""
     if not holds:
         raise InputError(f"{what} = {value!r}: must be {allowed}; {remedy}")

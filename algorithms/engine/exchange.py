@@ -1,4 +1,4 @@
-"""Batch-norm statistics that the clients of a cohort have in common, for one step: FedTAN's exchange, and the step."""
+"""FedTAN's exchange: batch-norm statistics that a cohort has in common, and the first step with them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from algorithms.engine.batch_norm import live_batch_norms, train_mode
-from algorithms.engine.client_update import ClientInput, ClientUpdates, RoundInput
+from algorithms.engine.client_update import ClientInput, ClientUpdates
 from algorithms.engine.errors import InputError
-from algorithms.engine.fleet import Block, Output, Worker
+from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.layout import Floats
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
@@ -29,22 +29,22 @@ Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
 
 
 DROPOUT = (
-    "algorithm.name = 'fedtan' on a model with dropout: must be one without, for the cohort's first batches pass it "
-    "together; use another model, or another algorithm"
+    "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
+    "pass it together; use another model, or another algorithm"
 )
-"""Why a model with dropout is refused."""
+"""Error for a model with dropout."""
 
 
 @dataclass(frozen=True)
 class Common:
-    """What the clients have in common at one batch-norm layer, a value a channel each.
+    """Common statistics of a cohort at one batch-norm layer, with a value for each channel.
 
     Args:
-        mean: mu_l, the mean over clients of their batches' means.
-        variance: var_l, the mean over clients of their batches' mean squared distances from mu_l.
-        by_mean: A_l, the derivative of the clients' mean loss by mu_l.
-        by_variance: B_l, that by var_l.
-        count: values a channel of all batches together.
+        mean: mu_l, mean over clients of their batches' means.
+        variance: var_l, mean over clients of their batches' mean squared distances from mu_l.
+        by_mean: A_l, derivative of the clients' mean loss by mu_l.
+        by_variance: B_l, derivative of the clients' mean loss by var_l.
+        count: values of a channel in all batches together.
     """
 
     mean: Floats
@@ -55,47 +55,44 @@ class Common:
 
     @property
     def nbytes(self) -> int:
-        """What a client sends of it, and receives."""
+        """Bytes that a client sends, and receives."""
         return self.mean.nbytes + self.variance.nbytes + self.by_mean.nbytes + self.by_variance.nbytes
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """Find the common statistics of the first batches of a block's clients, and the derivatives by them.
+class Exchange(Function):
+    """Common statistics of the first batches of a block's clients, and the derivatives by them.
 
     Args:
-        visits: tell the batches.
+        updates: client updates, which determine the batches.
     """
 
     updates: ClientUpdates
-
-    def objects(self, block: Block) -> int:
-        return 0
 
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("the exchange of a cohort is one block")
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        start: RoundInput = values[0]
+        model, personal = values[0]
         if worker.trainer.has_dropout:
             raise InputError(DROPOUT)
-        works = [self.updates.work(worker, client, start.newcomer, ClientInput(None, 0.0)) for client in block.clients]
+        works = [self.updates.work(worker, client, personal, ClientInput(None, 0.0)) for client in block.clients]
         if any(work.y.dim() > 1 for work in works):
             raise InputError(
-                "algorithm.name = 'fedtan' with labels that are images: must be classes, for its clients share the "
-                "loss by samples; use another algorithm"
+                "algorithm.name = 'fedtan' with labels that are images: must be classes, because its clients share "
+                "the loss by samples; use another algorithm"
             )
         first = [_first(work) for work in works if work.batches]
-        if start.model is None or not first:
+        if model is None or not first:
             return Output(())
-        worker.resident.load(start.model, start.newcomer)
+        worker.resident.load(model, personal)
         x, y = (torch.cat(tensors) for tensors in zip(*first, strict=True))
         shares = torch.cat([x.new_full((len(own),), 1 / (len(first) * len(own))) for _, own in first])
         return Output(_common(worker.resident, x, y, shares))
 
 
 def _common(resident: Resident, x: torch.Tensor, y: torch.Tensor, shares: torch.Tensor) -> tuple[Common, ...]:
-    """The common statistics of samples that have these shares in the clients' mean, layer by layer."""
+    """Return the common statistics of each layer; `shares` are the samples' shares in the mean over clients."""
     found: list[tuple[torch.Tensor, torch.Tensor, int]] = []
 
     def normalise(layer: _BatchNorm, h: torch.Tensor) -> torch.Tensor:
@@ -118,12 +115,12 @@ def _common(resident: Resident, x: torch.Tensor, y: torch.Tensor, shares: torch.
 
 
 class Together:
-    """A trainer whose visits begin with a step on common statistics.
+    """A trainer whose client updates begin with a step on common statistics.
 
     Args:
-        resident: the models.
-        trainer: takes all further steps.
-        common: of each batch-norm layer, in the order of the forward pass.
+        resident: resident models.
+        trainer: trainer of all further steps.
+        common: common statistics of the batch-norm layers, in the order of the forward pass.
     """
 
     def __init__(self, resident: Resident, trainer: Trainer, common: Sequence[Common]) -> None:
@@ -134,12 +131,12 @@ class Together:
         self.has_dropout = trainer.has_dropout
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
-        """Make one visit in each lane; see `Trainer`."""
+        """Train one client in each lane; see `Trainer`."""
         resident, losses = self._resident, []
         received = [(resident.shared(lane).copy(), resident.personal(lane).copy()) for lane in range(len(works))]
         stepped = []
         for (shared, personal), work in zip(received, works, strict=True):
-            # The module computes with lane 0, whosever entries are there.
+            # The module computes with lane 0, for every client in turn.
             resident.load(shared, personal)
             losses.append(self._step(local, work, lr) if work.batches else np.nan)
             stepped.append((resident.shared().copy(), resident.personal().copy()))
@@ -150,7 +147,7 @@ class Together:
         return np.array([_mean_loss(*each) for each in zip(works, losses, others, strict=True)])
 
     def _step(self, local: Local, work: Work, lr: float) -> float:
-        """Take the first step of a visit, on the model in lane 0; the loss of its batch."""
+        """Take the first step of a client update on the model in lane 0; return the loss of its batch."""
         resident, layers, x, y = self._resident, iter(self._common), *_first(work)
         terms: list[torch.Tensor] = []
         seen: list[tuple[_BatchNorm, Common]] = []
@@ -160,7 +157,7 @@ class Together:
             each = (common.mean, common.variance, common.by_mean, common.by_variance)
             mean, variance, by_mean, by_variance = (torch.tensor(values).to(h) for values in each)
             away = _channels(h) - mean.view(-1, 1)
-            # What this client's part of the statistics does to the mean loss of all.
+            # Effect of this client's part of the statistics on the mean loss of all clients.
             terms.append((by_mean * _channels(h).mean((0, 2))).sum())
             terms.append((by_variance * away.square().mean((0, 2))).sum())
             seen.append((layer, common))
@@ -181,19 +178,19 @@ class Together:
 
 
 def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:
-    """The samples of a visit's first step."""
+    """Return the samples of the first step."""
     step = next(stacked_batches([work]))
     return step.x[0], step.y[0]
 
 
 def _rest(work: Work) -> Work:
-    """A visit without its first step."""
+    """Return the work without its first step."""
     used = sum(len(rows) for rows in work.batches[:1])
     return replace(work, batches=work.batches[1:], augment=work.augment and work.augment.after(used))
 
 
 def _mean_loss(work: Work, first: float, others: float) -> float:
-    """A visit's mean loss over its samples as they were passed, of its first batch's and the others'."""
+    """Return the mean loss over all samples in the order of training, from those of the first batch and the others."""
     if len(work.batches) < 2:
         return first
     sizes = len(work.batches[0]), sum(len(rows) for rows in work.batches[1:])
@@ -201,7 +198,7 @@ def _mean_loss(work: Work, first: float, others: float) -> float:
 
 
 def _channels(h: torch.Tensor) -> torch.Tensor:
-    """Values as [n, channels, places]."""
+    """Return values as [n, channels, positions]."""
     return h.reshape(h.shape[0], h.shape[1], -1)
 
 
@@ -213,7 +210,7 @@ def _normalised(layer: _BatchNorm, h: torch.Tensor, mean: torch.Tensor, variance
 
 @torch.no_grad()
 def _track(layer: _BatchNorm, common: Common) -> None:
-    """Track the common statistics as batch norm tracks its batch's."""
+    """Track the common statistics as batch norm tracks those of its batch."""
     if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
         return
     layer.num_batches_tracked += 1
@@ -225,7 +222,7 @@ def _track(layer: _BatchNorm, common: Common) -> None:
 
 @contextmanager
 def _normalising(module: nn.Module, normalise: Normalise) -> Iterator[None]:
-    """Within, the module's batch-norm layers are this function."""
+    """Replace the batch-norm layers of a module by a function."""
     layers = live_batch_norms(module)
     for layer in layers:
         layer.forward = partial(normalise, layer)  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Numbers that are none: NaN and infinity, looked for where a model is taken over."""
+"""NaN and infinity: the checks of a model before it counts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from algorithms.engine.errors import DivergedError, InputError
 from algorithms.engine.layout import Layout, Packed
 
 Nonfinite = Literal["stop", "leave-out", "last"]
-"""What becomes of a visit whose result is not finite; see `Local`."""
+"""Action if the result of a client update is not finite; see `Local`."""
 
 
 def first_nonfinite(layout: Layout, packed: Packed) -> str | None:
-    """The first entry that holds NaN or infinity, in words; None where all are finite."""
+    """Name the first entry that holds NaN or infinity; None if all are finite."""
     for entry, place in layout.places():
         if not entry.integer and not is_finite(packed.floats[place]):
             return f"entry {entry.name!r}"
@@ -26,24 +26,24 @@ def first_nonfinite(layout: Layout, packed: Packed) -> str | None:
 
 
 def is_finite(values: NDArray[np.floating[Any]]) -> bool:
-    """Whether all are numbers. Their sum tells that they are; only one that may have overflowed is looked into."""
+    """Return whether all values are finite; a finite sum shows it, and otherwise each value is checked."""
     with np.errstate(over="ignore", invalid="ignore"):
         return isfinite(values.sum()) or bool(np.isfinite(values).all())
 
 
 def require_finite(
-    model: Packed, layout: Layout, number: int, memory: Mapping[str, NDArray[np.float64]] | None = None
+    model: Packed, layout: Layout, round_number: int, memory: Mapping[str, NDArray[np.float64]] | None = None
 ) -> None:
-    """Refuse what a merge has made where it is not finite.
+    """Refuse an aggregated model that is not finite.
 
     Args:
-        model: the travelling entries of the next global model.
-        layout: of the model.
-        number: the round.
-        memory: what the server's rule remembers.
+        model: shared entries of the next global model.
+        layout: layout of the model.
+        round_number: round.
+        memory: memory of the server's rule.
 
     Raises:
-        DivergedError: it names the round, and the first entry.
+        DivergedError: the model or the memory is not finite; the error names the round and the first bad entry.
     """
     what = None if is_finite(model.floats) else first_nonfinite(layout, model)
     for name, array in (memory or {}).items():
@@ -51,18 +51,19 @@ def require_finite(
             what = f"{name!r} of the server's memory"
     if what is not None:
         raise DivergedError(
-            f"the merged model of round {number}: {what} is not finite; lower server.lr, server.alpha or local.lr"
+            f"the aggregated model of round {round_number}: {what} is not finite; lower server.lr, server.alpha or "
+            "local.lr"
         )
 
 
 def check_initial(values: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a model that begins with numbers that are none.
+    """Refuse an initial model that is not finite.
 
     Args:
-        values: the module's state.
+        values: state of the module.
 
     Raises:
-        InputError: an entry has NaN or infinity; it is named.
+        InputError: an entry holds NaN or infinity; the error names it.
     """
     for name, value in values.items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):

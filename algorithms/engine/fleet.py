@@ -23,12 +23,12 @@ SEVERAL = -1
 """Value of `Block.site` if the clients are of more than one site."""
 
 Reference = Any
-"""Opaque handle of a value that a fleet holds; it is resolved only at the place where a block runs."""
+"""Opaque handle of a value that a fleet holds; only the worker that runs a block resolves it."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Place where blocks run.
+    """Worker: the models, data and stores with which blocks run.
 
     Args:
         resident: models.
@@ -71,7 +71,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Output:
-    """Output of a function on one block: a value for the driver, and objects that stay where they were made."""
+    """Output of a function on one block: a value for the driver, and objects that stay with the worker."""
 
     value: Any
     objects: tuple[Any, ...] = ()
@@ -109,7 +109,7 @@ class Function(Protocol):
         """Run a block.
 
         Args:
-            worker: place where the block runs.
+            worker: worker that runs the block.
             block: the block, without its references.
             values: values of the common references, then those of the block's own references.
         """

@@ -24,7 +24,7 @@ def current_model(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
 
 
 def aggregated_model(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed:
-    """Return the shared entries that an aggregation would give now; travelling models are summed where they are."""
+    """Return the shared entries that an aggregation would give now; the workers sum travelling models."""
     if not state.travelling_models:
         return state.model
     return aggregate(state, algorithm.phase(state.phase), fleet, sum_models(state.travelling_models, fleet))[0]

@@ -1,4 +1,4 @@
-"""Keyed randomness: every draw is named by (seed, purpose, counter, client), never by the order of calls."""
+"""Keyed randomness: (seed, purpose, counter, client) names every draw, never the order of calls."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a draw is for. The numbers are part of every result: append, never renumber."""
+    """Purpose of a draw. The numbers are part of every result: append, never renumber."""
 
     INITIALISE = 1
     COHORT = 2
@@ -24,17 +24,17 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:
-    """The random stream of one key.
+    """Return the random stream of one key.
 
     Args:
-        seed: the run's seed, >= 0.
-        purpose: what is drawn.
-        counter: the round, dispatch or pass that draws, >= 0.
-        client: the client for whom, >= 0; 0 where the draw is the server's (its purposes are its own).
+        seed: seed of the run, >= 0.
+        purpose: purpose of the draws.
+        counter: number of the round, dispatch or pass, >= 0.
+        client: id of the client, >= 0; 0 for draws of the server, which have purposes of their own.
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, purpose, counter, client))))
 
 
 def torch_seed(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> int:
-    """A 63-bit seed of the same key, for code that draws from torch."""
+    """Return a 63-bit seed of a key, for code that draws from torch."""
     return int(generator(seed, purpose, counter, client).integers(2**63))

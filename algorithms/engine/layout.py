@@ -1,4 +1,4 @@
-"""A model's state as flat vectors: where each entry stands, and what kind of layer owns it."""
+"""A model's state as flat vectors: the position of each entry, and the kind of layer that owns it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from torch import nn
 from algorithms.engine.batch_norm import is_batch_norm, is_frozen
 from algorithms.engine.errors import InputError
 
-# Each entry starts at a multiple of this many elements: matrix products may add in another order when an
-# operand is not aligned to 64 bytes, and resident models must all compute the same bytes.
+# Each entry starts at a multiple of this many elements. Matrix products may add in another order if an operand is not
+# aligned to 64 bytes, and all resident models must compute equal bytes.
 ALIGNMENT = 16
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
-"""The floating entries: float32, or float64 under `precision = "fp64"`."""
-
+"""Floating entries: float32, or float64 under `precision = "fp64"`."""
 
 FLOATING = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class Kind(Enum):
-    """What an entry is, told by the type of the layer that owns it."""
+    """Kind of an entry, by the type of the layer that owns it."""
 
     WEIGHT = "weight"
     AFFINE = "batch-norm affine"
     STATISTIC = "batch-norm statistic"
     BUFFER = "buffer"
-    SLOT = "kept beside the model"
+    SLOT = "beside the model"
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,11 @@ class Entry:
     """One entry of a model's state: a parameter or a buffer.
 
     Args:
-        name: as the module's state has it.
-        shape: of the tensor.
-        kind: what layer owns it.
+        name: name in the module's state.
+        shape: shape of the tensor.
+        kind: kind of the entry.
         integer: whether it is a counter.
-        frozen: whether it stays as it is: visits do not change it, and nobody sends it.
+        frozen: whether it never changes and is never sent.
     """
 
     name: str
@@ -62,17 +61,17 @@ class Entry:
 
     @property
     def is_parameter(self) -> bool:
-        """Whether visits train it: a parameter that is not frozen."""
+        """Whether client updates train it: a parameter that is not frozen."""
         return not self.frozen and self.kind in (Kind.WEIGHT, Kind.AFFINE)
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The values of a layout's entries: what is loaded, sent, summed and saved.
+    """Values of a layout's entries, as they are loaded, sent, summed and saved.
 
     Args:
-        floats: the floating entries, [layout.floats] of the layout's type, padded to the alignment.
-        integers: the integer entries (counters), int64 [layout.integers].
+        floats: floating entries, [layout.floats] of the layout's type, padded to the alignment.
+        integers: integer entries (counters), int64 [layout.integers].
     """
 
     floats: Floats
@@ -83,17 +82,17 @@ class Packed:
         return self.floats.nbytes + self.integers.nbytes
 
     def copy(self) -> Packed:
-        """The same values in memory of their own."""
+        """Return a copy in memory of its own."""
         return Packed(self.floats.copy(), self.integers.copy())
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The order and the places of some entries in a `Packed`.
+    """Order and positions of some entries in a `Packed`.
 
     Args:
-        entries: the entries.
-        floating: the type of the floating ones, "float32" or "float64".
+        entries: entries in their order.
+        floating: type of the floating entries, "float32" or "float64".
     """
 
     entries: tuple[Entry, ...]
@@ -114,12 +113,12 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of all entries of a module, shared ones once.
+        """Return the layout of all entries of a module; tied entries stand once.
 
         Raises:
-            InputError: an entry is neither int64 nor of the one floating type, float32 or float64.
+            InputError: an entry is neither int64 nor of the model's floating type, float32 or float64.
         """
-        found = list(_entries(module))
+        found = list(entries_of(module))
         floating = next((t.dtype for _, t in found if t.is_floating_point()), torch.float32)
         for entry, tensor in found:
             if tensor.dtype != (torch.int64 if entry.integer else floating) or floating not in FLOATING:
@@ -130,21 +129,21 @@ class Layout:
         return cls(tuple(entry for entry, _ in found), FLOATING[floating])
 
     def only(self, wanted: Callable[[Entry], bool]) -> Layout:
-        """The layout of the entries that are wanted, in the same order."""
+        """Return the layout of the wanted entries, in this order."""
         return Layout(tuple(entry for entry in self.entries if wanted(entry)), self.floating)
 
     @cached_property
     def nbytes(self) -> int:
-        """What the entries weigh on a wire, padding apart."""
+        """Bytes of the entries on a wire, without padding."""
         return sum(entry.size * (8 if entry.integer else np.dtype(self.floating).itemsize) for entry in self.entries)
 
     def places(self) -> Iterator[tuple[Entry, slice]]:
-        """Each entry with its slice of the vector of its type."""
+        """Yield each entry with its slice of the vector of its type."""
         for entry, start in zip(self.entries, self._starts, strict=True):
             yield entry, slice(start, start + entry.size)
 
     def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
-        """Copy named tensors (a module's state) into vectors; slots, which no module has, are 0."""
+        """Copy named tensors (a module's state) into vectors; slots are 0, as no module has them."""
         packed = Packed(np.zeros(self.floats, self.floating), np.zeros(self.integers, np.int64))
         for entry, place in self.places():
             if entry.kind is Kind.SLOT:
@@ -154,14 +153,15 @@ class Layout:
         return packed
 
     def unpack(self, packed: Packed) -> dict[str, Floats | NDArray[np.int64]]:
-        """The named arrays of the entries, as views."""
+        """Return the named arrays of the entries, as views."""
         return {
             entry.name: (packed.integers if entry.integer else packed.floats)[place].reshape(entry.shape)
             for entry, place in self.places()
         }
 
 
-def _entries(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
+def entries_of(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
+    """Yield each entry of a module with its tensor; tied tensors come once."""
     seen: set[int] = set()
     saved = module.state_dict(keep_vars=True)
     for prefix, layer in module.named_modules():

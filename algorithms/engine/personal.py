@@ -1,4 +1,4 @@
-"""Kept entries: an append-only store that visits write, and the ledger of where each client's latest stand."""
+"""Personal entries: an append-only store that client updates write, and the ledger of their locations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from algorithms.engine.layout import Layout, Packed
 
 FULL = 16 * 2**20
-"""Bytes after which a writer begins another file, so that files of which nothing is needed any more can go."""
+"""Bytes after which a writer begins another file, so that old files can be removed."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where one record of kept entries stands: a file of the store and its byte offset."""
+    """Location of a record of personal entries: a file of the store and a byte offset."""
 
     file: str
     offset: int
@@ -30,13 +30,13 @@ class Location:
 class PersonalStore:
     """One writer's view of a folder of records; every writer appends to files of its own.
 
-    A record is a client's kept entries after one visit, raw. Nothing is ever overwritten, so a location that was
-    handed out stays good whichever actor dies and whichever round is run again.
+    A record holds the raw personal entries of a client after one update. Nothing is ever overwritten: a location stays
+    valid if an actor dies or a round is repeated.
 
     Args:
-        folder: shared by all writers of a run; made when the first record is written.
-        layout: of the kept entries; gives a record's length.
-        full: bytes after which another file is begun.
+        folder: folder that all writers of a run share; made with the first record.
+        layout: layout of the personal entries; it gives the length of a record.
+        full: bytes after which another file begins.
     """
 
     def __init__(self, folder: Path, layout: Layout, full: int = FULL) -> None:
@@ -46,18 +46,18 @@ class PersonalStore:
         self._file: BinaryIO | None = None
 
     def append(self, personal: Packed) -> Location:
-        """Write one record; OSError where it is not written whole."""
+        """Write one record; raise OSError if the record is not complete."""
         return self.put(personal.floats.tobytes() + personal.integers.tobytes())
 
     def read(self, location: Location) -> Packed:
-        """Read one record, whoever wrote it; OSError where it is not there as a whole."""
+        """Read one record of any writer; raise OSError if the record is not complete."""
         floats, integers, floating = self.layout.floats, self.layout.integers, np.dtype(self.layout.floating)
         cut = floating.itemsize * floats
         record = self.get(location, cut + 8 * integers)
         return Packed(np.frombuffer(record, floating, floats), np.frombuffer(record, np.int64, integers, offset=cut))
 
     def put(self, record: bytes) -> Location:
-        """Write the bytes of one record; raises as `append` does."""
+        """Write the bytes of one record; raise as `append` does."""
         if self._file is not None and self._file.tell() >= self._full:
             self.close()
         if self._file is None:
@@ -66,69 +66,69 @@ class PersonalStore:
         location = Location(Path(self._file.name).name, self._file.tell())
         left = memoryview(record)
         while left:
-            # A disk that is nearly full takes a part of it; only the next attempt says why.
+            # A nearly full disk takes a part of the record. Only the next attempt raises the error.
             left = left[self._file.write(left) :]
         return location
 
     def get(self, location: Location, length: int) -> bytes:
-        """Read the bytes of one record; raises as `read` does."""
+        """Read the bytes of one record; raise as `read` does."""
         path = self.folder / location.file
         with path.open("rb") as file:
             file.seek(location.offset)
             record = file.read(length)
         if len(record) < length:
-            raise OSError(f"{path} ends within the record at byte {location.offset}: kept entries are lost")
+            raise OSError(f"{path} ends within the record at byte {location.offset}: personal entries are lost")
         return record
 
     def close(self) -> None:
-        """Close the writer's file, if one was begun."""
+        """Close the writer's file, if there is one."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 Row = tuple[int, Location]
-"""A round, and where what it wrote stands."""
+"""A round, and the location of the entries that it wrote."""
 
 
 @dataclass(eq=False)
 class PersonalLedger:
-    """For every client the locations of its kept entries, by the round that wrote them.
+    """Locations of every client's personal entries, by the round that wrote them.
 
-    It is asked for a round: so each `State` that shares it goes on seeing its own round's entries, until it is told to
-    forget them. While one thread changes it, others may read of it what is not forgotten.
+    Each query names a round. Several `State`s can therefore share the ledger, and each sees the entries of its own
+    round, unless they are forgotten. While one thread changes the ledger, others may read entries that stay.
 
     Args:
-        newest: the newest round that entered something.
+        newest: newest round with an entry.
     """
 
     newest: int = 0
     _rows: dict[int, list[Row]] = field(default_factory=dict)
     _several: set[int] = field(default_factory=set)
 
-    def add(self, number: int, client: int, location: Location) -> None:
-        """Enter what a client's visit of a round wrote; a round that is run again replaces its entry."""
-        self.newest = max(self.newest, number)
+    def add(self, round_number: int, client: int, location: Location) -> None:
+        """Add the entries that a client wrote in a round; a repeated round replaces them."""
+        self.newest = max(self.newest, round_number)
         rows = self._rows.setdefault(client, [])
-        i = bisect_right(rows, number, key=lambda row: row[0])
-        if i and rows[i - 1][0] == number:
-            rows[i - 1] = (number, location)
+        i = bisect_right(rows, round_number, key=lambda row: row[0])
+        if i and rows[i - 1][0] == round_number:
+            rows[i - 1] = (round_number, location)
         else:
-            rows.insert(i, (number, location))
+            rows.insert(i, (round_number, location))
         if len(rows) > 1:
             self._several.add(client)
 
-    def latest(self, client: int, number: int) -> Location | None:
-        """The client's entries as they were after a round, or None where it had none yet."""
-        row = _latest(self._rows.get(client, []), number)
+    def latest(self, client: int, round_number: int) -> Location | None:
+        """Return the location of a client's entries after a round; None if it had none yet."""
+        row = _latest(self._rows.get(client, []), round_number)
         return None if row is None else row[1]
 
-    def clients(self, number: int) -> Iterable[int]:
-        """Who keeps entries after a round, in client-id order."""
-        return sorted(client for client in self._rows if self.latest(client, number) is not None)
+    def clients(self, round_number: int) -> Iterable[int]:
+        """Return the clients with entries after a round, in id order."""
+        return sorted(client for client in self._rows if self.latest(client, round_number) is not None)
 
     def forget(self, rounds: Collection[int]) -> None:
-        """Forget what none of these rounds sees, nor any later one: it costs what was added since the last time."""
+        """Forget entries that neither these rounds nor later ones see, at the cost of those added since the last call."""
         for client in list(self._several):
             later = [row for row in self._rows[client] if row[0] > max(rounds)]
             self._rows[client] = _seen(self._rows[client], rounds) + later
@@ -136,34 +136,34 @@ class PersonalLedger:
                 self._several.remove(client)
 
     def table(self, rounds: Collection[int]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """What these rounds see: the files, and client, round, number of the file, offset [n, 4] of each entry."""
-        numbers: dict[str, int] = {}
+        """Return the files that these rounds see, and a row (client, round, file, offset) of each entry."""
+        files: dict[str, int] = {}
         table = [
-            (client, number, numbers.setdefault(location.file, len(numbers)), location.offset)
+            (client, round_number, files.setdefault(location.file, len(files)), location.offset)
             for client, rows in list(self._rows.items())
-            for number, location in _seen(rows, rounds)
+            for round_number, location in _seen(rows, rounds)
         ]
-        return tuple(numbers), np.array(table, np.int64).reshape(-1, 4)
+        return tuple(files), np.array(table, np.int64).reshape(-1, 4)
 
     @classmethod
     def of(cls, files: Sequence[str], table: NDArray[np.int64]) -> PersonalLedger:
-        """The ledger that has the entries of a `table`."""
+        """Return the ledger with the entries of a `table`."""
         ledger = cls()
-        for client, number, file, offset in table.tolist():
-            ledger.add(number, client, Location(files[file], offset))
+        for client, round_number, file, offset in table.tolist():
+            ledger.add(round_number, client, Location(files[file], offset))
         return ledger
 
     def files(self) -> set[str]:
-        """The files of the store that it names."""
+        """Return the files of the store that the ledger names."""
         return {location.file for rows in list(self._rows.values()) for _, location in list(rows)}
 
 
-def _latest(rows: Sequence[Row], number: int) -> Row | None:
-    i = bisect_right(rows, number, key=lambda row: row[0])
+def _latest(rows: Sequence[Row], round_number: int) -> Row | None:
+    i = bisect_right(rows, round_number, key=lambda row: row[0])
     return rows[i - 1] if i else None
 
 
 def _seen(rows: Sequence[Row], rounds: Collection[int]) -> list[Row]:
-    """The rows that are the latest ones of some round."""
-    found = (_latest(rows, number) for number in sorted(rounds))
+    """Return the rows that are the latest for some round."""
+    found = (_latest(rows, each) for each in sorted(rounds))
     return list(dict.fromkeys(row for row in found if row is not None))

@@ -76,7 +76,7 @@ class SumModels(Function):
 
 
 def sum_models(travelling_models: Sequence[TravellingModel], fleet: Fleet) -> Sum:
-    """Return the weighted sum of travelling models, added up at the places where they are."""
+    """Return the weighted sum of travelling models, added up by the workers that hold them."""
     size = fleet.block_size(len(travelling_models))
     blocks: list[Block] = []
     for start in range(0, len(travelling_models), size):

@@ -1,4 +1,4 @@
-"""The models that live where visits run: stacked, their entries views on flat vectors, loaded by one copy."""
+"""Resident models of a worker: stacked, with entries that are views on flat vectors, loaded by one copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from algorithms.engine.batch_norm import refuses_single
 from algorithms.engine.finite import first_nonfinite
-from algorithms.engine.layout import Entry, Kind, Packed, _entries
+from algorithms.engine.layout import Entry, Kind, Packed, entries_of
 from algorithms.parts.local import Local
 from algorithms.parts.sharing import Layouts
 
@@ -16,15 +16,15 @@ from algorithms.parts.sharing import Layouts
 class Resident:
     """A stack of models of one kind, a lane each: row `lane` of two matrices holds a model's entries.
 
-    In a row the travelling entries stand first, then the kept ones. The module computes with lane 0. Frozen entries
-    are the module's own, one for all lanes: nothing loads or changes them.
+    In a row shared entries come before personal ones. The module computes with lane 0. Frozen entries are the module's
+    own, one for all lanes: nothing loads or changes them.
 
     Args:
-        module: the model; it is taken over, its tensors become views.
-        placement: which entries travel, which are kept, and which are frozen.
-        sample: one sample of the data, [*shape]: tells whether a training batch of one is refused.
-        device: where it computes.
-        lanes: how many models there are.
+        module: the model; its tensors become views.
+        layouts: layouts of shared, personal and frozen entries.
+        sample: one sample of the data, [*shape]; it shows whether batch norm refuses a training batch of one.
+        device: "cpu" or "cuda".
+        lanes: number of models.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Resident:
         self._floats = torch.zeros(lanes, whole.floats, dtype=self.floating, device=self.device)
         self._integers = torch.zeros(lanes, whole.integers, dtype=torch.int64, device=self.device)
         self.stacks: dict[Entry, torch.Tensor] = {}
-        """For each entry the models' values, [lanes, *shape]: views."""
+        """Values of each entry in all models, [lanes, *shape]: views."""
         self.slots: dict[str, dict[str, torch.Tensor]] = {}
-        """What stands beside the models, by the slot's name and the parameter's: stacks as well."""
+        """Values beside the models, by the names of slot and parameter: stacks like the entries."""
         self.counters: dict[str, torch.Tensor] = {}
-        """Those slots that are one number a model, [lanes]."""
+        """Slots of one number for each model, [lanes]."""
         self.parameters: dict[str, torch.Tensor] = {}
-        """The module's own parameters, those of lane 0."""
-        tensors = {entry.name: tensor for entry, tensor in _entries(self.module)}
+        """Parameters of the module, in lane 0."""
+        tensors = {entry.name: tensor for entry, tensor in entries_of(self.module)}
         for entry, place in whole.places():
             stack = (self._integers if entry.integer else self._floats)[:, place].view(lanes, *entry.shape)
             if entry.kind is Kind.SLOT:
@@ -67,39 +67,39 @@ class Resident:
         self.refuses_single = refuses_single(self.module, self.sample)
 
     def trained(self, local: Local) -> dict[str, torch.Tensor]:
-        """The stacks of the parameters that visits train, by name."""
+        """Return the stacks of the parameters that client updates train, by name."""
         frozen = {Kind.AFFINE} if local.affine == "frozen" else set()
         return {e.name: stack for e, stack in self.stacks.items() if e.is_parameter and e.kind not in frozen}
 
     def load(self, shared: Packed, personal: Packed, lane: int = 0) -> None:
-        """Take over a model's travelling entries and a client's kept ones."""
+        """Load the shared entries of a model and the personal entries of a client into a lane."""
         self._fill(self._floats[lane], shared.floats, personal.floats)
         self._fill(self._integers[lane], shared.integers, personal.integers)
 
     def shared(self, lane: int = 0) -> Packed:
-        """The entries that go with the model: a view, where they are in this memory, until the next load."""
+        """Return the shared entries of a lane; on a CPU a view, valid until the next load."""
         layout = self.layouts.shared
         return self._values(lane, slice(None, layout.floats), slice(None, layout.integers))
 
     def personal(self, lane: int = 0) -> Packed:
-        """The entries that stay with the client: a view like `shared`."""
+        """Return the personal entries of a lane, as `shared` does."""
         layout = self.layouts.shared
         return self._values(lane, slice(layout.floats, None), slice(layout.integers, None))
 
     def sums(self, lanes: int) -> list[float]:
-        """For each of the first lanes the sum of its floating entries: finite where they are, unless it overflows."""
+        """Return the sum of the floating entries of each of the first lanes; it is finite if they are, unless it overflows."""
         totals: list[float] = self._floats[:lanes].sum(1).tolist()
         return totals
 
     def first_nonfinite(self, lane: int) -> str | None:
-        """The first entry of a lane that holds NaN or infinity, in words; None where all are finite."""
+        """Name the first entry of a lane that holds NaN or infinity; None if all are finite."""
         layouts = self.layouts
         shared = first_nonfinite(layouts.shared, self.shared(lane))
         return shared or first_nonfinite(layouts.personal, self.personal(lane))
 
     def _fill(self, vector: torch.Tensor, *parts: np.ndarray) -> None:
         host = vector if vector.device.type == "cpu" else torch.empty_like(vector, device="cpu")
-        # Through numpy: the parts may be read-only views on shared memory, which torch would not take.
+        # Use numpy: torch refuses read-only views on shared memory.
         np.concatenate(parts, out=host.numpy())
         if host is not vector:
             vector.copy_(host)

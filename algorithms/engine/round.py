@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.client_update import BlockResult, ClientInput, ClientUpdates, RoundInput
+from algorithms.engine.client_update import BlockResult, ClientInput, ClientUpdates
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
 from algorithms.engine.layout import Packed
 from algorithms.engine.redistribution import deal, redistributed, sum_models
@@ -64,10 +64,10 @@ def client_updates(state: State, algorithm: Algorithm, fleet: Fleet, aggregate: 
     return ClientUpdates(local, algorithm.weighting, state.seed, state.round + 1, aggregate, state.rounds, needs)
 
 
-def round_input(state: State, algorithm: Algorithm, fleet: Fleet) -> RoundInput:
-    """Return the entries that the client updates of the next round begin with."""
+def round_input(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[Packed | None, Packed]:
+    """Return the global model and the personal entries of a newcomer, as `ClientUpdates` takes them."""
     newcomer = fleet.layouts.begun(state.average) if algorithm.sharing.newcomer == "average" else state.initial
-    return RoundInput(None if state.travelling_models else state.model, newcomer)
+    return (None if state.travelling_models else state.model), newcomer
 
 
 def aggregate(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tuple[Packed, Memory]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from algorithms.engine.client_update import UpdateRow
-from algorithms.engine.fleet import Fleet
+from algorithms.engine.fleet import Fleet, Function
 from algorithms.engine.measures import batch_statistics
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import client_updates, round_input, run_round
@@ -47,10 +47,25 @@ def next_round(
 
 
 def watched_round(
-    state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    *,
+    last: bool,
+    meanwhile: Callable[[], None],
+    wrap: Callable[[Function], Function] | None = None,
 ) -> State:
-    """Run `run_round` under watch: report it, and take its measures; arguments as in `next_round`."""
-    watch = RoundWatch(fleet, meanwhile, compares="dl" in state.measures)
+    """Run `run_round` under watch: report it, and take its measures.
+
+    Args:
+        state: the run so far.
+        algorithm: parts of the current phase.
+        fleet: fleet that runs the blocks.
+        last: whether this is the run's last round.
+        meanwhile: the driver's other work.
+        wrap: makes the function that runs in place of client updates; None leaves them unchanged.
+    """
+    watch = RoundWatch(fleet, meanwhile, wrap, compares="dl" in state.measures)
     before, scored = _with_importance(state, algorithm, fleet)
     after = run_round(before, algorithm, watch, last=last)
     report = _report(before, algorithm, watch, last or algorithm.rounds.aggregates(after.round))

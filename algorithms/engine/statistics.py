@@ -1,4 +1,4 @@
-"""Batch-norm statistics from a pass over data: for models whose client updates track none, and for held-out clients."""
+"""Batch-norm statistics from a pass over data: for models that track none in training, and for held-out clients."""
 
 from __future__ import annotations
 

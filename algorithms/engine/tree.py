@@ -1,8 +1,8 @@
 """The order of sums: a fixed binary tree over a round's blocks.
 
-Floating-point sums depend on their order, so the order is the tree's, whoever adds: halves are joined, left before
-right, all the way up. An actor that ran all blocks of a node may join them before it sends, and the driver joins the
-rest. How much work a call takes is free then, and the bytes are always the same.
+Floating-point sums depend on their order. Here the tree sets the order for everybody: it joins halves, left before
+right, up to the root. An actor that ran all blocks of a node may join them before it sends, and the driver joins the
+rest. A call may therefore take any number of blocks without a change of the result's bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Node:
-    """The blocks from `start` to before `stop`, at least one."""
+    """Blocks from `start` to before `stop`, at least one."""
 
     start: int
     stop: int
@@ -30,25 +30,25 @@ class Node:
         return self.stop - self.start == 1
 
     def halves(self) -> tuple[Node, Node]:
-        """The two nodes that it joins."""
+        """Return the two nodes that this one joins."""
         middle = (self.start + self.stop) // 2
         return Node(self.start, middle), Node(middle, self.stop)
 
 
 def join_all(root: Node, parts: Iterator[tuple[Node, T]], join: Callable[[T, T], T]) -> T:
-    """Join the values of nodes to the root's.
+    """Join the values of nodes to the value of the root.
 
     Args:
-        root: the tree.
-        parts: nodes that cover it, each with its value, from left to right; asked for one at a time.
-        join: two neighbours' values; may change the left one.
+        root: root of the tree.
+        parts: nodes that cover the root, each with its value, from left to right.
+        join: function that joins the values of two neighbours; it may change the left one.
     """
     return _value(root, [], parts, join)
 
 
 def _value(node: Node, ready: list[tuple[Node, T]], parts: Iterator[tuple[Node, T]], join: Callable[[T, T], T]) -> T:
-    """The value of a node; `ready` holds the part that was asked for and not taken yet, if there is one."""
-    # No function in `join_all`: one that calls itself is a cycle, and would hold the round's models until collected.
+    """Return the value of a node; `ready` holds a part that was asked for and is not used yet, or nothing."""
+    # Do not nest this function in `join_all`: it would be a reference cycle, and hold models until a collection.
     if not ready:
         ready.append(next(parts))
     if ready[0][0] == node:
@@ -58,5 +58,5 @@ def _value(node: Node, ready: list[tuple[Node, T]], parts: Iterator[tuple[Node, 
 
 
 def run_node(node: Node, run: Callable[[int], Any], join: Callable[[Any, Any], Any]) -> Any:
-    """Run a node's blocks from left to right, joining their values as soon as they are there."""
+    """Run the blocks of a node from left to right, and join their values at once."""
     return join_all(node, ((Node(number, number + 1), run(number)) for number in node.blocks), join)

@@ -47,11 +47,11 @@ class UnionUpdate(Function):
 
     Args:
         updates: settings of the client update.
-        whose: name of the trained model in error messages.
+        name: name of the trained model in error messages.
     """
 
     updates: ClientUpdates
-    whose: str = "the union of the clients"
+    name: str = "the union of the clients"
 
     def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
         return self.updates.join(left, right)
@@ -62,4 +62,4 @@ class UnionUpdate(Function):
         try:
             return self.updates(union, first, *values)
         except DivergedError as error:
-            raise DivergedError(f"{self.whose}, trained as {error}") from None
+            raise DivergedError(f"{self.name}, trained as {error}") from None

@@ -23,11 +23,18 @@ class RoundWatch:
     Args:
         fleet: fleet that runs the blocks.
         meanwhile: the driver's other work; done once, when the first client updates are under way.
+        wrap: makes the function that runs in place of client updates; None leaves them unchanged.
         compares: whether to sum the directions of the models, for the measure "dl".
     """
 
-    def __init__(self, fleet: Fleet, meanwhile: Callable[[], None], compares: bool = False) -> None:
-        self._fleet, self._meanwhile, self._compares = fleet, meanwhile, compares
+    def __init__(
+        self,
+        fleet: Fleet,
+        meanwhile: Callable[[], None],
+        wrap: Callable[[Function], Function] | None = None,
+        compares: bool = False,
+    ) -> None:
+        self._fleet, self._meanwhile, self._wrap, self._compares = fleet, meanwhile, wrap, compares
         self._last = time.perf_counter()
         self._blocks: Sequence[Block] = ()
         self._machine: list[dict[str, float]] = []
@@ -54,8 +61,9 @@ class RoundWatch:
     ) -> Iterator[Outcome]:
         """Run the function on every block; yield one outcome of all blocks, or none if there is no block."""
         self.lap("sample")
-        if self._compares and isinstance(function, ClientUpdates):
-            function = Compared(function)
+        if isinstance(function, ClientUpdates):
+            function = Compared(function) if self._compares else function
+            function = self._wrap(function) if self._wrap else function
         outcomes = self._fleet.map(function, blocks, references)
         self.lap("send")
         return self._joined(function, blocks, outcomes)
@@ -96,7 +104,7 @@ class RoundWatch:
         machine: list[dict[str, float]] = []
         value, objects = joined(function, blocks, self._timed(outcomes, machine))
         self.lap("sum")
-        if isinstance(function, Compared):
+        if self._compares and isinstance(value, tuple):
             value, self.directions = value
         if isinstance(value, BlockResult):
             self.rows, self._blocks, self._machine = value.rows, blocks, machine

@@ -1,4 +1,4 @@
-"""Windows: the latest numbers of each client, as plain arrays that a rule or a measure can remember."""
+"""Windows: the latest values of each client, as plain arrays for the memory of a rule or a measure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Windows: TypeAlias = Mapping[str, NDArray[np.float64]]
-"""`clients` [k], ascending, and `values` [k, width], the newest last; not a number where a client has had fewer."""
+"""`clients` [k], ascending, and `values` [k, width], the newest last; NaN for values that a client lacks."""
 
 
 def entered(windows: Windows, values: Mapping[int, float], width: int) -> dict[str, NDArray[np.float64]]:
-    """The windows with one more number for some clients.
+    """Return the windows with one more value for some clients.
 
     Args:
-        windows: as they are; empty at first.
-        values: by client.
-        width: how many numbers of each client are remembered.
+        windows: windows so far; empty at first.
+        values: new value of each client.
+        width: number of values that a window holds.
     """
     known = windows.get("clients", np.empty(0))
     clients = np.union1d(known, np.fromiter(values, np.float64, len(values)))
@@ -32,7 +32,7 @@ def entered(windows: Windows, values: Mapping[int, float], width: int) -> dict[s
 
 
 def variances(windows: Windows, least: int) -> NDArray[np.float64]:
-    """The variance of each client's numbers [k]; not a number where it has had fewer than `least`."""
+    """Return the variance of each client's values, [k]; NaN for clients with fewer than `least` values."""
     values = windows.get("values", np.empty((0, 0)))
     counts = (~np.isnan(values)).sum(1)
     found = np.full(len(values), np.nan)

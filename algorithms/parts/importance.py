@@ -95,7 +95,7 @@ class Scores(Function):
         return left + right
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        model, personal = values[0].model, values[0].newcomer
+        model, personal = values[0]
         worker.resident.load(model, personal)
         scores = []
         for client in block.clients:

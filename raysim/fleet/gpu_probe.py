@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, ClientInput, ClientUpdates, RoundInput, begin
+from algorithms import Block, ClientInput, ClientUpdates, begin
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
@@ -43,7 +43,7 @@ def rehearse(plan: WorkerPlan) -> None:
             updates = ClientUpdates(
                 own.algorithm.local, own.algorithm.weighting, seed=0, round_number=1, aggregate=True
             )
-            list(fleet.map(updates, [largest_block(own)], [RoundInput(state.model, state.initial)]))
+            list(fleet.map(updates, [largest_block(own)], [(state.model, state.initial)]))
             for function, block in _evaluations(Population.open(own.population)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))
 

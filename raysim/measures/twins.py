@@ -24,7 +24,6 @@ from algorithms import (
     Output,
     Packed,
     Purpose,
-    RoundInput,
     RoundReport,
     Rounds,
     Samples,
@@ -172,7 +171,7 @@ class Divergence:
         updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
         updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
-        start = fleet.put(RoundInput(self.state.model, self.state.personal))
+        start = fleet.put((self.state.model, self.state.personal))
         self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])
         self._model = aggregated_model(state, algorithm, fleet)
         self._parameters = _places_of_parameters(fleet.layouts)

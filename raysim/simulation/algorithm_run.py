@@ -58,7 +58,7 @@ def run_algorithm(
         plan: plan of its workers.
         experiment: resolved experiment.
         folder: folder of the run.
-        place: place where blocks run.
+        place: place of work, this process or client actors.
         targets: data to evaluate on.
         fingerprint: facts that the bytes depend on beside the experiment.
         watcher: observer of the run.

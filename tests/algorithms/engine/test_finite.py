@@ -172,7 +172,7 @@ def test_a_phase_goes_by_the_losses_that_are_there(federation: Federation) -> No
 
 def test_a_aggregate_that_is_not_finite_names_the_round_and_the_entry(federation: Federation) -> None:
     algorithm = fedavg(Sample(), LOCAL, Adam(lr=1e300))
-    with pytest.raises(DivergedError, match=r"the merged model of round 1: entry '0\.weight' is not finite"):
+    with pytest.raises(DivergedError, match=r"the aggregated model of round 1: entry '0\.weight' is not finite"):
         one_round(federation, algorithm, clients(SIZES))
 
 

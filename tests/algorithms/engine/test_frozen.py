@@ -17,7 +17,6 @@ from algorithms import (
     InputError,
     Layout,
     Local,
-    RoundInput,
     Sample,
     Sharing,
     begin,
@@ -159,7 +158,7 @@ def reported(federation: Federation, algorithm: Algorithm, execution: str, needs
     state = begin(partly(), fleet, 0)
     updates = replace(client_updates(state, algorithm, fleet, aggregate=True), needs=(needs,))
     block = Block(0, (0, 3), 34, (ClientInput(None, 0.0), ClientInput(None, 0.0)))
-    (outcome,) = fleet.map(updates, [block], [fleet.put(RoundInput(state.model, state.average))])
+    (outcome,) = fleet.map(updates, [block], [fleet.put((state.model, state.average))])
     return [row.report[needs] for row in outcome.value.rows]
 
 

@@ -16,7 +16,6 @@ from algorithms import (
     ClientUpdates,
     Local,
     Output,
-    RoundInput,
     Sample,
     Samples,
     Worker,
@@ -122,7 +121,7 @@ def message(fleet: InlineFleet | RayFleet, plan: WorkerPlan, **own: Any) -> str:
     greedy = Greedy(LOCAL, Samples(), seed=0, round_number=1, aggregate=True, **own)
     block = Block(0, tuple(range(8)), 1797, (ClientInput(None, 0.0),) * 8)
     with closing(fleet), pytest.raises(OutOfMemoryError) as error:
-        list(fleet.map(greedy, [block], [fleet.put(RoundInput(state.model, state.initial))]))
+        list(fleet.map(greedy, [block], [fleet.put((state.model, state.initial))]))
     return str(error.value)
 
 
@@ -145,7 +144,7 @@ def test_asynchronous_updates_name_the_block_that_fits(fleets: Fleets, plan: Wor
         models = (fleet.put(state.model),) * 8
         block = Block(0, tuple(range(8)), 1797, (ClientInput(None, 0.0, 1),) * 8, models)
         with pytest.raises(OutOfMemoryError, match=r"set fleet.block = 2 "):
-            list(fleet.map(sent, [block], [fleet.put(RoundInput(None, state.initial))]))
+            list(fleet.map(sent, [block], [fleet.put((None, state.initial))]))
 
 
 @pytest.mark.parametrize("name", ["inline", "ray"])
