@@ -128,7 +128,7 @@ class PersonalLedger:
         return sorted(client for client in self._rows if self.latest(client, round_number) is not None)
 
     def forget(self, rounds: Collection[int]) -> None:
-        """Forget entries that neither these rounds nor later ones see, at the cost of those added since the last call."""
+        """Forget entries that neither these rounds nor later ones see; only clients with new entries cost time."""
         for client in list(self._several):
             later = [row for row in self._rows[client] if row[0] > max(rounds)]
             self._rows[client] = _seen(self._rows[client], rounds) + later

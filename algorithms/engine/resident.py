@@ -87,7 +87,7 @@ class Resident:
         return self._values(lane, slice(layout.floats, None), slice(layout.integers, None))
 
     def sums(self, lanes: int) -> list[float]:
-        """Return the sum of the floating entries of each of the first lanes; it is finite if they are, unless it overflows."""
+        """Return the sum of the floating entries of each of the first lanes: finite if they are and none overflows."""
         totals: list[float] = self._floats[:lanes].sum(1).tolist()
         return totals
 

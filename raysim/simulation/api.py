@@ -116,7 +116,7 @@ def resume(
         stop: request to stop between two rounds.
 
     Raises:
-        InputError: the folder is not a run's, another process runs it, or it began on a machine that computes other bytes.
+        InputError: the folder holds no run, another process runs it, or this machine computes other bytes.
         Others: as `run`.
     """
     options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
