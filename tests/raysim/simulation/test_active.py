@@ -53,7 +53,7 @@ def test_every_exchange_takes_its_latency(tmp_path: Path) -> None:
         ({"algorithm": {"name": "centralized", "active": 0.5}}, "left out where the data are united"),
         ({"algorithm": {"name": "centralized", "sampling": "size"}}, "left out where the data are united"),
         ({"algorithm": {"name": "centralized", "joins": {"3": 2}}}, "algorithm.joins with centralized"),
-        ({"algorithm": {"name": "fedasync", "joins": {"3": 2}}}, "algorithm.joins where arrivals merge one by one"),
+        ({"algorithm": {"name": "fedasync", "joins": {"3": 2}}}, "algorithm.joins with an asynchronous algorithm"),
         ({"algorithm": {"name": "fedasync"}, "evaluate": {"measures": ["dl"]}}, "'dl' where arrivals merge one by one"),
         ({"algorithm": {"name": "singleset"}, "evaluate": {"measures": ["dl"]}}, "'dl' where no weights travel"),
         ({"algorithm": {"name": "fedbn"}, "evaluate": {"measures": ["bn"]}}, "'bn' where no batch-norm statistics"),
