@@ -159,8 +159,10 @@ def test_rows_must_be_asked_for(tmp_path):
 
 def held_at_once(monkeypatch, source, rows, sizes, scratch, memory):
     held, files = [], []
-    gathered, distribute = arranging.gathered, arranging._distribute
-    monkeypatch.setattr(arranging, "gathered", lambda table, *rest: held.append(table.nbytes) or gathered(table, *rest))
+    gathered, distribute = arranging.gather_batches, arranging._distribute
+    monkeypatch.setattr(
+        arranging, "gather_batches", lambda table, *rest: held.append(table.nbytes) or gathered(table, *rest)
+    )
     monkeypatch.setattr(
         arranging, "_distribute", lambda source, runs: files.append(len(runs)) or distribute(source, runs)
     )
