@@ -1,4 +1,4 @@
-"""The first pass over a source: read what the scheme needs to see, and decide which client has which rows."""
+"""First pass over a source: read the columns that the scheme needs and assign rows to clients."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from partitioning.common.columns import (
 )
 from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.common.streams import Purpose, generator
-from partitioning.making.sites import placed
+from partitioning.making.sites import assign_sites
 from partitioning.measures.features import Feature, describe_features
 from partitioning.schemes.parts import Parts
 from partitioning.schemes.registry import SCHEMES, UNLABELLED, check_clients, parameters, resolve, takes
@@ -32,20 +32,20 @@ from partitioning.sources.source import Source, read_columns
 
 
 @dataclass(frozen=True)
-class Deal:
-    """Which client has which rows.
+class Assignment:
+    """Rows of a source assigned to clients.
 
     Args:
-        rows: of the source, all clients' one client after the other, each client's in random order.
-        parts: what the scheme gave: each client's rows, a report, names, domains, and a change of the samples.
-        parameters: all that the scheme takes, as a manifest has them.
-        dividing: columns that say which client, domain or site a row is of.
-        labels: that the source has, sorted.
-        source_codes: which of `labels` each row of the source has [N].
-        classes: the label of each class [C], those of test sets included.
-        codes: the class of each of `rows`, as it is stored.
+        rows: row numbers in the source, client after client, each client's in random order [n].
+        parts: result of the scheme: each client's rows, report, names, domains, and change of the samples.
+        parameters: all parameters of the scheme, in the form of the manifest.
+        dividing: columns that name a row's client, domain or site.
+        labels: distinct labels of the source, sorted.
+        source_codes: index in `labels` of each source row [N].
+        classes: label of each class [C], test sets included.
+        codes: stored class of each of `rows` [n].
         features: columns that are counted on every client.
-        counted: for each of them, the category of each of `rows`.
+        counted: category of each of `rows`, for each feature [n].
     """
 
     rows: Integers
@@ -61,7 +61,7 @@ class Deal:
 
     @property
     def sizes(self) -> Integers:
-        """Rows a client [K]."""
+        """Rows per client [K]."""
         return np.array([part.size for part in self.parts])
 
     def count(self, codes: Integers, categories: int) -> Integers:
@@ -73,18 +73,18 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What to deal by: a scheme, its parameters, and the columns that are features.
+class DealOptions:
+    """Scheme, its parameters, and the columns to count.
 
     Args:
-        scheme: a name in `SCHEMES`.
-        clients: number of clients K; None for schemes that find it in the data.
-        seed: keys every draw.
-        label: the column with the label.
-        features: columns whose values are counted on every client.
-        buckets: into how many quantiles numbers are counted.
-        parameters: what the scheme takes besides, as files have them: columns by name.
-        site: the column that says at which site a client is; None for none.
+        scheme: name in `SCHEMES`.
+        clients: number of clients K; None if the scheme finds the clients in the data.
+        seed: key of every draw.
+        label: label column.
+        features: columns to count on every client.
+        buckets: number of quantile buckets of a numeric feature.
+        parameters: further parameters of the scheme; column parameters by column name.
+        site: column that names each client's site; None without sites.
     """
 
     scheme: str
@@ -97,10 +97,10 @@ class Asked:
     site: str | None = None
 
     def resolve(self, source: Source) -> dict[str, Any]:
-        """Return all parameters, defaults filled in; raises InputError where they are not the scheme's."""
+        """Return all parameters of the scheme, defaults included; raise InputError if they do not fit the source."""
         given = dict(self.parameters)
         if isinstance(source, JoinedSource) and takes(self.scheme, "domain"):
-            given.setdefault("domain", None)  # each source is one
+            given.setdefault("domain", None)  # each source is a domain
         resolved = resolve(self.scheme, given)
         check_clients(self.scheme, self.clients)
         if self.scheme not in UNLABELLED and is_image(source.schema.field(self.label).type):
@@ -108,67 +108,75 @@ class Asked:
                 f"scheme {self.scheme!r} divides by classes, and the label {self.label!r} of {source.name} holds "
                 f"images: choose {listing(UNLABELLED)}"
             )
-        columns = [name for name in self._columns(resolved).values() if name is not None]
-        for name in (*columns, *self._sited, *self.features):
-            if name not in source.schema.names:
-                known = source.schema.names
+        known = source.schema.names
+        for name in (*self.dividing_columns(resolved), *self.features):
+            if name not in known:
                 raise InputError(
                     f"{source.name} has no column {name!r}: choose {listing(known)}" + suggestion(name, known)
                 )
         return resolved
 
-    def _columns(self, resolved: Mapping[str, Any]) -> dict[str, str | None]:
+    def column_parameters(self, resolved: Mapping[str, Any]) -> dict[str, str | None]:
+        """Return the column of each parameter that holds one value per sample."""
         return {name: resolved[name] for name, parameter in parameters(self.scheme).items() if parameter.is_column}
 
-    @property
-    def _sited(self) -> list[str]:
-        return [] if self.site is None else [self.site]
-
-    def deal(self, source: Source, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Deal:
-        """Read the columns that matter, and deal.
-
-        Args:
-            source: the samples [N].
-            test_labels: of the test sets, whose labels are classes too.
-        """
-        resolved = self.resolve(source)
-        named = self._columns(resolved)
-        dividing = list(dict.fromkeys([*(name for name in named.values() if name is not None), *self._sited]))
-        columns = dict.fromkeys([self.label, *self.features, *dividing])
-        table = read_columns(source, list(columns))
-        check_rows(table, name=source.name)
-        check_values(table, name=source.name)
-        # The scheme sees the classes that the samples have; a test set may add others.
-        labels = labels_of(table, self.label)
-        own = distinct([labels])
-        classes = distinct([labels, *test_labels])
-        codes = class_codes(labels, own)
-        features, counted = describe_features(_by_name(table), self.features, self.buckets)
-        if isinstance(resolved.get("table"), str):
-            resolved["table"] = read_counts(Path(resolved["table"]), own)
-        given: dict[str, Any] = {**resolved, **{name: _values(source, table, column) for name, column in named.items()}}
-        if takes(self.scheme, "clients"):
-            given["clients"] = self.clients
-        if takes(self.scheme, "features"):
-            given |= {"features": {name: table.column(name) for name in self.features}, "buckets": self.buckets}
-        parts = SCHEMES[self.scheme](codes, seed=self.seed, **given)
-        if self.site is not None:
-            parts = placed(parts, _values(source, table, self.site), self.site)
-        rows = _shuffled(parts, generator(self.seed, Purpose.ORDER).permutation(codes.size))
-        stored = codes[rows]
-        if parts.shift is not None:
-            stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
-        stored = np.array([classes.index(label) for label in own])[stored]
-        counted = [each[rows] for each in counted]
-        return Deal(rows, parts, resolved, dividing, own, codes, classes, stored, features, counted)
+    def dividing_columns(self, resolved: Mapping[str, Any]) -> list[str]:
+        """Return the columns that name a row's client, domain or site."""
+        names = (*self.column_parameters(resolved).values(), self.site)
+        return list(dict.fromkeys(name for name in names if name is not None))
 
 
-def _by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return dict(zip(table.column_names, table.columns, strict=True))
+def deal(source: Source, options: DealOptions, test_labels: Sequence[pa.ChunkedArray | pa.Array]) -> Assignment:
+    """Read the columns that the scheme needs and assign each row to a client.
+
+    Args:
+        source: samples [N].
+        options: scheme and its parameters.
+        test_labels: labels of the test sets, which are classes as well.
+
+    Raises:
+        InputError: the parameters do not fit the source, or a value is missing.
+    """
+    resolved = options.resolve(source)
+    dividing = options.dividing_columns(resolved)
+    table = read_columns(source, list(dict.fromkeys([options.label, *options.features, *dividing])))
+    check_rows(table, name=source.name)
+    check_values(table, name=source.name)
+    # The scheme sees only classes that have samples; a test set may add others.
+    labels = labels_of(table, options.label)
+    own, classes = distinct([labels]), distinct([labels, *test_labels])
+    codes = class_codes(labels, own)
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    features, counted = describe_features(columns, options.features, options.buckets)
+    if isinstance(resolved.get("table"), str):
+        resolved["table"] = read_counts(Path(resolved["table"]), own)
+    parts = _apply_scheme(source, options, resolved, table, codes)
+    if options.site is not None:
+        parts = assign_sites(parts, _values(source, table, options.site), options.site)
+    rows = _shuffle(parts, generator(options.seed, Purpose.ORDER).permutation(codes.size))
+    stored = codes[rows]
+    if parts.shift is not None:
+        stored = parts.shift.relabel(np.repeat(np.arange(len(parts)), [part.size for part in parts]), stored)
+    stored = np.array([classes.index(label) for label in own])[stored]
+    counted = [each[rows] for each in counted]
+    return Assignment(rows, parts, resolved, dividing, own, codes, classes, stored, features, counted)
+
+
+def _apply_scheme(
+    source: Source, options: DealOptions, resolved: Mapping[str, Any], table: pa.Table, codes: Integers
+) -> Parts:
+    given = dict(resolved)
+    for name, column in options.column_parameters(resolved).items():
+        given[name] = _values(source, table, column)
+    if takes(options.scheme, "clients"):
+        given["clients"] = options.clients
+    if takes(options.scheme, "features"):
+        given |= {"features": {name: table.column(name) for name in options.features}, "buckets": options.buckets}
+    return SCHEMES[options.scheme](codes, seed=options.seed, **given)
 
 
 def _values(source: Source, table: pa.Table, column: str | None) -> npt.ArrayLike:
-    # A column's values, or the names of the sources where they take its place.
+    # Values of a column; without a column, the name of each row's source.
     if column is None and isinstance(source, JoinedSource):
         return source.domains
     values = table.column(column)
@@ -179,8 +187,8 @@ def _values(source: Source, table: pa.Table, column: str | None) -> npt.ArrayLik
     return np.asarray(values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values)
 
 
-def _shuffled(parts: Parts, ranks: Integers) -> Integers:
-    # Orders each client's rows by rank, in one sort of (client, rank) because a million small ones are slow.
+def _shuffle(parts: Parts, ranks: Integers) -> Integers:
+    # Order each client's rows by rank. One sort of (client, rank) is faster than a million small sorts.
     by_rank = np.empty_like(ranks)
     by_rank[ranks] = np.arange(ranks.size)
     keys = np.repeat(np.arange(len(parts)), [part.size for part in parts]) * ranks.size + ranks[np.concatenate(parts)]

@@ -1,4 +1,4 @@
-"""Test sets that belong to no client: the global one, and one a domain."""
+"""Test sets outside all clients: the global test set and one per domain."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,13 @@ import pyarrow as pa
 
 from partitioning.common.columns import check_table
 from partitioning.common.errors import InputError
+from partitioning.sources.source import describe_columns
 from partitioning.store.writing import test_file_name
 
 Tests = Mapping[str | None, pa.Table]
-"""Test sets by the name of their domain; the global one has none."""
+"""Test sets by name of their domain; None names the global one."""
 
-_LONGEST = 100  # characters of a name, so that every file system takes the file's
+_LONGEST = 100  # characters of a name: short enough for the file names of every file system
 
 
 def check_tests(
@@ -19,7 +20,8 @@ def check_tests(
 ) -> dict[str | None, pa.Table]:
     """Return the test sets by name, each with the schema of the samples.
 
-    Raises InputError where one has other columns, or no rows, or a name that gives it no file of its own.
+    Raises:
+        InputError: a test set has other columns or no rows, or its name gives no file name of its own.
     """
     tests = dict(test) if isinstance(test, Mapping) else {} if test is None else {None: test}
     _check_names(list(tests))
@@ -31,7 +33,7 @@ def _check_names(names: list[str | None]) -> None:
     for name in names:
         if name is not None and not (isinstance(name, str) and 0 < len(name) <= _LONGEST):
             raise InputError(f"test names the test set {name!r}: give names of 1 to {_LONGEST} characters")
-        file = test_file_name(name).casefold()  # some file systems take both cases for one
+        file = test_file_name(name).casefold()  # some file systems ignore case
         if file in files:
             raise InputError(f"test names {files[file]!r} and {name!r}, whose files are both {file}: rename one")
         files[file] = name
@@ -41,8 +43,8 @@ def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str) -> pa
     check_table(test, label, name=title)
     if test.schema.names != schema.names or test.schema.types != schema.types:
         raise InputError(
-            f"{title} has the columns {_columns(test.schema)} where the samples have "
-            f"{_columns(schema)}: give both the same names and types, in the same order"
+            f"{title} has the columns {describe_columns(test.schema)} and the samples have "
+            f"{describe_columns(schema)}: give both the same names and types, in the same order"
         )
     # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
     return test.cast(schema)
@@ -50,7 +52,3 @@ def _check_test(test: pa.Table, schema: pa.Schema, label: str, title: str) -> pa
 
 def _title(name: str | None, dataset: str) -> str:
     return f"the test set of {dataset}" if name is None else f"the test set {name!r} of {dataset}"
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in schema)

@@ -1,7 +1,6 @@
-"""The panels of a population's picture: each is a row of axes, one a population, with one key for all of them."""
+"""Panels of a population's picture: rows of axes, one per population, with a common key."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -9,74 +8,73 @@ import numpy as np
 
 from partitioning.common.checks import Floats, Integers
 from partitioning.measures.statistics import c_score, summarise
-from partitioning.pictures.views import Columns, View, arrange
+from partitioning.pictures.views import (
+    NAMED,
+    Groups,
+    View,
+    column_edges,
+    group_clients,
+    mean_counts,
+    mean_shares,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import ListedColormap, Normalize
 
 _MOST_TICKS = 25
-_WRITTEN_OUT = 400  # cells: up to here each cell shows its number
-_LETTERS = 18  # of a class's name
-_BARS = 40  # of a histogram
-_LOGARITHMIC = 100  # from this ratio of the largest to the smallest size on
-_APART = 60  # up to so many columns a white line parts them
-_ONE_BY_ONE = 20  # up to so many classes have colours that are told apart at sight, and a legend
+_MOST_NUMBERED = 400  # cells of a heatmap that shows the number in each cell
+_LETTERS = 18  # longest class name, in characters
+_BARS = 40  # most bars of a histogram
+_LOGARITHMIC = 100  # ratio of the largest to the smallest size that makes the axis logarithmic
+_MOST_SEPARATED = 60  # columns with a white line between them
+_MOST_COLOURS = 20  # classes with distinct colours and a legend
 
 Row = Sequence["Axes"]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A row of a picture.
-
-    Args:
-        height: inches.
-        draw: fills the axes, one a view, and those of the key to their right.
-    """
-
-    height: float
-    draw: Callable[[Row, "Axes"], None]
+Panel = tuple[float, Callable[[Row, "Axes"], None]]
+"""Height of a row in inches, and the function that draws into its axes, one per view, and into the key's axes."""
 
 
 def heatmaps(views: Sequence[View]) -> list[Panel]:
-    """How many samples clients have of each class."""
-    columns = [arrange(view.class_counts) for view in views]
-    tables = [each.means(view.class_counts) for each, view in zip(columns, views, strict=True)]
+    """Return the panel of samples per client and class."""
+    columns = [group_clients(view.class_counts) for view in views]
+    tables = [mean_counts(groups, view.class_counts) for groups, view in zip(columns, views, strict=True)]
     norm = count_norm(max(float(table.max()) for table in tables))
 
     def draw(row: Row, key: "Axes") -> None:
-        for axes, view, each, table in zip(row, views, columns, tables, strict=True):
+        for axes, view, groups, table in zip(row, views, columns, tables, strict=True):
             _title(axes, f"samples of each class, C-score {c_score(view.class_counts):.2f}")
-            image = paint(axes, table, each, "YlGnBu", norm)
-            if each.are_named and table.size <= _WRITTEN_OUT / len(views):
+            image = paint(axes, table, groups, "YlGnBu", norm)
+            if len(view.class_counts) <= NAMED and table.size <= _MOST_NUMBERED / len(views):
                 write_counts(axes, view.class_counts, offset=0.5)
-            _name_clients(axes, each, "class")
+            _name_clients(axes, groups, "class")
             name_rows(axes, [shorten(str(label)) for label in view.classes])
         _colour_bar(key, image, "samples a client")
 
-    return [Panel(_map_height(len(views[0].classes)), draw)]
+    return [(_map_height(len(views[0].classes)), draw)]
 
 
 def bars(views: Sequence[View]) -> list[Panel]:
-    """The class mix of each client, as stacked shares."""
+    """Return the panel of class mixes as stacked shares."""
     colours = class_colours(len(views[0].classes))
 
     def draw(row: Row, key: "Axes") -> None:
         for axes, view in zip(row, views, strict=True):
-            columns = arrange(view.class_counts)
-            _stack(axes, columns.shares(view.class_counts), columns.edges, colours)
+            groups = group_clients(view.class_counts)
+            _stack(axes, mean_shares(groups, view.class_counts), column_edges(groups), colours)
             _title(axes, "class shares")
             axes.set_ylim(0, 1)
             axes.set_ylabel("share")
-            _name_clients(axes, columns, "class")
+            _name_clients(axes, groups, "class")
         _class_key(key, views[0].classes, colours)
 
-    return [Panel(2.6 if len(views[0].classes) <= _ONE_BY_ONE // 2 else 3.4, draw)]
+    return [(2.6 if len(views[0].classes) <= _MOST_COLOURS // 2 else 3.4, draw)]
 
 
 def sizes(views: Sequence[View]) -> list[Panel]:
-    """How many clients are of which size."""
+    """Return the panel of client sizes as a histogram."""
     filled = np.concatenate([view.sizes[view.sizes > 0] for view in views])
     low, high = (int(filled.min()), int(filled.max())) if filled.size else (1, 1)
     is_logarithmic = high >= _LOGARITHMIC * low
@@ -96,11 +94,11 @@ def sizes(views: Sequence[View]) -> list[Panel]:
         _share_heights(row)
         key.set_axis_off()
 
-    return [Panel(2.2, draw)]
+    return [(2.2, draw)]
 
 
 def features(views: Sequence[View]) -> list[Panel]:
-    """The shares of each feature's categories on each client, a panel a feature."""
+    """Return one panel per feature with the category shares of each client."""
     names = dict.fromkeys(name for view in views for name in view.features)
     return [_feature(views, name) for name in names]
 
@@ -108,7 +106,7 @@ def features(views: Sequence[View]) -> list[Panel]:
 PANELS: Mapping[str, Callable[[Sequence[View]], list[Panel]]] = MappingProxyType(
     {"heatmap": heatmaps, "bars": bars, "sizes": sizes, "features": features}
 )
-"""Every panel by its name on the command line, in the order from top to bottom."""
+"""Panels by name on the command line, from top to bottom."""
 
 
 def _feature(views: Sequence[View], name: str) -> Panel:
@@ -123,20 +121,20 @@ def _feature(views: Sequence[View], name: str) -> Panel:
                 axes.set_axis_off()
                 continue
             counts = view.features[name]
-            columns = arrange(counts)
-            image = paint(axes, columns.shares(counts), columns, "PuRd", Normalize(0, 1))
+            groups = group_clients(counts)
+            image = paint(axes, mean_shares(groups, counts), groups, "PuRd", Normalize(0, 1))
             _title(axes, f"{name}: category shares, C-score {c_score(counts):.2f}")
             axes.set_ylim(categories - 0.5, -0.5)
-            _name_clients(axes, columns, "category")
+            _name_clients(axes, groups, "category")
             name_rows(axes, titles or range(categories))
         _colour_bar(key, image, "share")
 
-    return Panel(_map_height(categories), draw)
+    return _map_height(categories), draw
 
 
-def paint(axes: "Axes", table: Floats, columns: Columns, cmap: str, norm: "Normalize") -> Any:
-    """Draw a table [B, C] as an image: a column of the picture a row of the table."""
-    edges, rows = columns.edges, table.shape[1]
+def paint(axes: "Axes", table: Floats, groups: Groups, cmap: str, norm: "Normalize") -> Any:
+    """Draw a table [B, C] as an image; each row of the table is a column of the picture."""
+    edges, rows = column_edges(groups), table.shape[1]
     return axes.imshow(
         table.T,
         aspect="auto",
@@ -148,14 +146,14 @@ def paint(axes: "Axes", table: Floats, columns: Columns, cmap: str, norm: "Norma
 
 
 def count_norm(most: float) -> "Normalize":
-    """Return colours that grow with the square root of a count, so that small clients show beside large ones."""
+    """Return a colour scale by the square root of a count, so that small clients show beside large ones."""
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(0.5, vmin=0, vmax=max(most, 1))
 
 
 def write_counts(axes: "Axes", class_counts: Integers, *, offset: float = 0.0) -> None:
-    """Write its number into each cell; `offset` is that of a column's centre from the client's id."""
+    """Write each cell's number; `offset` is the distance of a column's centre from the client's id."""
     dark = class_counts > class_counts.max() / 3
     for (client, label), number in np.ndenumerate(class_counts):
         if number:
@@ -171,44 +169,44 @@ def write_counts(axes: "Axes", class_counts: Integers, *, offset: float = 0.0) -
 
 
 def is_written_out(clients: int, classes: int) -> bool:
-    """Say whether a heatmap's cells have room for their numbers."""
-    return clients <= _MOST_TICKS and clients * classes <= _WRITTEN_OUT
+    """Return whether the cells of a heatmap have room for their numbers."""
+    return clients <= _MOST_TICKS and clients * classes <= _MOST_NUMBERED
 
 
 def ticks(count: int) -> Integers:
-    """Return at most 25 ticks from 0, in steps of 1, 2 or 5 times a power of ten, which read well."""
+    """Return at most 25 ticks from 0, in steps of 1, 2 or 5 times a power of ten."""
     step = next(s for s in (m * 10**e for e in range(19) for m in (1, 2, 5)) if count <= s * _MOST_TICKS)
     return np.arange(0, count, step)
 
 
 def name_rows(axes: "Axes", names: Sequence[object]) -> None:
-    """Name the rows of a heatmap, as many as fit."""
+    """Name the rows of a heatmap, at most 25."""
     rows = ticks(len(names))
     axes.set_yticks(rows, [str(names[row]) for row in rows])
 
 
 def shorten(name: str) -> str:
-    """Return the name, or the beginning and the end of a long one: names often differ in their ends."""
+    """Shorten a long name to its beginning and its end, because names often differ at the end."""
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 7]}…{name[-6:]}"
 
 
 def class_colours(classes: int) -> "ListedColormap":
-    """Return a colour a class: up to twenty that are told apart at sight, beyond that a sampled rainbow."""
+    """Return one colour per class: up to 20 distinct ones, for more classes a sampled rainbow."""
     import matplotlib as mpl
     from matplotlib.colors import ListedColormap
 
-    if classes > _ONE_BY_ONE:
+    if classes > _MOST_COLOURS:
         return ListedColormap(mpl.colormaps["turbo"](np.linspace(0.02, 0.98, classes)))
-    # tab20 has each colour of tab10 and a light one of its hue side by side: here the light ones come last.
+    # tab20 alternates the colours of tab10 and lighter ones; take the lighter ones last.
     return ListedColormap(mpl.colormaps["tab20"](np.r_[0:20:2, 1:20:2][:classes]))
 
 
 def _stack(axes: "Axes", shares: Floats, edges: Integers, colours: "ListedColormap") -> None:
-    # From the whole stack down, each class over the one before: no seams show between neighbours.
+    # Draw from the whole stack down, each class over the previous one, so that no seams show.
     tops = np.cumsum(shares, axis=1)
     for label in reversed(range(shares.shape[1])):
         axes.stairs(tops[:, label], edges, fill=True, color=colours(label), linewidth=0)
-    if len(shares) <= _APART:
+    if len(shares) <= _MOST_SEPARATED:
         axes.vlines(edges[1:-1], 0, 1, color="white", linewidth=min(4.0, 60 / len(shares)))
     axes.set_xlim(0, edges[-1])
 
@@ -219,11 +217,11 @@ def _class_key(key: "Axes", classes: Sequence[object], colours: "ListedColormap"
     from matplotlib.patches import Patch
 
     count = len(classes)
-    if count <= _ONE_BY_ONE:
+    if count <= _MOST_COLOURS:
         patches = [Patch(color=colours(label), label=shorten(str(classes[label]))) for label in range(count)]
         key.set_axis_off()
         key.legend(
-            handles=patches[::-1],  # in the order of the stack
+            handles=patches[::-1],  # in the stack's order
             loc="center left",
             frameon=False,
             borderaxespad=0,
@@ -249,20 +247,19 @@ def _colour_bar(key: "Axes", image: Any, label: str) -> None:
     key.figure.colorbar(image, cax=key, label=label)
 
 
-def _name_clients(axes: "Axes", columns: Columns, largest: str) -> None:
-    clients = int(columns.edges[-1])
-    if columns.are_named:
+def _name_clients(axes: "Axes", groups: Groups, largest: str) -> None:
+    clients = sum(map(len, groups))
+    if clients <= NAMED:
         axes.set_xticks(np.arange(clients) + 0.5, [str(client) for client in range(clients)])
         axes.set_xlabel("client")
         return
-    binned = len(columns.groups) < clients
-    a_column = f", about {clients / len(columns.groups):,.0f} a column" if binned else ""
-    axes.set_xlabel(f"clients, by their largest {largest}{a_column}")
+    binned = f", about {clients / len(groups):,.0f} a column" if len(groups) < clients else ""
+    axes.set_xlabel(f"clients, by their largest {largest}{binned}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def _size_edges(low: int, high: int, is_logarithmic: bool) -> Floats:
-    # Between whole numbers; on a logarithmic axis the small ones have a bar each.
+    # Edges lie between whole numbers; on a logarithmic axis each small size has its own bar.
     if is_logarithmic:
         starts = np.unique(np.floor(np.geomspace(low, high + 1, _BARS + 1)))
     else:

@@ -1,4 +1,4 @@
-"""Pictures of a population; matplotlib's object-oriented interface, so no window and no global state."""
+"""Pictures of populations, by matplotlib's object-oriented interface: no window and no global state."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,57 +17,58 @@ if TYPE_CHECKING:
 
 __all__ = ["PANELS", "View", "draw", "heatmap", "save"]
 
-_KEY = 0.22  # inches: the width of a colour bar
+_KEY = 0.22  # width of a colour bar, in inches
 
 
 def draw(views: Sequence[View], panels: Sequence[str] = ()) -> "Figure":
-    """Draw populations side by side, on shared scales, in panels one below the other.
+    """Draw populations side by side on shared scales, in panels from top to bottom.
 
     Args:
-        views: at least one; those classes that only one of them has are empty in the others.
-        panels: names in `PANELS`; by default all for which the populations have something to show.
+        views: one or more; a class that a view lacks is empty there.
+        panels: names in `PANELS`; by default all that have something to show.
 
-    Raises InputError for a panel that is unknown or has nothing to show.
+    Raises:
+        InputError: a panel is unknown or has nothing to show.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = _panels(share_classes(views), panels)
-    heights, width = [panel.height for panel in rows], 9.0 if len(views) == 1 else 6.5
+    heights, width = [height for height, _ in rows], 9.0 if len(views) == 1 else 6.5
     layout = ConstrainedLayoutEngine(h_pad=0.1)
     figure = Figure(figsize=(width * len(views) + 1, sum(heights) + 0.8 * len(rows) + 0.4), layout=layout)
     grid = figure.subplots(
         len(rows), len(views) + 1, squeeze=False, width_ratios=[width] * len(views) + [_KEY], height_ratios=heights
     )
-    for panel, (*axes, key) in zip(rows, grid, strict=True):
-        panel.draw(axes, key)
+    for (_, draw_panel), (*axes, key) in zip(rows, grid, strict=True):
+        draw_panel(axes, key)
     for axes, view in zip(grid[0], views, strict=False):
         axes.set_title(f"{_headline(view)}\n\n{axes.get_title('left')}", loc="left", fontsize=10)
     return figure
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure as .png, .svg or .pdf; the same figure gives the same bytes."""
+    """Write a figure as .png, .svg or .pdf; equal figures give equal bytes."""
     import matplotlib as mpl
 
     _settle(figure)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # its ids would be random
+    with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # ids are random otherwise
         figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
 
 
 def heatmap(
     class_counts: Integers, classes: Sequence[object], *, title: str | None = None, width: float = 10.0
 ) -> "Figure":
-    """Draw how many samples each client has of each class: a column a client, a row a class.
-
-    Args:
-        class_counts: samples a client and class [K, C].
-        classes: the label of each class [C].
-        title: the headline; by default the counts and the C-score.
-        width: inches; the height follows from the number of classes.
+    """Draw the samples of each client and class: one column per client, one row per class.
 
     Colours grow with the square root of the count, so that small clients show beside large ones.
+
+    Args:
+        class_counts: samples per client and class [K, C].
+        classes: label of each class [C].
+        title: headline; by default the counts and the C-score.
+        width: width in inches; the height follows from the number of classes.
     """
     from matplotlib.figure import Figure
 
@@ -93,7 +94,7 @@ def heatmap(
 
 
 def _settle(figure: "Figure") -> None:
-    # Where the layout's solver puts the axes differs in the last bits from one call to the next.
+    # The layout solver's positions differ in the last bits from call to call; round them.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axes in figure.axes:

@@ -1,34 +1,34 @@
-"""What pictures show of a population: its tables, and its clients in an order and a number that can be drawn."""
+"""Views of a population for pictures: its tables, and its clients grouped into columns of a drawable number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partitioning.common.checks import Floats, Integers
 from partitioning.common.columns import Label
-
-if TYPE_CHECKING:
-    from partitioning.store.population import Population
+from partitioning.store.population import Population
 
 NAMED = 25
-"""Up to so many clients each has its own name on the axis, and they stand in the order of their ids."""
+"""Largest number of clients that are named one by one on the axis, in id order."""
 
-_MOST_COLUMNS = 250  # more would be narrower than what a picture of usual width resolves
+_MOST_COLUMNS = 250  # narrower columns exceed the resolution of a picture of usual width
+
+Groups = Sequence[Integers]
+"""Clients of each column of a picture."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A population as pictures show it.
+    """Tables of a population for pictures.
 
     Args:
-        name: heads its pictures.
-        class_counts: samples a client and class [K, C].
-        classes: the label of each class [C].
-        features: of each feature, the samples a client and category [K, d].
-        categories: of each feature, the names of its categories [d]; numbers where they are not given.
+        name: headline of its pictures.
+        class_counts: samples per client and class [K, C].
+        classes: label of each class [C].
+        features: samples per client and category of each feature [K, d].
+        categories: names of each feature's categories [d]; numbers if absent.
     """
 
     name: str
@@ -38,7 +38,7 @@ class View:
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, population: "Population", name: str) -> "View":
+    def of(cls, population: Population, name: str) -> "View":
         """View a population on disk."""
         manifest = population.manifest
         categories = {feature.name: feature.titles for feature in manifest.features}
@@ -46,54 +46,46 @@ class View:
 
     @cached_property
     def sizes(self) -> Integers:
-        """Samples a client [K]."""
+        """Samples per client [K]."""
         sizes: Integers = self.class_counts.sum(axis=1)
         return sizes
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Clients in the order they are drawn in, neighbours in one column where there are too many.
+def group_clients(counts: Integers) -> Groups:
+    """Group clients into columns of similar clients, so that columns of many clients still show differences.
+
+    Clients are sorted by their largest class or category and its share; clients without samples come last. At most
+    `NAMED` clients keep their order and get a column each.
 
     Args:
-        groups: the clients of each column.
-        are_named: each client has a column, in the order of their ids.
-    """
-
-    groups: Sequence[Integers]
-    are_named: bool
-
-    @property
-    def edges(self) -> Integers:
-        """Where columns begin and the last one ends, in clients."""
-        return np.cumsum([0, *(len(group) for group in self.groups)])
-
-    def means(self, counts: Integers) -> Floats:
-        """Return the mean samples a client of each column and class [B, C]."""
-        return np.stack([counts[group].mean(axis=0) for group in self.groups])
-
-    def shares(self, counts: Integers) -> Floats:
-        """Return the mean class shares of each column's clients that have samples [B, C]; 0 where none has any."""
-        return np.stack([_mean_shares(counts[group]) for group in self.groups])
-
-
-def arrange(counts: Integers) -> Columns:
-    """Put clients beside those like them, so that columns that stand for many still show how they differ.
-
-    Clients are ordered by the class, or category, that they have most of, then by its share; those without
-    samples come last. A few clients, up to `NAMED`, keep the order of their ids.
+        counts: samples per client and class or category [K, C].
     """
     clients = len(counts)
     if clients <= NAMED:
-        return Columns(np.array_split(np.arange(clients), clients), are_named=True)
+        return np.array_split(np.arange(clients), clients)
     sizes = counts.sum(axis=1)
     largest = np.where(sizes > 0, counts.argmax(axis=1), counts.shape[1])
     order = np.lexsort((-counts.max(axis=1) / np.maximum(sizes, 1), largest))
-    return Columns(np.array_split(order, min(clients, _MOST_COLUMNS)), are_named=False)
+    return np.array_split(order, min(clients, _MOST_COLUMNS))
+
+
+def column_edges(groups: Groups) -> Integers:
+    """Return the left edge of each column and the right edge of the last, in clients."""
+    return np.cumsum([0, *(len(group) for group in groups)])
+
+
+def mean_counts(groups: Groups, counts: Integers) -> Floats:
+    """Return the mean samples per client of each column and class [B, C]."""
+    return np.stack([counts[group].mean(axis=0) for group in groups])
+
+
+def mean_shares(groups: Groups, counts: Integers) -> Floats:
+    """Return the mean class shares of each column's clients with samples [B, C]; 0 without any."""
+    return np.stack([_mean_shares(counts[group]) for group in groups])
 
 
 def share_classes(views: Sequence[View]) -> list[View]:
-    """Return the views with the same classes in the same order: those of any of them."""
+    """Return the views with the union of their classes, in one order."""
     found = [[_typed(label) for label in view.classes] for view in views]
     if all(labels == found[0] for labels in found):
         return list(views)
@@ -110,7 +102,7 @@ def _spread(view: View, places: Mapping[tuple[str, Label], int]) -> Integers:
 
 
 def _typed(label: Label) -> tuple[str, Label]:
-    return type(label).__name__, label  # numbers do not compare with words, and True is not the class 1
+    return type(label).__name__, label  # numbers do not compare with strings, and True is not the class 1
 
 
 def _mean_shares(counts: Integers) -> Floats:

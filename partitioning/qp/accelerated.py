@@ -1,4 +1,4 @@
-"""Problem (2) on large tables: accelerated gradient steps, each followed by the projection of problem (1)."""
+"""Problem (2) on large tables: accelerated projected gradient steps."""
 
 import numpy as np
 
@@ -7,17 +7,17 @@ from partitioning.qp.problem import Problem
 from partitioning.qp.transport import project
 
 _STEPS = 5000
-_PROGRESS, _WINDOW = 3e-8, 20  # ends once the loss falls by less than this share of itself in so many steps
+_PROGRESS, _WINDOW = 3e-8, 20  # stop once the loss falls by less than this share in a window of steps
 
 
 def solve(problem: Problem) -> Floats:
-    """Return a table [K, U] near the optimum, its sums exact up to 1e-11 of all samples.
+    """Return a table [K, U] near the optimum, with sums exact up to 1e-11 of all samples.
 
-    A <- P(Z - (Z S' - wanted) S / L),   Z <- A + (theta_i - 1) / theta_{i+1} (A - A_old)
+        A <- P(Z - (Z S' - wanted) S / L),   Z <- A + (theta_i - 1) / theta_{i+1} (A - A_old)
 
-    where L is the curvature |S'|^2 on changes that keep the rows' sums, P projects onto the tables with the right sums,
-    and the momentum starts anew whenever the loss rises (Beck and Teboulle 2009; O'Donoghue and Candes 2015). Problem
-    (2) has many optimal tables, and this one depends on the start, where every client has the global mix.
+    L is the curvature |S'|^2 on changes that keep the row sums. P is the projection of problem (1). The momentum
+    restarts whenever the loss rises (Beck and Teboulle 2009; O'Donoghue and Candes 2015). Problem (2) has many optimal
+    tables; the result depends on the start, in which every client has the global mix.
     """
     counts = problem.incidence
     curvature = max(float(np.linalg.norm(counts.toarray() - counts.mean(axis=0), 2)) ** 2, 1.0)  # 0 for one column

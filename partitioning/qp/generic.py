@@ -1,4 +1,4 @@
-"""The quadratic programmes through cvxpy: any of its solvers, on tables of moderate size."""
+"""The quadratic programmes through cvxpy, on tables of moderate size."""
 
 import importlib
 import warnings
@@ -10,8 +10,8 @@ from partitioning.common.checks import Floats
 from partitioning.common.errors import InputError, listing, suggestion
 from partitioning.qp.problem import Problem
 
-# A gap of 1e-12 in the objective is 1e-6 in an entry. Where rounding errors stop Clarabel earlier, cvxpy says
-# "inaccurate" if it reached at least the second set, which are its own defaults.
+# A gap of 1e-12 in the objective is 1e-6 in an entry. If rounding errors stop Clarabel earlier, cvxpy reports
+# "inaccurate" once it reached the second set, Clarabel's own defaults.
 _TOLERANCES = {
     "clarabel": {
         **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12),
@@ -23,17 +23,19 @@ _TOLERANCES = {
 
 
 def solve(problem: Problem, solver: str) -> Floats:
-    """Return the optimal table [K, U], its sums right up to the solver's tolerance.
+    """Return the optimal table [K, U], with sums right up to the solver's tolerance.
 
     Args:
         problem: problem (1) or (2).
-        solver: cvxpy's name of a solver that takes quadratic objectives, in small letters.
+        solver: lower-case cvxpy name of a solver for quadratic objectives.
 
-    Raises InputError for a solver that is not installed, RuntimeError where it does not end at the optimum.
+    Raises:
+        InputError: the solver is not installed.
+        RuntimeError: the solver does not end at the optimum.
     """
     cp: Any = importlib.import_module("cvxpy")  # takes a second; its atoms have no types
 
-    # Of these SciPy's takes no quadratic objective, and HiGHS' gives up on ours.
+    # SciPy, SCIP and GLOP take no quadratic objective, and HiGHS gives up on ours.
     installed = [name.lower() for name in cp.installed_solvers() if name not in ("SCIPY", "HIGHS", "SCIP", "GLOP")]
     solver = solver.lower()
     if solver not in installed:
@@ -41,7 +43,7 @@ def solve(problem: Problem, solver: str) -> Floats:
             f"solver is {solver!r}: give 'auto', 'structured' or one that cvxpy has installed "
             f"({listing(installed)})" + suggestion(solver, installed)
         )
-    scale = max(problem.rows.mean(), 1.0)  # an average client of size 1: tolerances mean the same for any data set
+    scale = max(problem.rows.mean(), 1.0)  # mean client size 1, so that tolerances do not depend on the data set
     table = cp.Variable(problem.shape, nonneg=True)
     realised = table @ problem.incidence if problem.has_features else table
     programme = cp.Problem(
@@ -53,7 +55,7 @@ def solve(problem: Problem, solver: str) -> Floats:
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")
             programme.solve(solver=solver.upper(), **_TOLERANCES.get(solver, {}))
     except cp.error.SolverError as error:
-        raise RuntimeError(f"{problem}: the solver {solver} failed; take 'structured' or another one") from error
+        raise RuntimeError(f"{problem}: the solver {solver} failed: choose 'structured' or another one") from error
     if programme.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or table.value is None:
         raise RuntimeError(f"{problem}: the solver {solver} ended {programme.status!r}, not optimal")
     nearest: Floats = np.asarray(table.value, dtype=np.float64) * scale

@@ -1,4 +1,4 @@
-"""The quadratic programmes of the RADFed paper: which table of samples is nearest to the one that was drawn."""
+"""The quadratic programmes of the RADFed paper: find the feasible table nearest to the drawn one."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """Problem (1), or problem (2) where a sample has categorical features besides its class.
+    """Problem (1), or problem (2) if samples have categorical features besides their class (RADFed, section IV-A).
 
-    min_{A >= 0} sum_td ((A S')_td - wanted_td)^2   subject to   sum_u A_tu = rows_t,   sum_t A_tu = columns_u
+        min_{A >= 0} sum_td ((A S')_td - wanted_td)^2   subject to   sum_u A_tu = rows_t,   sum_t A_tu = columns_u
 
-    A row of the table A is a client, a column a configuration u: a class and a category of each feature. S counts:
-    S_du = 1 where configuration u has category d. In problem (1) a configuration is a class, and S is the identity.
+    A row of the table A is a client. A column is a configuration u: a class and a category of each feature. S_du is 1
+    if configuration u has category d, else 0. In problem (1) a configuration is a class and S is the identity. The
+    paper writes n_t for a share; here it is a number of samples, n_t N.
 
     Args:
-        wanted: samples that each client should have of each category, those of all features side by side [K, D].
-        rows: samples a client [K].
-        columns: samples that there are of each configuration [U]; the same total as `rows`.
-        places: which columns of `wanted` each configuration counts in, for the class and each feature [U, 1 + M].
-
-    RADFed, section IV-A. The paper writes n_t for a share where we have whole samples, n_t N.
+        wanted: wanted samples of each client and category, features side by side [K, D].
+        rows: samples per client [K].
+        columns: available samples of each configuration [U], with the same total as `rows`.
+        places: columns of `wanted` that each configuration counts in, for the class and each feature [U, 1 + M].
     """
 
     wanted: Floats
@@ -38,7 +37,7 @@ class Problem:
 
     @classmethod
     def of_classes(cls, wanted: Floats, rows: Integers, columns: Integers) -> "Problem":
-        """Problem (1): sizes and classes."""
+        """Return problem (1), of sizes and classes."""
         return cls(wanted, rows, columns, np.arange(columns.size)[:, None])
 
     @property
@@ -48,12 +47,12 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Clients K and configurations U."""
+        """Numbers of clients K and configurations U."""
         return self.rows.size, self.columns.size
 
     @cached_property
     def incidence(self) -> "sparse.csr_array":
-        """S' of the formula [U, D], sparse."""
+        """Matrix S' of the formula [U, D], sparse."""
         from scipy import sparse
 
         configurations, features = self.places.shape
@@ -61,17 +60,17 @@ class Problem:
         return sparse.csr_array((np.ones(self.places.size), at), shape=(configurations, self.wanted.shape[1]))
 
     def deviations(self, table: npt.NDArray[np.number]) -> Floats:
-        """Samples of each category above those wanted [K, D], of a table [K, U]."""
+        """Return the samples of each category minus the wanted ones [K, D], for a table [K, U]."""
         realised = np.asarray(table @ self.incidence if self.has_features else table, dtype=np.float64)
         return realised - self.wanted
 
     def loss(self, table: npt.NDArray[np.number]) -> float:
-        """What is minimised."""
+        """Return the objective of a table [K, U]."""
         deviations = self.deviations(table).ravel()
         return float(deviations @ deviations)
 
     def residual(self, table: Floats) -> float:
-        """The largest deviation of a row's or column's sum, in samples."""
+        """Return the largest error of a row or column sum, in samples."""
         by_row = np.abs(table.sum(axis=1) - self.rows).max()
         by_column = np.abs(table.sum(axis=0) - self.columns).max()
         return float(max(by_row, by_column))

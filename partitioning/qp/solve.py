@@ -1,4 +1,4 @@
-"""Which solver: cvxpy's for tables of moderate size, one that knows the structure above."""
+"""Solving the quadratic programmes: cvxpy for moderate tables, structured solvers for large ones."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from partitioning.qp.problem import Problem
 from partitioning.qp.transport import project
 
 GENERIC_ENTRIES = 20_000
-"""The largest table, clients x classes, that "auto" gives to cvxpy."""
+"""Largest table of problem (1), clients x classes, that "auto" gives to cvxpy."""
 
 FEATURE_ENTRIES = 100_000
-"""The largest table of problem (2), clients x configurations, that "auto" gives to cvxpy."""
+"""Largest table of problem (2), clients x configurations, that "auto" gives to cvxpy."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A table that solves a problem [K, U], by which solver, its loss, and the largest error of a sum in samples."""
+    """Solution of a problem: table [K, U], name of the solver, loss, and largest error of a sum in samples."""
 
     table: Floats
     solver: str
@@ -27,17 +27,19 @@ class Solution:
 
 @one_thread
 def solve(problem: Problem, solver: str = "auto") -> Solution:
-    """Solve problem (1) or (2).
+    """Solve problem (1) or (2), and project the result onto the tables with exact sums.
+
+    "structured" solves problem (1) by one projection onto the transportation polytope (`transport.project`), and
+    problem (2) by a projection after each gradient step (`accelerated.solve`).
 
     Args:
-        problem: what to solve.
+        problem: problem (1) or (2).
         solver: a solver of cvxpy ("clarabel", "osqp", "scs", ...), "structured", or "auto": Clarabel up to
-            `GENERIC_ENTRIES` entries, or `FEATURE_ENTRIES` with features, and "structured" above. "structured" projects
-            onto the transportation polytope (`transport.project`), once for problem (1), whose optimum is one, and
-            after each gradient step for problem (2) (`accelerated.solve`).
+            `GENERIC_ENTRIES` entries, or `FEATURE_ENTRIES` with features, and "structured" above.
 
-    Whatever the solver, the result is projected onto the tables whose sums are exact. Raises InputError for an unknown
-    solver, RuntimeError where it fails.
+    Raises:
+        InputError: the solver is unknown.
+        RuntimeError: the solver fails.
     """
     if solver == "auto":
         most = FEATURE_ENTRIES if problem.has_features else GENERIC_ENTRIES

@@ -1,70 +1,70 @@
-"""The table with given sums that is nearest to another: a projection onto a transportation polytope.
+"""Projection onto a transportation polytope: the nearest table with given row and column sums.
 
-A generic solver sees K C variables. The dual has one price a row and one a column, and given the columns' prices v
-each row's is found exactly, so what remains is a concave piecewise quadratic function of v alone. A few Newton
-steps on it end at the optimum: at the right pattern of positive entries the step is exact.
+A generic solver sees K C variables. The dual has one price per row and one per column. Given the column prices v, each
+row's price follows exactly, which leaves a concave piecewise quadratic function of v alone. A few Newton steps reach
+its maximum: with the right pattern of positive entries, a step is exact.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from partitioning.common.checks import Floats, Integers
 
-_ENTRIES = 2**20  # of a piece of rows, whose temporary arrays are all that is held besides the table
-_STEPS = 500  # far above what 432 drawn problems needed, alphas from 1e-12 to 1e6: 31
+_ENTRIES = 2**20  # entries of a piece of rows; only the table and temporary arrays of a piece are held
+_STEPS = 500  # far above the 31 steps that 432 drawn problems needed, with alphas from 1e-12 to 1e6
 
-
-@dataclass(frozen=True)
-class _Point:
-    # Column prices, and the gradient of the dual function there.
-    prices: Floats  # [C]
-    slope: Floats  # [C]: columns - sum_t A_tk
+_Point = tuple[Floats, Floats]
+"""Column prices [C], and the gradient of the dual function there [C]: columns - sum_t A_tk."""
 
 
 def project(target: Floats, rows: Integers, columns: Integers, *, tolerance: float = 1e-12) -> Floats:
     """Return the non-negative table with given sums that is nearest to `target`.
 
-    min_{A >= 0} sum_tk (A_tk - target_tk)^2   subject to   sum_k A_tk = rows_t,   sum_t A_tk = columns_k
-    A_tk = (target_tk + u_t + v_k)^+   with the prices u, v at which both sums hold
+        min_{A >= 0} sum_tk (A_tk - target_tk)^2   subject to   sum_k A_tk = rows_t,   sum_t A_tk = columns_k
+        A_tk = (target_tk + u_t + v_k)^+   with the prices u, v that satisfy both sums
+
+    Memory: the result, and pieces of a million entries.
 
     Args:
         target: any table [K, C].
-        rows: sums of the rows [K], not negative.
-        columns: sums of the columns [C], the same total N.
-        tolerance: how far a column's sum may be off, as a share of N; rows are exact up to rounding errors.
+        rows: row sums [K], not negative.
+        columns: column sums [C], with the same total N.
+        tolerance: largest error of a column sum, as a share of N; row sums are exact up to rounding errors.
 
-    Memory: the result and pieces of a million entries. Raises RuntimeError where it does not converge.
+    Raises:
+        RuntimeError: the projection does not converge.
     """
     if target.shape[0] < target.shape[1]:
         return project(target.T, columns, rows, tolerance=tolerance).T
     allowed = tolerance * max(float(columns.sum()), 1.0)
-    point = _at(np.zeros(columns.size), target, rows, columns)
+    point = _evaluate(np.zeros(columns.size), target, rows, columns)
     for _ in range(_STEPS):
-        if np.abs(point.slope).max() <= allowed:
-            return np.concatenate([_fill(piece + point.prices, sums) for piece, sums in _pieces(target, rows)])
+        prices, slope = point
+        if np.abs(slope).max() <= allowed:
+            return np.concatenate([_fill(piece + prices, sums) for piece, sums in _pieces(target, rows)])
         point = _climb(point, target, rows, columns)
     raise RuntimeError(
-        f"the projection of {target.shape[0]} x {target.shape[1]} entries is off by {np.abs(point.slope).max():.3g} "
+        f"the projection of {target.shape[0]} x {target.shape[1]} entries is off by {np.abs(point[1]).max():.3g} "
         f"samples after {_STEPS} steps: ask for another solver, or scale the table"
     )
 
 
 def _climb(point: _Point, target: Floats, rows: Integers, columns: Integers) -> _Point:
-    # A Newton step, as long as leaves at most half of the slope along it and does not pass the top, so that the dual
-    # rises: where many small clients and a large one meet, it is all edges. Classes that share no client have no
-    # curvature between them, and there the largest number of the problem bounds the step, until the search extends it.
-    curvature = _curvature(point.prices, target, rows)
+    # Take a Newton step of a length that leaves at most half of the slope along it and does not pass the maximum, hence
+    # the dual rises. With many small clients and a large one the dual is full of edges. Classes that share no client
+    # have no curvature between them; the largest number of the problem bounds the step until the search extends it.
+    prices, gradient = point
+    curvature = _curvature(prices, target, rows)
     damping = 1e-10 * max(float(np.trace(curvature)) / columns.size, 1.0)
-    step = np.linalg.solve(curvature + damping * np.eye(columns.size), point.slope)
+    step = np.linalg.solve(curvature + damping * np.eye(columns.size), gradient)
     step -= step.mean()  # equal prices for all columns change nothing
     step *= min(1.0, float(max(np.abs(target).max(), rows.max())) / max(float(np.abs(step).max()), 1e-300))
-    below, above = (0.0, float(point.slope @ step)), None  # (length, slope along the step) on both sides of the top
+    below, above = (0.0, float(gradient @ step)), None  # (length, slope along the step) on both sides of the maximum
     first, length = below[1], 1.0
     for _ in range(100):
-        ahead = _at(point.prices + length * step, target, rows, columns)
-        slope = float(ahead.slope @ step)
+        ahead = _evaluate(prices + length * step, target, rows, columns)
+        slope = float(ahead[1] @ step)
         if 0 <= slope <= 0.5 * first:
             break
         if slope > 0:
@@ -76,17 +76,17 @@ def _climb(point: _Point, target: Floats, rows: Integers, columns: Integers) -> 
 
 
 def _between(below: tuple[float, float], above: tuple[float, float]) -> float:
-    # Where a straight line through both slopes is zero, so that the bracket shrinks by half at least where that is near
-    # its upper end: the first step may be far too long, and the slope the same all the way.
+    # Zero of a straight line through both slopes. The clip shrinks the bracket by at least half if the zero is near its
+    # upper end: the first step may be far too long, with an equal slope all the way.
     share = below[1] / (below[1] - above[1])
     return below[0] + (above[0] - below[0]) * float(np.clip(share, 0.02, 0.5))
 
 
-def _at(prices: Floats, target: Floats, rows: Integers, columns: Integers) -> _Point:
+def _evaluate(prices: Floats, target: Floats, rows: Integers, columns: Integers) -> _Point:
     slope = columns.astype(np.float64)
     for piece, sums in _pieces(target, rows):
         slope -= _fill(piece + prices, sums).sum(axis=0)
-    return _Point(prices, slope)
+    return prices, slope
 
 
 def _curvature(prices: Floats, target: Floats, rows: Integers) -> Floats:
@@ -100,7 +100,7 @@ def _curvature(prices: Floats, target: Floats, rows: Integers) -> Floats:
 
 
 def _fill(worth: Floats, sums: Integers) -> Floats:
-    # The nearest row to `worth` with each sum: (worth + u)^+, where u follows from the entries that stay positive.
+    # Nearest row to `worth` with each sum: (worth + u)^+, where u follows from the entries that stay positive.
     falling = -np.sort(-worth, axis=1)
     excess = np.cumsum(falling, axis=1) - sums[:, None]
     number = np.arange(1, worth.shape[1] + 1)

@@ -15,7 +15,7 @@ from partitioning.common.threads import one_thread
 from partitioning.measures.features import describe_features
 from partitioning.measures.statistics import fit, fit_sizes
 from partitioning.qp.problem import Problem
-from partitioning.qp.randomise import Walk, Walked
+from partitioning.qp.randomise import Walk, WalkResult
 from partitioning.qp.randomise import randomise as randomise_table
 from partitioning.qp.rounding import round_table
 from partitioning.qp.solve import Solution, solve
@@ -163,7 +163,7 @@ def _walk(randomise: str, walk: Walk) -> Walk | None:
 def _report(
     problem: Problem,
     solution: Solution,
-    walked: Walked | None,
+    walked: WalkResult | None,
     table: Integers,
     mixes: Mapping[str, Floats],
     sizes_asked: Floats,

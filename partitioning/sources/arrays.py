@@ -1,10 +1,9 @@
-"""NumPy archives: .npz files whose arrays are the columns."""
+"""NumPy archives: .npz files; each array is a column."""
 
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -14,57 +13,38 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.errors import InputError
-from partitioning.sources.source import BATCH_BYTES, reading
+from partitioning.sources.source import BATCH_BYTES, Source, StreamedSource, reading
 
 Values = npt.NDArray[Any]
+Header = tuple[tuple[int, ...], bool, "np.dtype[Any]"]
+"""Shape, Fortran order, and type of an array."""
 
 
-@dataclass(frozen=True)
-class _Header:
-    # What an array is, from the beginning of its file.
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    by_column: bool  # Fortran's order: its rows are not one after the other
+def open_arrays(path: Path) -> Source:
+    """Open an .npz file: each array is a column, its first dimension the sample.
 
-    @property
-    def row_bytes(self) -> int:
-        return prod(self.shape[1:]) * self.dtype.itemsize
+    Arrays [N, ...] become nested fixed-size lists and are read a few rows at a time. An array in Fortran order is held
+    whole, because its rows are not contiguous. Nothing is unpickled.
 
-
-class ArraysSource:
-    """An .npz file: each array is a column, its first dimension the sample.
-
-    Arrays [N, ...] become nested fixed-size lists. They are read a few rows at a time; one in Fortran's order
-    is held whole, as its rows are not stored one after the other. Nothing is unpickled.
+    Raises:
+        InputError: the arrays are not columns of one table.
     """
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        headers = {name: _open_header(archive, name) for name in _names(archive)}
+        for name, header in headers.items():
+            _check(f"the array {name!r} of {path}", header)
+        _check_lengths(path, headers)
+        schema = pa.schema([(name, _type(header)) for name, header in headers.items()])
 
-    def __init__(self, path: Path) -> None:
-        """Read the arrays' headers; raises InputError where they are not columns of one table."""
-        self._path = path
-        self.name = path.absolute().name
-        with _reading(path), zipfile.ZipFile(path) as archive:
-            self._headers = {name: _header(archive, name) for name in _names(archive)}
-            for name, header in self._headers.items():
-                _check(f"the array {name!r} of {path}", header)
-            self._check_lengths()
-            self.schema = pa.schema([(name, _type(header)) for name, header in self._headers.items()])
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows in order; arrays that are not asked for are not read."""
-        names = self.schema.names if columns is None else list(columns)
-        schema = pa.schema([self.schema.field(name) for name in names])
-        row_bytes = sum(self._headers[name].row_bytes for name in names)
-        rows = max(1, BATCH_BYTES // max(row_bytes, 1))
-        with _reading(self._path), zipfile.ZipFile(self._path) as archive, ExitStack() as stack:
+    def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([schema.field(name) for name in names])
+        rows = max(1, BATCH_BYTES // max(sum(_row_bytes(headers[name]) for name in names), 1))
+        with _reading(path), zipfile.ZipFile(path) as archive, ExitStack() as stack:
             parts = [_parts(stack.enter_context(archive.open(f"{name}.npy")), rows) for name in names]
             for arrays in zip(*parts, strict=True):
-                yield pa.RecordBatch.from_arrays([_arrow(array) for array in arrays], schema=schema)
+                yield pa.RecordBatch.from_arrays([_arrow(array) for array in arrays], schema=wanted)
 
-    def _check_lengths(self) -> None:
-        lengths = {name: header.shape[0] for name, header in self._headers.items()}
-        if len(set(lengths.values())) > 1:
-            said = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
-            raise InputError(f"{self._path} has arrays of different lengths ({said}): give each one entry a sample")
+    return StreamedSource(path.absolute().name, schema, read)
 
 
 @contextmanager
@@ -86,40 +66,53 @@ def _names(archive: zipfile.ZipFile) -> list[str]:
     return [member.removesuffix(".npy") for member in members]
 
 
-def _header(archive: zipfile.ZipFile, name: str) -> _Header:
+def _open_header(archive: zipfile.ZipFile, name: str) -> Header:
     with archive.open(f"{name}.npy") as stream:
         return _read_header(stream)
 
 
-def _read_header(stream: IO[bytes]) -> _Header:
+def _read_header(stream: IO[bytes]) -> Header:
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
         raise ValueError(f"an array in version {version} of the format")
-    shape, by_column, dtype = read(stream)
-    return _Header(shape, dtype, by_column)
+    return read(stream)
 
 
-def _check(what: str, header: _Header) -> None:
-    if header.dtype.kind not in "biufUSM":
-        raise InputError(f"{what} is of type {header.dtype}: save numbers, booleans, times or text")
-    if not header.shape or 0 in header.shape[1:]:
-        raise InputError(f"{what} has the shape {list(header.shape)}: give one entry a sample, each with a value")
+def _row_bytes(header: Header) -> int:
+    shape, _, dtype = header
+    return prod(shape[1:]) * dtype.itemsize
+
+
+def _check(title: str, header: Header) -> None:
+    shape, _, dtype = header
+    if dtype.kind not in "biufUSM":
+        raise InputError(f"{title} is of type {dtype}: save numbers, booleans, times or text")
+    if not shape or 0 in shape[1:]:
+        raise InputError(f"{title} has the shape {list(shape)}: give one entry per sample, each with a value")
+
+
+def _check_lengths(path: Path, headers: dict[str, Header]) -> None:
+    lengths = {name: shape[0] for name, (shape, _, _) in headers.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+        raise InputError(f"{path} has arrays of different lengths ({listed}): give each array one entry per sample")
 
 
 def _parts(stream: IO[bytes], rows: int) -> Iterator[Values]:
-    # The array, so many rows at a time; the archive's own checksum is tested where it ends.
+    # Yield the array `rows` rows at a time; reading to the end makes the archive test its checksum.
     header = _read_header(stream)
-    if header.by_column:
-        content = _read(stream, header.shape[0] * header.row_bytes)
-        whole = np.frombuffer(content, header.dtype).reshape(header.shape, order="F")
-    for start in range(0, header.shape[0], rows):
-        end = min(start + rows, header.shape[0])
-        if header.by_column:
+    shape, is_fortran, dtype = header
+    if is_fortran:
+        content = _read(stream, shape[0] * _row_bytes(header))
+        whole = np.frombuffer(content, dtype).reshape(shape, order="F")
+    for start in range(0, shape[0], rows):
+        end = min(start + rows, shape[0])
+        if is_fortran:
             yield whole[start:end]
         else:
-            content = _read(stream, (end - start) * header.row_bytes)
-            yield np.frombuffer(content, header.dtype).reshape(-1, *header.shape[1:])
+            content = _read(stream, (end - start) * _row_bytes(header))
+            yield np.frombuffer(content, dtype).reshape(-1, *shape[1:])
     if stream.read(1):
         raise ValueError("an array is longer than it says")
 
@@ -132,12 +125,13 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 
 
 def _arrow(values: Values) -> pa.Array:
-    native = values.astype(values.dtype.newbyteorder("="), copy=False)  # Arrow knows only the machine's own order
+    native = values.astype(values.dtype.newbyteorder("="), copy=False)  # Arrow knows only the machine's byte order
     array = pa.array(np.ascontiguousarray(native).reshape(-1))
     for size in reversed(values.shape[1:]):
         array = pa.FixedSizeListArray.from_arrays(array, size)
     return array
 
 
-def _type(header: _Header) -> pa.DataType:
-    return _arrow(np.empty((0, *header.shape[1:]), header.dtype)).type
+def _type(header: Header) -> pa.DataType:
+    shape, _, dtype = header
+    return _arrow(np.empty((0, *shape[1:]), dtype)).type

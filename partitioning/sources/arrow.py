@@ -7,38 +7,36 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from partitioning.sources.source import pieces, reading
+from partitioning.sources.source import Source, StreamedSource, reading, split_batch
 
 Reader: TypeAlias = "pa.RecordBatchFileReader | pa.RecordBatchStreamReader"
 
 
-class ArrowSource:
-    """An Arrow IPC file or stream, memory-mapped; every batch is validated before it is used.
+def open_arrow(path: Path) -> Source:
+    """Open an Arrow IPC file or stream, memory-mapped; every batch is validated before use.
 
-    Uncompressed batches are views on the mapping. A compressed one is decoded whole, however large it is.
+    Uncompressed batches are views on the mapping. A compressed batch is decoded whole.
+
+    Raises:
+        InputError: the file has no readable schema.
     """
+    with reading(path, "Arrow"), _open(path) as reader:
+        schema = reader.schema
 
-    def __init__(self, path: Path) -> None:
-        """Read the file's schema; raises InputError where it has none."""
-        self._path = path
-        self.name = path.absolute().name
-        with reading(path, "Arrow"), _open(path) as reader:
-            self.schema: pa.Schema = reader.schema
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows in order; columns that are not asked for are not decoded."""
-        names = self.schema.names if columns is None else list(columns)
-        fields = [self.schema.get_field_index(name) for name in names]
-        with reading(self._path, "Arrow"), _open(self._path, fields) as reader:
-            for batch in _stored(reader):
+    def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        fields = [schema.get_field_index(name) for name in names]
+        with reading(path, "Arrow"), _open(path, fields) as reader:
+            for batch in _batches(reader):
                 selected = batch.select(names)
                 selected.validate(full=True)
-                yield from pieces(selected)
+                yield from split_batch(selected)
+
+    return StreamedSource(path.absolute().name, schema, read)
 
 
 @contextmanager
 def _open(path: Path, fields: Sequence[int] | None = None) -> Iterator[Reader]:
-    # Public hubs write streams under the same suffix as files.
+    # Public hubs store streams under the same suffix as files.
     with path.open("rb") as stream:
         is_file = stream.read(6) == b"ARROW1"
     options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else list(fields))
@@ -46,7 +44,7 @@ def _open(path: Path, fields: Sequence[int] | None = None) -> Iterator[Reader]:
         yield (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped, options=options)
 
 
-def _stored(reader: Reader) -> Iterator[pa.RecordBatch]:
+def _batches(reader: Reader) -> Iterator[pa.RecordBatch]:
     if isinstance(reader, pa.RecordBatchFileReader):
         for number in range(reader.num_record_batches):
             yield reader.get_batch(number)

@@ -1,4 +1,4 @@
-"""Several sources as one, of which each is a domain."""
+"""Several sources joined into one; each is a domain."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,51 +9,52 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.errors import InputError
-from partitioning.sources.source import Source
+from partitioning.sources.source import Source, describe_columns
 
 
 @dataclass(frozen=True)
 class JoinedSource:
-    """The rows of several sources with the same columns, one source after the other.
+    """The rows of several sources with equal columns, one source after the other.
 
-    Raises InputError where the columns differ or two have one name.
+    Raises:
+        InputError: the columns differ, or two sources have the same name.
     """
 
     parts: tuple[Source, ...]
 
     def __post_init__(self) -> None:
-        """Refuse sources that are not alike."""
+        """Refuse sources that differ."""
         first = self.parts[0]
         for part in self.parts[1:]:
             if part.schema.names != first.schema.names or part.schema.types != first.schema.types:
                 raise InputError(
-                    f"{part.name} has the columns {_columns(part.schema)} where {first.name} has "
-                    f"{_columns(first.schema)}: give sources with the same names and types, in the same order"
+                    f"{part.name} has the columns {describe_columns(part.schema)} and {first.name} has "
+                    f"{describe_columns(first.schema)}: give sources with the same names and types, in the same order"
                 )
         names = [part.name for part in self.parts]
         if repeated := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"two sources are named {repeated!r}: rename one, for each is a domain")
+            raise InputError(f"two sources are named {repeated!r}: rename one, because each is a domain")
 
     @property
     def name(self) -> str:
-        """The names of all."""
+        """Names of all sources."""
         return ", ".join(part.name for part in self.parts)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the first, which are those of all."""
+        """Columns of the first source, equal to those of all."""
         return self.parts[0].schema
 
     @cached_property
     def domains(self) -> npt.NDArray[np.str_]:
-        """The name of each row's source [N]; a file's is its name without the ending."""
+        """Source of each row [N]; a file counts by its name without the suffix."""
         names = [part.name.partition(".")[0] or part.name for part in self.parts]
         if len(set(names)) < len(names):
             names = [part.name for part in self.parts]
-        return np.repeat(names, [_rows(part) for part in self.parts])
+        return np.repeat(names, [_count_rows(part) for part in self.parts])
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows of the first, then of the second, and so on."""
+        """Yield all rows of the first source, then of the second, and so on."""
         for part in self.parts:
             for batch in part.batches(columns):
                 # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
@@ -61,9 +62,5 @@ class JoinedSource:
                 yield batch.cast(schema) if batch.schema != schema else batch
 
 
-def _rows(source: Source) -> int:
+def _count_rows(source: Source) -> int:
     return sum(batch.num_rows for batch in source.batches(source.schema.names[:1]))
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in schema)

@@ -1,41 +1,45 @@
-"""Which kind of source a path is."""
+"""Opening a path as a source."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from partitioning.common.errors import InputError
-from partitioning.sources.arrays import ArraysSource
-from partitioning.sources.arrow import ArrowSource
-from partitioning.sources.delimited import DelimitedSource
-from partitioning.sources.images import ImageFolder
-from partitioning.sources.parquet import ParquetSource
+from partitioning.sources.arrays import open_arrays
+from partitioning.sources.arrow import open_arrow
+from partitioning.sources.delimited import open_delimited
+from partitioning.sources.images import open_images
+from partitioning.sources.parquet import open_parquet
 from partitioning.sources.source import Source
 
-_KINDS: Mapping[str, Callable[[Path], Source]] = MappingProxyType(
+_OPENERS: Mapping[str, Callable[[Path], Source]] = MappingProxyType(
     {
-        ".parquet": ParquetSource,
-        ".pq": ParquetSource,
-        ".arrow": ArrowSource,
-        ".feather": ArrowSource,
-        ".ipc": ArrowSource,
-        ".csv": DelimitedSource,
-        ".tsv": DelimitedSource,
-        ".npz": ArraysSource,
+        ".parquet": open_parquet,
+        ".pq": open_parquet,
+        ".arrow": open_arrow,
+        ".feather": open_arrow,
+        ".ipc": open_arrow,
+        ".csv": open_delimited,
+        ".tsv": open_delimited,
+        ".npz": open_arrays,
     }
 )
 
 
 def open_source(path: str | Path) -> Source:
-    """Open a file by its suffix, or a folder of images by class; raises InputError where it is none or is damaged."""
+    """Open a file by its suffix, or a folder of images by class.
+
+    Raises:
+        InputError: the path does not exist, is of an unknown kind, or is damaged.
+    """
     path = Path(path)
     if path.is_dir():
-        return ImageFolder(path)
-    kind = _KINDS.get(path.suffix.lower())
-    if kind is None:
+        return open_images(path)
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
         raise InputError(
-            f"{path} is of an unknown kind: give a folder of images by class, or one of {', '.join(_KINDS)}"
+            f"{path} is of an unknown kind: give a folder of images by class, or one of {', '.join(_OPENERS)}"
         )
     if not path.is_file():
         raise InputError(f"{path} is not a file: check the path")
-    return kind(path)
+    return opener(path)

@@ -7,34 +7,32 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from partitioning.sources.source import BATCH_BYTES, reading
+from partitioning.sources.source import BATCH_BYTES, Source, StreamedSource, reading
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, ParquetFile
 
 _ROWS = 2**16
-_BUFFER = 2**20  # bytes read at once of a column: Arrow would else hold whole column chunks
-_LEVELS = 4  # bytes that say how deep a value is nested
+_BUFFER = 2**20  # bytes read at once of a column; without it, Arrow holds whole column chunks
+_LEVELS = 4  # bytes of a value's nesting levels while it is decoded
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
-class ParquetSource:
-    """A Parquet file; only what a batch needs is decoded, whatever the size of its row groups."""
+def open_parquet(path: Path) -> Source:
+    """Open a Parquet file; each batch decodes only its own rows, whatever the size of the row groups.
 
-    def __init__(self, path: Path) -> None:
-        """Read the file's schema; raises InputError where it has none."""
-        self._path = path
-        self.name = path.absolute().name
+    Raises:
+        InputError: the file has no readable schema.
+    """
+    with reading(path, "Parquet"), _open(path) as file:
+        schema, rows = file.schema_arrow, _rows_at_once(file.metadata)
+
+    def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(path, "Parquet"), _open(path) as file:
-            self.schema: pa.Schema = file.schema_arrow
-            self._rows = _rows_at_once(file.metadata)
+            for batch in file.iter_batches(rows, columns=names):
+                yield batch.select(names)  # Parquet takes names as prefixes: "a" also reads the column "a.b"
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows in order; columns that are not asked for are not decoded."""
-        names = self.schema.names if columns is None else list(columns)
-        with reading(self._path, "Parquet"), _open(self._path) as file:
-            for batch in file.iter_batches(self._rows, columns=names):
-                yield batch.select(names)  # Parquet's names are prefixes: "a" reads the column "a.b" too
+    return StreamedSource(path.absolute().name, schema, read)
 
 
 def _open(path: Path) -> "ParquetFile":
@@ -44,7 +42,7 @@ def _open(path: Path) -> "ParquetFile":
 
 
 def _rows_at_once(metadata: "FileMetaData") -> int:
-    # By what decoding takes, not by what comes of it: a byte in a list is a whole INT32 and two levels on the way.
+    # Count the memory of decoding, not of the result: a byte in a list is decoded as an INT32 with two levels.
     held = 0
     for group, column in product(range(metadata.num_row_groups), range(metadata.num_columns)):
         chunk, form = metadata.row_group(group).column(column), metadata.schema.column(column)

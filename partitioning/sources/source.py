@@ -1,6 +1,6 @@
-"""What a source is, and what all kinds share."""
+"""The protocol of a source, the sources in memory and on demand, and helpers of all readers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,22 +11,29 @@ import pyarrow as pa
 from partitioning.common.errors import InputError
 
 BATCH_BYTES = 16 * 2**20
-"""About the most that a batch of a source holds, unless one of its rows, or a block of its file, holds more."""
+"""Approximate limit of a batch in bytes; a single larger row, or a larger block of the file, exceeds it."""
 
 
 class Source(Protocol):
-    """Samples that can be read more than once, in the same order each time."""
+    """Samples that can be read repeatedly, in the same order each time."""
 
     @property
     def name(self) -> str:
-        """What the manifest calls it."""
+        """Name of the source in the manifest."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """Columns of every batch."""
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give all rows in order, in bounded pieces, with these columns or all; raises InputError where damaged."""
+        """Yield all rows in order, in bounded batches.
+
+        Args:
+            columns: names of the columns to read; None reads all.
+
+        Raises:
+            InputError: the source is damaged.
+        """
 
 
 @dataclass(frozen=True)
@@ -38,16 +45,35 @@ class TableSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns."""
+        """Columns of the table."""
         return self.table.schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Give the table's own batches, without a copy."""
+        """Yield the table's own batches, without a copy."""
         yield from self.table.select(self.schema.names if columns is None else columns).to_batches()
 
 
+@dataclass(frozen=True)
+class StreamedSource:
+    """Samples that a function reads batch by batch, for example from a file.
+
+    Args:
+        name: name of the source in the manifest.
+        schema: columns of every batch.
+        read: function from column names to an iterator over all rows with these columns.
+    """
+
+    name: str
+    schema: pa.Schema
+    read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in order; columns that are not requested are not decoded."""
+        return self.read(self.schema.names if columns is None else list(columns))
+
+
 def read_columns(source: Source, names: Sequence[str] | None = None) -> pa.Table:
-    """Read these columns of a source, or all, into memory."""
+    """Read the named columns of a source into memory; None reads all."""
     chosen = source.schema.names if names is None else names
     schema = pa.schema([source.schema.field(name) for name in chosen], metadata=source.schema.metadata)
     return pa.Table.from_batches(source.batches(names), schema=schema)
@@ -55,12 +81,12 @@ def read_columns(source: Source, names: Sequence[str] | None = None) -> pa.Table
 
 @contextmanager
 def reading(path: Path, form: str) -> Iterator[None]:
-    """Turn what Arrow and the machine say of an unreadable file into an InputError that names the file."""
+    """Turn errors of Arrow and of the system into an InputError that names the file and its format."""
     try:
         yield
     except pa.ArrowMemoryError as error:
         raise InputError(
-            f"{path} asks for more memory than there is ({error}): export it again, in smaller batches"
+            f"{path} needs more memory than there is ({error}): export it again in smaller batches"
         ) from error
     except InputError:
         raise
@@ -68,7 +94,7 @@ def reading(path: Path, form: str) -> Iterator[None]:
         raise InputError(f"{path} cannot be read as {form} ({error}): export it again") from error
 
 
-def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into views of about `BATCH_BYTES`."""
     rows = max(1, BATCH_BYTES * batch.num_rows // record_bytes(batch))
     for start in range(0, batch.num_rows, rows):
@@ -76,6 +102,11 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def record_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch in an Arrow file, its dictionaries left out: those are there once."""
+    """Return the size of a batch in an Arrow file, without its dictionaries."""
     size: int = pa.ipc.get_record_batch_size(batch)
     return size
+
+
+def describe_columns(schema: pa.Schema) -> str:
+    """Name all columns and their types for an error message."""
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)

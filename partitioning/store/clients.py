@@ -1,4 +1,4 @@
-"""clients.parquet: one row a client, in id order, that says what it has and where its samples are."""
+"""clients.parquet: one row per client, in id order, with its counts and the location of its samples."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -32,37 +32,34 @@ SCHEMA = pa.schema(
         ("length", pa.int64()),
     ]
 )
-_SAMPLES = b"schema"  # in the metadata: the folder of a site that has no client has no shard that says it
-_NUMBERS_OF_PLACES = ("batch", "checksum", "offset", "length")
 
+LOCATIONS = np.dtype(
+    [("shard", np.int32), ("batch", np.int32), ("checksum", np.uint32), ("offset", np.int64), ("length", np.int64)]
+)
+"""Location of a client's record batch; `shard` is an index in the manifest's list of shards."""
 
-@dataclass(frozen=True)
-class Places:
-    """Where clients' record batches are, as arrays [K]; `shard` is a file's place in the manifest's list."""
+LOCATION_COLUMNS = ("batch", "checksum", "offset", "length")
+"""Columns of clients.parquet that hold a location, besides `file`."""
 
-    shard: npt.NDArray[np.int32]
-    batch: npt.NDArray[np.int32]
-    checksum: npt.NDArray[np.uint32]
-    offset: Integers
-    length: Integers
+_SAMPLES = b"schema"  # key in the metadata; a site without clients has no shard that would hold the schema
 
 
 @dataclass(frozen=True)
 class ClientTable:
-    """The columns of clients.parquet as arrays [K], compact because every process of a run holds them.
+    """Columns of clients.parquet as arrays [K], compact because every process of a run holds them.
 
     Args:
-        split: a place in `SPLITS`.
-        fold: -1 without folds.
-        names: strings, some perhaps null; None where all are.
-        domains: as `names`, dictionary-encoded.
-        n: samples, its own test part included.
-        n_test: samples of its own test part.
-        class_counts: samples a class [K, C], of the narrowest type that holds them.
-        feature_counts: samples a category of each feature, one feature after the other [K, D], as narrow.
-        places: where its samples are; None in an index-only population.
-        sites: strings, dictionary-encoded, none null; None where there are no sites.
-        schema: of the samples; None where it is not noted.
+        split: index in `SPLITS`.
+        fold: fold of each client; -1 without folds.
+        names: names, null for a client without one; None if no client has a name.
+        domains: domains, dictionary-encoded, null for a client without one; None if no client has a domain.
+        n: samples, the client's own test part included.
+        n_test: samples of the client's own test part.
+        class_counts: samples per class [K, C], in the narrowest type that holds them.
+        feature_counts: samples per category, feature after feature [K, D], in the narrowest type.
+        locations: records of `LOCATIONS`; None in an index-only population.
+        sites: sites, dictionary-encoded, without nulls; None without sites.
+        schema: schema of the samples; None if the file does not hold it.
     """
 
     split: npt.NDArray[np.int8]
@@ -73,7 +70,7 @@ class ClientTable:
     n_test: Integers
     class_counts: npt.NDArray[np.signedinteger]
     feature_counts: npt.NDArray[np.signedinteger]
-    places: Places | None = None
+    locations: npt.NDArray[np.void] | None = None
     sites: pa.Array | None = None
     schema: pa.Schema | None = None
 
@@ -81,14 +78,14 @@ class ClientTable:
         return self.n.size
 
     def section(self, client: int) -> Section:
-        """Return where a client's record batch is in its file."""
-        if self.places is None:
+        """Return the section of a file that holds a client's record batch."""
+        if self.locations is None:
             raise ValueError("an index-only table has no sections")
-        columns = (self.n, self.places.offset, self.places.length, self.places.checksum)
-        return Section(*(int(column[client]) for column in columns))
+        location = self.locations[client]
+        return Section(int(self.n[client]), *(int(location[name]) for name in ("offset", "length", "checksum")))
 
     def to_arrow(self, shards: Sequence[StoredFile]) -> pa.Table:
-        """Return the table that is written, with file names in place of numbers."""
+        """Return the table to write, with file names instead of indices."""
         absent = pa.nulls(len(self), pa.string())
         columns = {
             "client": np.arange(len(self)),
@@ -101,23 +98,23 @@ class ClientTable:
             "n_test": self.n_test,
             "class_counts": _lists(self.class_counts),
             "feature_counts": _lists(self.feature_counts),
-            **self._columns_of_places(shards),
+            **self._location_columns(shards),
         }
         schema = SCHEMA if self.schema is None else SCHEMA.with_metadata({_SAMPLES: b64encode(self.schema.serialize())})
         return pa.table(columns, schema=schema)
 
-    def _columns_of_places(self, shards: Sequence[StoredFile]) -> dict[str, Any]:
-        if self.places is None:
+    def _location_columns(self, shards: Sequence[StoredFile]) -> dict[str, Any]:
+        if self.locations is None:
             zeros = np.zeros(len(self), np.int64)
-            return {"file": pa.nulls(len(self), pa.string())} | dict.fromkeys(_NUMBERS_OF_PLACES, zeros)
-        files = pa.array([shard.name for shard in shards], pa.string()).take(pa.array(self.places.shard))
-        return {"file": files} | {name: getattr(self.places, name) for name in _NUMBERS_OF_PLACES}
+            return {"file": pa.nulls(len(self), pa.string())} | dict.fromkeys(LOCATION_COLUMNS, zeros)
+        files = pa.array([shard.name for shard in shards], pa.string()).take(pa.array(self.locations["shard"].copy()))
+        return {"file": files} | {name: self.locations[name].copy() for name in LOCATION_COLUMNS}
 
 
 def schema_of(metadata: Mapping[bytes, bytes] | None) -> pa.Schema | None:
-    """Return the schema of the samples that clients.parquet notes in its metadata; None where it does not."""
-    noted = (metadata or {}).get(_SAMPLES)
-    return None if noted is None else pa.ipc.read_schema(pa.py_buffer(b64decode(noted)))
+    """Return the schema of the samples from the metadata of clients.parquet, if it is there."""
+    stored = (metadata or {}).get(_SAMPLES)
+    return None if stored is None else pa.ipc.read_schema(pa.py_buffer(b64decode(stored)))
 
 
 def _lists(counts: npt.NDArray[np.signedinteger]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Populations from elsewhere: copied into the cache once, whole, and checked against their manifest."""
+"""Fetching remote populations: copied into the cache once and checked against their manifest."""
 
 import fcntl
 import hashlib
@@ -11,37 +11,37 @@ from partitioning.common.caching import cache as default_cache
 from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.store.files import check_size
-from partitioning.store.manifest import Manifest
-from partitioning.store.population import MANIFEST
+from partitioning.store.manifest import MANIFEST, Manifest
 from partitioning.store.remote import RemoteFolder
 from partitioning.store.writing import write_folder
 
-Told = Callable[[int, int], object]
-"""Called with the bytes copied so far and those of all files."""
+ByteProgress = Callable[[int, int], object]
+"""Callback with the bytes copied so far and the bytes of all files."""
 
 
-def fetch(uri: str, cache: Path | None = None, *, told: Told | None = None) -> Path:
-    """Return the folder, in the cache, of the population that a URI names; it is copied there unless it is.
+def fetch(uri: str, cache: Path | None = None, *, told: ByteProgress | None = None) -> Path:
+    """Copy a remote population into the cache, unless it is there, and return its local folder.
 
     Args:
-        uri: of the folder that `make` wrote: s3://, gs://, file:// ...
-        cache: the folder of all that is cached; by default RAYSIM_CACHE.
-        told: is called while files are copied.
+        uri: URI of a folder that `make` wrote: s3://, gs://, file:// ...
+        cache: cache folder; by default RAYSIM_CACHE.
+        told: callback during the copy.
 
-    Raises InputError where it cannot be reached, is no population, or a file is not what its manifest says, and
-    DiskFullError where it does not fit; then nothing is left behind.
+    Raises:
+        InputError: the URI cannot be reached or holds no population, or a file differs from its manifest.
+        DiskFullError: the population does not fit on the disk.
     """
     remote = RemoteFolder.of(uri)
     return copy_to_cache(remote.read(MANIFEST), remote.chunks, uri, cache, told=told)
 
 
 def cached_folder(digest: str, cache: Path | None = None) -> Path:
-    """Return where the cache has the population of which manifest.json has this sha256, or would have it."""
+    """Return the cache folder of the population whose manifest.json has this sha256, present or not."""
     return (cache or default_cache()) / "populations" / digest
 
 
 def has_manifest(folder: Path, digest: str) -> bool:
-    """Return whether a folder has the manifest of this sha256."""
+    """Return whether a folder has a manifest with this sha256."""
     try:
         return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest() == digest
     except OSError:
@@ -49,7 +49,7 @@ def has_manifest(folder: Path, digest: str) -> bool:
 
 
 def is_whole(folder: Path, digest: str) -> bool:
-    """Return whether a folder has the population of which the manifest has this sha256, every file in its size."""
+    """Return whether a folder has a manifest with this sha256 and all files in their sizes."""
     if not has_manifest(folder, digest):
         return False
     try:
@@ -66,24 +66,26 @@ def copy_to_cache(
     origin: str,
     cache: Path | None = None,
     *,
-    told: Told | None = None,
+    told: ByteProgress | None = None,
 ) -> Path:
-    """Return the folder, in the cache, of a population; its files are copied there, by one process, unless they are.
+    """Copy a population's files into the cache, unless they are there, and return the local folder.
+
+    Only one process per machine copies; others wait for it.
 
     Args:
-        content: of its manifest.json.
-        chunks: gives a file's content, piece by piece, by its name.
-        origin: where they come from, for messages.
-        cache: as for `fetch`.
-        told: likewise.
+        content: bytes of manifest.json.
+        chunks: function from a file's name to its content in chunks.
+        origin: origin of the files, for messages.
+        cache: cache folder; by default RAYSIM_CACHE.
+        told: callback during the copy.
     """
     manifest = Manifest.from_json(content, name=f"{origin}/{MANIFEST}")
     digest = hashlib.sha256(content).hexdigest()
     folder = cached_folder(digest, cache)
     if is_whole(folder, digest):
         return folder
-    with _alone(folder):
-        if is_whole(folder, digest):  # another process has been faster
+    with _lock(folder):
+        if is_whole(folder, digest):  # another process was faster
             return folder
         if folder.exists():
             shutil.rmtree(folder)
@@ -108,8 +110,8 @@ def copy_to_cache(
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    # Of all processes on a machine one copies, and the others wait for it; its death frees the lock.
+def _lock(folder: Path) -> Iterator[None]:
+    # One process per machine holds the lock; its death frees it.
     with report_full_disk(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with folder.with_name(f".{folder.name}.lock").open("w") as lock:

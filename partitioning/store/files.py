@@ -1,8 +1,7 @@
-"""Arrow files of a population: many record batches, each with a checksum, and one checksum for the rest.
+"""Files of a population: Arrow files with a checksum per record batch, and Parquet tables.
 
-The checksums cover every byte of a file, and bytes are checked before Arrow parses them: `frame` is the
-crc32 of what lies before the first and after the last record batch (schema, dictionaries, footer), and each
-batch has its own.
+The checksums of an Arrow file cover its every byte and are checked before Arrow parses them. Each record batch has its
+own crc32. `frame` is the crc32 of the bytes before the first and after the last batch: schema, dictionaries, footer.
 """
 
 import hashlib
@@ -21,14 +20,14 @@ import pyarrow as pa
 from partitioning.common.errors import InputError
 
 SHARD_BYTES = 256 * 2**20
-"""A shard that has grown to this many bytes takes no further client."""
+"""Size of a shard, in bytes, after which the next client starts a new one."""
 
-_BUFFER = 2**20  # bytes: Arrow makes several small writes a batch
+_BUFFER = 2**20  # bytes; Arrow makes several small writes per batch
 
 
 @dataclass(frozen=True)
 class Section:
-    """One record batch in a file: its rows, its byte range, and the crc32 of these bytes."""
+    """A record batch in a file: number of rows, byte range, and crc32 of these bytes."""
 
     rows: int
     offset: int
@@ -38,7 +37,7 @@ class Section:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of record batches as the manifest knows it; the batches fill the bytes from `start` to `end`."""
+    """An Arrow file in the manifest; its record batches fill the bytes from `start` to `end`."""
 
     name: str
     bytes: int
@@ -51,7 +50,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A Parquet file as the manifest knows it."""
+    """A Parquet file in the manifest."""
 
     name: str
     bytes: int
@@ -59,11 +58,11 @@ class TableFile:
 
     @classmethod
     def of(cls, path: Path) -> "TableFile":
-        """Describe a file that has been written."""
+        """Describe a written file."""
         return cls(path.name, path.stat().st_size, sha256(path))
 
     def check(self, folder: Path) -> Path:
-        """Return the file's path; raises InputError where it is not the one that was written."""
+        """Return the file's path; raise InputError if it is not the file that was written."""
         path = folder / self.name
         check_size(path, self.bytes)
         if sha256(path) != self.sha256:
@@ -72,10 +71,10 @@ class TableFile:
 
 
 SECTIONS = np.dtype([("rows", np.int64), ("offset", np.int64), ("length", np.int64), ("checksum", np.uint32)])
-"""Many `Section`s as one array of records: a population may have millions."""
+"""`Section` as a record: a population may have millions of sections in one array."""
 
 Written = tuple[StoredFile, npt.NDArray[np.void]]
-"""A file and its record batches, as an array of `SECTIONS`."""
+"""A file and the sections of its record batches, as an array of `SECTIONS`."""
 
 
 def write_files(
@@ -86,14 +85,14 @@ def write_files(
     limit: int = SHARD_BYTES,
     runs: Iterable[int | None] = (None,),
 ) -> Iterator[Written]:
-    """Write record batches to shard-00000.arrow and so on, a new file above `limit` bytes and for each run.
+    """Write record batches to shard-00000.arrow, shard-00001.arrow, and so on; yield each file.
 
     Args:
-        folder: where they go.
-        schema: of all batches.
-        batches: one or more.
-        limit: bytes of a file that takes no further batch.
-        runs: how many of the batches are in each run; None: those that are left.
+        folder: folder of the files.
+        schema: schema of all batches.
+        batches: one or more record batches.
+        limit: size of a file, in bytes, after which the next batch starts a new one.
+        runs: numbers of consecutive batches; each run starts a new file. None stands for all remaining batches.
     """
     remaining, paths = iter(batches), (folder / f"shard-{number:05d}.arrow" for number in itertools.count())
     for run in runs:
@@ -105,7 +104,7 @@ def write_files(
 def write_file(
     path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int | None = None
 ) -> Written:
-    """Write record batches, at least one, to one uncompressed Arrow IPC file until it has `limit` bytes."""
+    """Write one or more record batches to an uncompressed Arrow IPC file, until it has `limit` bytes."""
     rows, bounds = array("q"), array("q")
     sink = pa.output_stream(str(path), compression=None, buffer_size=_BUFFER)
     with sink, pa.ipc.new_file(sink, schema) as writer:
@@ -114,7 +113,7 @@ def write_file(
             rows.append(batch.num_rows)
             end = sink.tell()
             if not bounds:
-                # Schema and dictionaries are written with the first batch: its start follows from its end.
+                # Schema and dictionaries are written with the first batch; its start follows from its end.
                 bounds.append(end - pa.ipc.get_record_batch_size(batch))
             bounds.append(end)
             if limit is not None and end >= limit:
@@ -123,7 +122,7 @@ def write_file(
 
 
 def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> Written:
-    # Checksums are of the file as it is on disk, not of what we meant to write.
+    # Compute checksums from the file on disk, not from memory.
     sections = np.empty(len(rows), SECTIONS)
     sections["rows"], sections["offset"], sections["length"] = rows, bounds[:-1], np.diff(bounds)
     with pa.memory_map(str(path)) as source:
@@ -146,14 +145,14 @@ def _frame(content: memoryview, start: int, end: int) -> int:
 
 
 def sha256(path: Path) -> str:
-    """Return the hash of a file's bytes, as hexadecimal digits."""
+    """Return the hexadecimal sha256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Within, what Arrow cannot make out of a file is wrong input: its bytes are those that were written."""
+    """Turn a failure of Arrow on a file with the right checksum into InputError."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -167,18 +166,18 @@ def check_size(path: Path, expected: int) -> None:
     size = path.stat().st_size
     if size != expected:
         raise InputError(
-            f"{path} has {size} bytes where {expected} were written: restore it or make the population again"
+            f"{path} has {size} bytes but {expected} were written: restore it or make the population again"
         )
 
 
 class MappedFile:
-    """A memory-mapped file of record batches; batches are views on the mapping.
+    """A memory-mapped Arrow file; its record batches are views on the mapping.
 
-    Bytes are checked before Arrow parses them: the frame's at once, a batch's when it is first read.
+    Checksums are verified before Arrow parses the bytes: the frame's at once, a batch's at its first read.
     """
 
     def __init__(self, folder: Path, stored: StoredFile) -> None:
-        """Map the file; raises InputError where it is not the one that was written."""
+        """Map the file; raise InputError if it is not the file that was written."""
         self._path = folder / stored.name
         check_size(self._path, stored.bytes)
         source = pa.memory_map(str(self._path))
@@ -189,15 +188,15 @@ class MappedFile:
             self._reader = pa.ipc.open_file(source)
         if self._reader.num_record_batches != stored.batches:
             raise InputError(_damage(self._path, "its number of record batches"))
-        self._checked = bytearray(stored.batches)  # 1 for each batch whose bytes are known to be right
+        self._checked = bytearray(stored.batches)  # 1 for each batch with a verified checksum
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all batches."""
+        """Schema of all batches."""
         return self._reader.schema
 
     def read(self, number: int, section: Section, *, owner: str) -> pa.RecordBatch:
-        """Return a record batch without copying it; raises InputError, naming the owner, where it was changed."""
+        """Return a record batch without a copy; raise InputError, with the owner's name, if it was changed."""
         if not self._checked[number]:
             self._check(section, owner)
             self._checked[number] = 1
@@ -213,5 +212,5 @@ class MappedFile:
             raise InputError(_damage(self._path, f"the checksum of {owner}"))
 
 
-def _damage(path: Path, what: str) -> str:
-    return f"{path}: {what} is not what was written: restore the file or make the population again"
+def _damage(path: Path, part: str) -> str:
+    return f"{path}: {part} is not what was written: restore the file or make the population again"

@@ -1,4 +1,4 @@
-"""manifest.json: what a population is, where it came from, and the checksums of its files and of itself."""
+"""manifest.json: contents and origin of a population, checksums of its files and of itself."""
 
 import dataclasses
 import hashlib
@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from errno import EINVAL
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from partitioning.common.columns import Column, Label
 from partitioning.common.errors import InputError
@@ -14,16 +17,16 @@ from partitioning.measures.features import Feature
 from partitioning.store.files import Section, StoredFile, TableFile
 from partitioning.store.splits import Splits
 
+MANIFEST = "manifest.json"
 FORMAT, VERSION = "partitioning.population", 3
 _SEAL = "sha256"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no separator and no leading dot: never outside the folder
-
-T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no separator and no leading dot, hence inside the folder
+_LONGEST = 60  # characters of a wrong value in a message
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How much a population holds: `samples` of `source_rows`, and `test_rows` in the global test set."""
+class Totals:
+    """Numbers of clients, of samples, of rows in the source, and of rows in the global test set."""
 
     clients: int
     samples: int
@@ -33,7 +36,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class TestSet:
-    """A test set: the global one, without a name, or a domain's; its file and the fixed slices it is read in."""
+    """A test set outside all clients: name of its domain (None for the global one), file, and fixed slices."""
 
     name: str | None
     file: StoredFile
@@ -42,11 +45,28 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of manifest.json.
+    """Content of manifest.json.
 
-    `classes[c]` is the label of class c, `parameters` are all that the scheme takes, and `report` is what it says
-    about itself. An index-only population has no shards; `moments` is None where none were taken, `site` where no
-    column says where clients are.
+    Args:
+        dataset: name of the source.
+        label: label column.
+        classes: label of each class [C].
+        columns: columns of the samples.
+        scheme: name of the scheme.
+        parameters: all parameters of the scheme.
+        dividing: columns that name a row's client, domain or site.
+        report: report of the scheme.
+        seed: seed of every draw.
+        splits: held-out clients or folds.
+        local_test: share of each client's samples in its own test part.
+        features: columns counted on every client.
+        counts: totals of the population.
+        clients: clients.parquet.
+        rows: rows.parquet.
+        moments: moments.parquet; None without moments.
+        shards: shards; none in an index-only population.
+        tests: test sets outside all clients.
+        site: column that names each client's site; None without sites.
     """
 
     dataset: str
@@ -61,7 +81,7 @@ class Manifest:
     splits: Splits
     local_test: float
     features: tuple[Feature, ...]
-    counts: Counts
+    counts: Totals
     clients: TableFile
     rows: TableFile
     moments: TableFile | None
@@ -71,152 +91,130 @@ class Manifest:
 
     @property
     def files(self) -> tuple[StoredFile | TableFile, ...]:
-        """Every file of the population beside manifest.json."""
+        """All files of the population except manifest.json."""
         moments = () if self.moments is None else (self.moments,)
         return (self.clients, self.rows, *moments, *self.arrow_files)
 
     @property
     def arrow_files(self) -> tuple[StoredFile, ...]:
-        """The shards and the test sets."""
+        """Shards and test sets."""
         return (*self.shards, *(test.file for test in self.tests))
 
     def to_json(self) -> bytes:
-        """Return the bytes of manifest.json: the same for the same population."""
+        """Return the bytes of manifest.json; equal populations give equal bytes."""
         return sealed({"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)})
 
     @classmethod
     def from_json(cls, content: bytes, *, name: str) -> "Manifest":
-        """Read a manifest; raises InputError, headed by `name`, where it is none, of another version or unsound."""
+        """Read a manifest.
+
+        Args:
+            content: bytes of manifest.json.
+            name: title of the manifest in messages.
+
+        Raises:
+            InputError: the content is no manifest, of another version, or was changed.
+        """
+        from pydantic import ValidationError
+
         try:
             record = json.loads(content)
             _check_format(record, name)
-            manifest = _read_manifest(record)
-            if record[_SEAL] != _digest(record):
-                raise InputError(f"{name}: its content was changed: restore it or make the population again")
-            return manifest
+            manifest: Manifest = _validator().validate_json(content, strict=True)
+            _check_values(manifest)
         except InputError:
             raise
         except RecursionError:
             raise InputError(f"{name} is no population manifest (too deep): make the population again") from None
-        except KeyError as error:
-            raise InputError(
-                f"{name} lacks {error}: it is no population manifest; make the population again"
-            ) from error
+        except ValidationError as error:
+            raise InputError(f"{name} {_first_fault(error)}: make the population again") from error
         except (TypeError, ValueError) as error:
             raise InputError(f"{name} is no population manifest ({error}): make the population again") from error
+        if record.get(_SEAL) != _digest(record):
+            raise InputError(f"{name}: its content was changed: restore it or make the population again")
+        return manifest
 
 
 def sealed(record: Mapping[str, Any]) -> bytes:
-    """Return the bytes of manifest.json with this content, which close with a checksum of it."""
+    """Return a record as the bytes of manifest.json, which end with a checksum of the record."""
     content = json.loads(json.dumps(record))  # as it will be read: every key a string
     return (json.dumps({**content, _SEAL: _digest(content)}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def read_manifest(folder: Path) -> bytes:
+    """Return the bytes of a folder's manifest.json; raise InputError if the folder is no population."""
+    path = folder / MANIFEST
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError(EINVAL, "it is no file")  # reading a pipe would wait
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{folder} is no population: {MANIFEST} cannot be read ({error.strerror}); "
+            "give a folder that `partitioning make` wrote"
+        ) from error
+
+
 def _digest(record: Mapping[str, Any]) -> str:
-    # Of the values alone: in whichever order and layout they stand.
+    # Digest of the values alone, independent of order and layout.
     content = {key: value for key, value in record.items() if key != _SEAL}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _validator() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Manifest)
+
+
+def _first_fault(error: Any) -> str:
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "missing":
+        return f"is no population manifest: it lacks {place!r}"
+    value = repr(fault["input"])
+    short = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."
+    return f"is no population manifest ({place} = {short}: {fault['msg']})"
 
 
 def _check_format(record: object, name: str) -> None:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{name} is not of the format {FORMAT!r}: give a folder that `partitioning make` wrote")
-    version = _get(record, "version", int)
-    if version > VERSION:
-        raise InputError(f"{name} has version {version} and this package reads version {VERSION}: update the package")
-    if version < VERSION:
-        raise InputError(
-            f"{name} has version {version} and this package reads version {VERSION}: make the population again"
-        )
+    version = record.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise TypeError(f"version = {version!r}")
+    if version != VERSION:
+        remedy = "update the package" if version > VERSION else "make the population again"
+        raise InputError(f"{name} has version {version} and this package reads version {VERSION}: {remedy}")
 
 
-def _read_manifest(record: Mapping[str, Any]) -> Manifest:
-    classes = _get(record, "classes", list)
-    if not classes or not all(isinstance(label, get_args(Label)) for label in classes):
-        raise ValueError("classes are not labels")
-    columns = tuple(_column(column) for column in _get(record, "columns", list))
-    if len({type(label) for label in classes}) > 1 or record["label"] not in [column.name for column in columns]:
-        raise ValueError("the classes are of several types, or the label is no column")
-    moments = record["moments"]
-    return Manifest(
-        dataset=_get(record, "dataset", str),
-        label=_get(record, "label", str),
-        classes=classes,
-        columns=columns,
-        scheme=_get(record, "scheme", str),
-        parameters=_get(record, "parameters", dict),
-        dividing=[_get({"column": name}, "column", str) for name in _get(record, "dividing", list)],
-        report=_get(record, "report", dict),
-        seed=_get(record, "seed", int),
-        splits=_flat(Splits, record["splits"]),
-        local_test=_get(record, "local_test", float),
-        features=tuple(_feature(feature) for feature in _get(record, "features", list)),
-        counts=_flat(Counts, record["counts"]),
-        clients=_named(_flat(TableFile, record["clients"])),
-        rows=_named(_flat(TableFile, record["rows"])),
-        moments=None if moments is None else _named(_flat(TableFile, moments)),
-        shards=tuple(_stored(shard) for shard in _get(record, "shards", list)),
-        tests=tuple(_test_set(test) for test in _get(record, "tests", list)),
-        site=_get(record, "site", str) if record.get("site") is not None else None,
-    )
-
-
-def _feature(record: Mapping[str, Any]) -> Feature:
-    categories, edges = record["categories"], record["edges"]
-    if (categories is None) == (edges is None):
+def _check_values(manifest: Manifest) -> None:
+    # Checks that types cannot express.
+    if not manifest.classes or len({type(label) for label in manifest.classes}) > 1:
+        raise ValueError("there are no classes, or they are of several types")
+    if manifest.label not in [column.name for column in manifest.columns]:
+        raise ValueError(f"the label {manifest.label!r} is no column")
+    if any((feature.categories is None) == (feature.edges is None) for feature in manifest.features):
         raise ValueError("a feature has not either categories or edges")
-    for values, kind in ((categories, get_args(Label)), (edges, (float,))):
-        if values is not None and not all(isinstance(value, kind) for value in _get({"": values}, "", list)):
-            raise ValueError("the categories or edges of a feature are of a wrong type")
-    return Feature(_get(record, "name", str), categories, edges)
+    sections = [section for test in manifest.tests for section in test.slices]
+    for record in (manifest.splits, manifest.counts, *manifest.files, *sections):
+        for name, value in vars(record).items():
+            if isinstance(value, int) and not 0 <= value < 2**63:
+                raise ValueError(f"{name} = {value}")
+    _check_files(manifest)
 
 
-def _test_set(record: Mapping[str, Any]) -> TestSet:
-    name = record["name"]
-    slices = tuple(_flat(Section, section) for section in _get(record, "slices", list))
-    file = _stored(record["file"])
-    if any(s.offset < file.start or s.length < 0 or s.offset + s.length > file.end for s in slices):
-        raise ValueError("a test slice lies outside its file")
-    if len(slices) != file.batches:
-        raise ValueError(f"{file.name} has {file.batches} record batches and {len(slices)} slices")
-    return TestSet(None if name is None else _get(record, "name", str), file, slices)
-
-
-def _stored(record: Mapping[str, Any]) -> StoredFile:
-    stored = _named(_flat(StoredFile, record))
-    if not 0 <= stored.start <= stored.end <= stored.bytes:
-        raise ValueError(f"the byte range of {stored.name} is wrong")
-    return stored
-
-
-N = TypeVar("N", StoredFile, TableFile)
-
-
-def _named(file: N) -> N:
-    if not _NAME.fullmatch(file.name):
-        raise ValueError(f"the file name {file.name!r} leaves the folder")
-    return file
-
-
-def _column(record: Mapping[str, Any]) -> Column:
-    shape = record["shape"]
-    if shape is not None:
-        shape = tuple(_get({"shape": size}, "shape", int) for size in _get(record, "shape", list))
-    return Column(_get(record, "name", str), _get(record, "type", str), shape)
-
-
-def _flat(kind: type[T], record: Mapping[str, Any]) -> T:
-    # Fields of these dataclasses are int, bool or str.
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    values = {field.name: _get(record, field.name, field.type) for field in fields}  # type: ignore[arg-type]
-    for name, value in values.items():
-        if isinstance(value, int) and not 0 <= value < 2**63:
-            raise ValueError(f"{name!r} is {value}")
-    return kind(**values)
-
-
-def _get(record: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    value = record[key]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"{key!r} is {value!r}")
-    return value
+def _check_files(manifest: Manifest) -> None:
+    for file in manifest.files:
+        if not _NAME.fullmatch(file.name):
+            raise ValueError(f"the file name {file.name!r} leaves the folder")
+    for stored in manifest.arrow_files:
+        if not stored.start <= stored.end <= stored.bytes:
+            raise ValueError(f"the byte range of {stored.name} is wrong")
+    for test in manifest.tests:
+        stored = test.file
+        if any(part.offset < stored.start or part.offset + part.length > stored.end for part in test.slices):
+            raise ValueError("a test slice lies outside its file")
+        if len(test.slices) != stored.batches:
+            raise ValueError(f"{stored.name} has {stored.batches} record batches and {len(test.slices)} slices")

@@ -1,4 +1,4 @@
-"""Moments: mean and standard deviation of every numeric column on each client, for standardisation."""
+"""Moments: mean and standard deviation of each client's numeric columns, for standardisation."""
 
 import json
 import operator
@@ -15,19 +15,19 @@ from partitioning.common.errors import InputError
 from partitioning.measures.numeric import flatten
 from partitioning.store.files import TableFile, reading
 
-_VALUES = 2**20  # numbers that are held at once: of a client's rows, and of the clients of a row group
+_VALUES = 2**20  # numbers held at once, of a client's rows or of the clients of a row group
 _COLUMNS = b"columns"
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Count, mean and standard deviation of the values of all numeric columns, one after the other.
+    """Number of rows, and mean and standard deviation of their numeric columns.
 
     Args:
-        n: rows.
-        mean: [D]; zeros where n is 0.
-        std: [D], divided by n, not n - 1; zeros where n is 0, and exactly 0 where a column is constant: divide by
-            `np.where(std > 0, std, 1)`, which makes a constant column 0.
+        n: number of rows.
+        mean: means [D] of all columns, column after column; zeros if n is 0.
+        std: standard deviations [D], divided by n, not n - 1; zeros if n is 0. A constant column has exactly 0: divide
+            by `np.where(std > 0, std, 1)`.
     """
 
     n: int
@@ -36,32 +36,32 @@ class Moment:
 
     @classmethod
     def none(cls, numbers: int) -> "Moment":
-        """The moment of no rows of `numbers` values."""
+        """Return the moment of no rows; a row has `numbers` values."""
         return cls(0, np.zeros(numbers), np.zeros(numbers))
 
     @classmethod
     def of(cls, values: Floats) -> "Moment":
-        """The moment of rows [n, D]; a column with NaN has NaN."""
+        """Return the moment of rows [n, D]; a column with NaN has NaN."""
         return cls.pool(np.ones(len(values)), values, np.zeros_like(values))
 
     @classmethod
     def pool(cls, n: Floats, means: Floats, stds: Floats) -> "Moment":
-        """The moment of all rows of several clients.
+        """Return the moment of all rows of several clients.
 
-        mean = sum_k n_k m_k / n,   std^2 = sum_k n_k (s_k^2 + (m_k - mean)^2) / n   with n = sum_k n_k
+            mean = sum_k n_k m_k / n,   std^2 = sum_k n_k (s_k^2 + (m_k - mean)^2) / n   with n = sum_k n_k
 
         Args:
-            n: rows a client [K].
-            means: their means [K, D].
-            stds: their standard deviations [K, D].
+            n: rows per client [K].
+            means: means of each client [K, D].
+            stds: standard deviations of each client [K, D].
         """
         total, filled = int(n.sum()), n > 0
         if not total:
             return cls.none(means.shape[1])
         shares = (n[filled] / total)[:, None]
         means, stds = means[filled], stds[filled]
-        with np.errstate(invalid="ignore", over="ignore"):  # of columns with infinities
-            mean = means[0] + (shares * (means - means[0])).sum(axis=0)  # from the first: exact where all are equal
+        with np.errstate(invalid="ignore", over="ignore"):  # columns with infinities
+            mean = means[0] + (shares * (means - means[0])).sum(axis=0)  # relative to the first: exact if all are equal
             return cls(total, mean, np.sqrt((shares * (stds**2 + (means - mean) ** 2)).sum(axis=0)))
 
     def __add__(self, other: "Moment") -> "Moment":
@@ -69,16 +69,16 @@ class Moment:
         return Moment.pool(*(np.array([getattr(each, name) for each in both]) for name in ("n", "mean", "std")))
 
 
-def measured(
+def measure_moments(
     batches: Iterable[pa.RecordBatch], path: Path, columns: Mapping[str, int], test_sizes: Integers
 ) -> Iterator[pa.RecordBatch]:
-    """Give the clients' batches on, and write each one's moment over its training part on the way.
+    """Yield the clients' batches unchanged and write the moment of each client's training part.
 
     Args:
-        batches: one a client, in order.
-        path: moments.parquet, whole when the last batch has been taken.
-        columns: of `numeric_columns`.
-        test_sizes: the last rows of each client that are left out [K].
+        batches: one batch per client, in order.
+        path: moments.parquet, complete after the last batch.
+        columns: numbers per sample of each numeric column, from `numeric_columns`.
+        test_sizes: rows of each client's own test part, which are left out [K].
     """
     import pyarrow.parquet as pq
 
@@ -99,14 +99,14 @@ _Group = tuple[Integers, Floats, Floats]  # n [G], mean [G, D] and std [G, D] of
 
 
 class Moments:
-    """The moments of a population's clients over their training parts: all but their own test parts.
+    """Moments of a population's clients over their training parts, which exclude their own test parts.
 
-    Of RADFed's two ways to standardise, "localized" (-L) takes each client's own, and "global" (-G) takes those
-    of several clients together: the training clients, or all as the paper does.
+    RADFed standardises in two ways. "Localized" (-L) uses each client's own moment. "Global" (-G) uses the moment of
+    several clients together: the training clients, or all clients as in the paper.
     """
 
     def __init__(self, folder: Path, stored: TableFile) -> None:
-        """Open moments.parquet; raises InputError where it is not the one that was written."""
+        """Open moments.parquet; raise InputError if it is not the file that was written."""
         import pyarrow.parquet as pq
 
         self._path = stored.check(folder)
@@ -124,24 +124,24 @@ class Moments:
 
     @cached_property
     def columns(self) -> dict[str, slice]:
-        """Where each column's numbers are in `Moment.mean` and `Moment.std`."""
+        """Slice of each column in `Moment.mean` and `Moment.std`."""
         ends = np.cumsum(list(self._sizes.values())).tolist()
         return {name: slice(end - size, end) for (name, size), end in zip(self._sizes.items(), ends, strict=True)}
 
     def client(self, client: int) -> Moment:
-        """Return a client's own moment; IndexError where there is no such client."""
+        """Return a client's own moment; raise IndexError for an unknown client."""
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
         group, row = divmod(client, self._group)
         if self._latest is None or self._latest[0] != group:
-            self._latest = group, self._read(group)  # who asks for one client asks for its neighbour next
+            self._latest = group, self._read(group)  # callers ask for neighbouring clients next
         n, means, stds = self._latest[1]
         return Moment(int(n[row]), means[row], stds[row])
 
     def together(self, clients: Sequence[int] | Integers) -> Moment:
-        """Return the moment of all training rows of several clients, exactly, from the clients' own.
+        """Return the exact moment of all training rows of several clients (see `Moment.pool`).
 
-        See `Moment.pool` for the formula; a client that is named twice counts once. IndexError where one is unknown.
+        Repeated clients count once. An unknown client raises IndexError.
         """
         wanted = np.unique(np.asarray(clients, dtype=np.int64))
         if wanted.size and not 0 <= wanted[0] <= wanted[-1] < len(self):
@@ -153,7 +153,7 @@ class Moments:
         return whole
 
     def counts(self) -> Integers:
-        """Return the rows of each client's moment [K]."""
+        """Return the number of rows of each client's moment [K]."""
         return np.asarray(self._file.read(columns=["n"]).column("n").to_numpy(), dtype=np.int64)
 
     def _read(self, group: int) -> _Group:

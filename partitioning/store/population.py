@@ -1,9 +1,7 @@
-"""A population on disk, opened: clients' sizes and labels at once, their samples as memory-mapped views."""
+"""An opened population: sizes and labels of all clients in memory, samples as memory-mapped views."""
 
 import hashlib
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-from errno import EINVAL
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -16,16 +14,12 @@ from partitioning.common.checks import Integers, whole
 from partitioning.common.columns import describe
 from partitioning.common.errors import ElsewhereError, InputError, listing, suggestion
 from partitioning.measures.features import split_counts
-from partitioning.store.clients import ClientTable, Places, schema_of
+from partitioning.store.clients import ClientTable
 from partitioning.store.files import MappedFile, StoredFile, TableFile, check_size, reading
-from partitioning.store.manifest import Manifest
+from partitioning.store.manifest import MANIFEST, Manifest, read_manifest
 from partitioning.store.moments import Moments
-from partitioning.store.reading import Reader
+from partitioning.store.reading import read_clients
 from partitioning.store.splits import LEAST_FOLDS, SPLITS, TEST, TRAIN, VALIDATION, split_of_fold
-
-MANIFEST = "manifest.json"
-
-_READ_COUNTS = 2**20  # class and feature counts that are read at once when opening
 
 T = TypeVar("T", bound=np.generic)
 
@@ -33,15 +27,15 @@ T = TypeVar("T", bound=np.generic)
 class Population:
     """All clients of a partitioned data set, in a folder that `make` wrote.
 
-    Cheap to open in many processes: shards are mapped when first needed and stay mapped. A batch's checksum
-    is verified when it is first read in this process. Arrays that are kept are read-only. Pickling sends the
-    path, the fold and the sites, and opens again at the other end.
+    Opening is cheap, also in many processes: shards are mapped when first needed and stay mapped. A batch's checksum is
+    verified at its first read in a process. Cached arrays are read-only. Pickling sends only the path, the fold and the
+    sites; unpickling opens the population again.
 
     Attributes:
-        path: the folder.
-        manifest: all of manifest.json.
-        digest: the sha256 of manifest.json, which has those of all files.
-        fingerprint: the same, or one of its own for each fold's view.
+        path: folder of the population.
+        manifest: content of manifest.json.
+        digest: sha256 of manifest.json, which holds the sha256 of all files.
+        fingerprint: equal to `digest`, except that each fold's view has its own.
         table: clients.parquet as compact arrays.
     """
 
@@ -52,17 +46,17 @@ class Population:
         table: ClientTable,
         digest: str,
         fold: tuple[int, int] | None = None,
-        here: Collection[str] | None = None,
+        sites: Collection[str] | None = None,
     ) -> None:
-        """Hold what `open` has read and checked.
+        """Hold the result of `open`.
 
         Args:
-            path: the folder.
-            manifest: what it says of itself.
-            table: its clients.
-            digest: of the manifest.
-            fold: the test and the validation fold of a view.
-            here: the sites whose samples may be read; None for all.
+            path: folder of the population.
+            manifest: content of manifest.json.
+            table: clients of the population.
+            digest: sha256 of manifest.json.
+            fold: test and validation fold of a view.
+            sites: sites with readable samples; None for all.
         """
         self.path = path
         self.manifest = manifest
@@ -70,7 +64,7 @@ class Population:
         self.digest = digest
         self.fingerprint = digest if fold is None else hashlib.sha256(f"{digest} fold {fold}".encode()).hexdigest()
         self._fold = fold
-        self._here = None if here is None else tuple(here)
+        self._present_sites = None if sites is None else tuple(sites)
         self._split = table.split if fold is None else split_of_fold(table.fold, *fold)
         self._files: dict[str, MappedFile] = {}
 
@@ -82,23 +76,25 @@ class Population:
         validation: int | None = None,
         sites: Collection[str] | None = None,
     ) -> "Population":
-        """Open a population's folder, or a fold of it (see `fold`).
+        """Open a population's folder, or one fold of it (see `fold`).
 
-        Checks the manifest and its version, the sizes of all files, and the hash and content of
-        clients.parquet. Raises InputError, with the remedy, where one of them is not what was written.
+        Opening checks the manifest, the sizes of all files, and the hash and content of clients.parquet.
 
         Args:
-            path: the folder.
-            fold: the test fold.
-            validation: the validation fold.
-            sites: those of which the samples are there, perhaps none: other sites' shards need not be, and are never
-                read. None: all shards must be there.
+            path: folder of the population.
+            fold: test fold.
+            validation: validation fold.
+            sites: sites whose shards are present, possibly none; shards of other sites are never read. None requires
+                all shards.
+
+        Raises:
+            InputError: the folder is no population, or a file is not the one that was written.
         """
         folder = Path(path)
-        content = _read_manifest(folder / MANIFEST)
+        content = read_manifest(folder)
         manifest = Manifest.from_json(content, name=str(folder / MANIFEST))
         digest = hashlib.sha256(content).hexdigest()
-        population = cls(folder, manifest, _read_clients(folder, manifest), digest, here=sites)
+        population = cls(folder, manifest, read_clients(folder, manifest), digest, sites=sites)
         for stored in population.files:
             check_size(folder / stored.name, stored.bytes)
         return population if fold is None else population.fold(fold, validation)
@@ -110,16 +106,17 @@ class Population:
         return f"Population({str(self.path)!r}: {len(self)} clients, {int(self.sizes.sum())} samples)"
 
     def __reduce__(self) -> tuple[object, tuple[str, int | None, int | None, tuple[str, ...] | None]]:
-        return Population.open, (str(self.path), *(self._fold or (None, None)), self._here)
+        return Population.open, (str(self.path), *(self._fold or (None, None)), self._present_sites)
 
     def fold(self, number: int, validation: int | None = None) -> "Population":
-        """Return a view of the same folder in which one fold is test, another validation, and the rest training.
+        """Return a view with one fold as test, another as validation, and the others as training clients.
 
         Args:
-            number: the test fold.
-            validation: the validation fold; None is the next, (number + 1) mod k.
+            number: test fold.
+            validation: validation fold; by default the next one, (number + 1) mod k.
 
-        Raises InputError where there are no folds, or not these two. RADFed, section IV-C.
+        Raises:
+            InputError: the population has no folds, or not these two. RADFed, section IV-C.
         """
         folds = self.manifest.splits.folds
         if not folds:
@@ -130,81 +127,84 @@ class Population:
             raise InputError(
                 f"fold is {number} and validation is {validation}: give two different folds from 0 to {folds - 1}"
             )
-        view = Population(self.path, self.manifest, self.table, self.digest, (number, validation), self._here)
+        fold = (number, validation)
+        view = Population(self.path, self.manifest, self.table, self.digest, fold, self._present_sites)
         view._files = self._files
         return view
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of every batch; InputError where the population is index-only."""
-        noted = self.table.schema
-        return self._file(self.shard(0)).schema if noted is None or self._here is None else noted
+        """Schema of every batch; InputError for an index-only population."""
+        stored = self.table.schema
+        if stored is None or self._present_sites is None:
+            return self._file(self.shard(0)).schema
+        return stored
 
     @property
     def sizes(self) -> Integers:
-        """Samples a client [K], its own test part included."""
+        """Samples per client [K], the client's own test part included."""
         return _read_only(self.table.n)
 
     @property
     def test_sizes(self) -> Integers:
-        """Samples a client's own test part has [K]: the last rows of its batch."""
+        """Samples of each client's own test part [K]: the last rows of its batch."""
         return _read_only(self.table.n_test)
 
     @cached_property
     def splits(self) -> npt.NDArray[np.str_]:
-        """For each client [K], "train", "validation" or "test"."""
+        """Split of each client [K]: "train", "validation" or "test"."""
         return _read_only(np.array(SPLITS)[self._split])
 
     @property
     def folds(self) -> Integers:
-        """The fold of each client [K]; -1 where there are none."""
+        """Fold of each client [K]; -1 without folds."""
         return _read_only(self.table.fold)
 
     @property
     def names(self) -> pa.Array | None:
-        """The name of each client [K], null where it has none; None where no client has one."""
+        """Name of each client [K], null for a client without one; None if no client has a name."""
         return self.table.names
 
     @property
     def domains(self) -> pa.Array | None:
-        """The domain of each client [K], likewise, dictionary-encoded."""
+        """Domain of each client [K], dictionary-encoded, null for a client without one; None if no client has one."""
         return self.table.domains
 
     @cached_property
     def sites(self) -> pa.Array | None:
-        """The site of each client [K], where its samples are to stay; None where there are no sites."""
+        """Site of each client [K], which its samples must not leave; None without sites."""
         return None if self.table.sites is None else self.table.sites.cast(pa.string())
 
     @property
     def files(self) -> tuple[StoredFile | TableFile, ...]:
-        """The files that must be there beside manifest.json: all, but the shards of sites that are elsewhere."""
-        if self._here is None or self.table.places is None:
+        """Files that must be present beside manifest.json: all except shards of absent sites."""
+        if self._present_sites is None or self.table.locations is None:
             return self.manifest.files
-        numbers = np.unique(self.table.places.shard[self.are_here]).tolist()
-        elsewhere = set(self.manifest.shards) - {self.manifest.shards[number] for number in numbers}
-        return tuple(stored for stored in self.manifest.files if stored not in elsewhere)
+        numbers = np.unique(self.table.locations["shard"][self.are_here]).tolist()
+        absent = set(self.manifest.shards) - {self.manifest.shards[number] for number in numbers}
+        return tuple(stored for stored in self.manifest.files if stored not in absent)
 
     @cached_property
     def are_here(self) -> npt.NDArray[np.bool_]:
-        """Whether the samples of each client may be read [K]: all, unless the population was opened for some sites."""
-        if self._here is None:
+        """Whether each client's samples may be read [K]; all True unless opened for some sites."""
+        if self._present_sites is None:
             return _read_only(np.ones(len(self), np.bool_))
         if self.sites is None:
             raise InputError(f"{self.path} has no sites: make it again with a site column")
         known = sorted(self.sites.unique().to_pylist())
-        for site in self._here:
+        for site in self._present_sites:
             if site not in known:
                 raise InputError(f"{self.path} has no site {site!r}: choose {listing(known)}{suggestion(site, known)}")
-        return _read_only(np.isin(np.asarray(self.sites, dtype=object), self._here))
+        return _read_only(np.isin(np.asarray(self.sites, dtype=object), self._present_sites))
 
     @property
     def class_counts(self) -> Integers:
-        """Samples a client and class [K, C], in the order of `manifest.classes`; a new array each time."""
+        """Samples per client and class [K, C], in the order of `manifest.classes`; a new array each time."""
         return self.table.class_counts.astype(np.int64)
 
     @property
     def feature_counts(self) -> dict[str, Integers]:
-        """By feature, samples a client and category [K, d], in the order of `manifest.features`; new arrays."""
+        """Samples per client and category [K, d] of each feature, in the order of `manifest.features`; new arrays."""
         return split_counts(self.table.feature_counts.astype(np.int64), self.manifest.features)
 
     @cached_property
@@ -227,9 +227,9 @@ class Population:
 
     @cached_property
     def row_numbers(self) -> Integers:
-        """The source row of every sample, in client order: client 0's, in the order of its batch, come first.
+        """Source row of every sample, client after client, in the order of the batches.
 
-        Raises InputError where rows.parquet is not what was written.
+        Raises InputError if rows.parquet is not the file that was written.
         """
         import pyarrow.parquet as pq
 
@@ -241,7 +241,7 @@ class Population:
         return _read_only(np.array(table.column("row"), dtype=np.int64))
 
     def rows(self, client: int) -> Integers:
-        """Return the source rows of a client's samples [n], in their order; IndexError where it is unknown."""
+        """Return the source rows of a client's samples [n], in order; raise IndexError for an unknown client."""
         self._check_client(client)
         return self.row_numbers[self._starts[client] : self._starts[client + 1]]
 
@@ -257,55 +257,56 @@ class Population:
 
     @property
     def tests(self) -> tuple[str | None, ...]:
-        """The names of the test sets that belong to no client; None is that of the global one."""
+        """Names of the test sets outside all clients; None names the global one."""
         return tuple(test.name for test in self.manifest.tests)
 
     @property
     def test_slices(self) -> tuple[int, ...]:
-        """Rows of each fixed slice of the global test set; empty where there is none."""
+        """Rows of each fixed slice of the global test set; empty without one."""
         return self.slices_of(None)
 
     def slices_of(self, domain: str | None) -> tuple[int, ...]:
-        """Rows of each fixed slice of a domain's test set; empty where there is none."""
+        """Return the rows of each fixed slice of a domain's test set; empty without one."""
         return tuple(section.rows for test in self.manifest.tests if test.name == domain for section in test.slices)
 
     def batch(self, client: int) -> pa.RecordBatch:
         """Return all samples of a client, a view on the mapped shard.
 
-        Raises InputError, naming the client and the file, where the bytes are not those that were written,
-        and IndexError where there is no such client.
+        Raises:
+            InputError: the bytes are not those that were written; the message names the client and the file.
+            IndexError: there is no such client.
         """
         self._check_client(client)
         if not self.are_here[client]:
             raise ElsewhereError(
                 f"{self.path} was opened without the site of client {client}: its samples must be read at that site"
             )
-        number, section = int(self._places.batch[client]), self.table.section(client)
-        return self._file(self.shard(client)).read(number, section, owner=f"client {client}")
+        stored, number = self.shard(client), int(self._locations["batch"][client])
+        return self._file(stored).read(number, self.table.section(client), owner=f"client {client}")
 
     def shard(self, client: int) -> StoredFile:
-        """Return the file that holds a client; InputError where the population is index-only."""
-        return self.manifest.shards[int(self._places.shard[client])]
+        """Return the file that holds a client; raise InputError for an index-only population."""
+        return self.manifest.shards[int(self._locations["shard"][client])]
 
     @property
-    def _places(self) -> Places:
-        if self.table.places is None:
+    def _locations(self) -> npt.NDArray[np.void]:
+        if self.table.locations is None:
             raise InputError(
                 f"{self.path} is index-only and holds no samples: take `rows(client)` of its source, "
                 "or make the population again without index_only"
             )
-        return self.table.places
+        return self.table.locations
 
     def _check_client(self, client: int) -> None:
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} is not in the population: its clients are 0 to {len(self) - 1}")
 
     def check_file(self, stored: StoredFile) -> None:
-        """Map a shard or the test set now; raises InputError where its schema or footer was changed."""
+        """Map a shard or a test set now; raise InputError if its schema or footer was changed."""
         self._file(stored)
 
     def test_batch(self, number: int, domain: str | None = None) -> pa.RecordBatch:
-        """Return a slice of the global test set, or of a domain's; checks and raises as `batch` does."""
+        """Return a slice of the global test set, or of a domain's; raise the errors of `batch`."""
         owner = f"test slice {number}" + ("" if domain is None else f" of {domain!r}")
         test = next((test for test in self.manifest.tests if test.name == domain), None)
         if test is None or not 0 <= number < len(test.slices):
@@ -321,49 +322,7 @@ class Population:
         return self._files[stored.name]
 
 
-def _read_clients(folder: Path, manifest: Manifest) -> ClientTable:
-    path = manifest.clients.check(folder)
-    content = path.read_bytes()
-    with reading(path):
-        clients = _read_table(content, manifest)
-    held = (len(clients), int(clients.n.sum()))
-    if held != (manifest.counts.clients, manifest.counts.samples) or not held[1]:
-        raise InputError(f"{path} has {held[0]} clients and {held[1]} samples, unlike {MANIFEST}")
-    return clients
-
-
-def _read_table(content: bytes, manifest: Manifest) -> ClientTable:
-    import pyarrow.parquet as pq
-
-    features = [feature.size for feature in manifest.features]
-    reader = Reader(manifest.shards, len(manifest.classes), features)
-    with pq.ParquetFile(pa.BufferReader(content)) as file:
-        clients = reader.read(file.iter_batches(max(1, _READ_COUNTS // (reader.classes + sum(features)))))
-        clients = replace(clients, schema=_schema(file.schema_arrow.metadata, manifest))
-    pa.default_memory_pool().release_unused()  # Arrow would keep what decoding took, in every process of a run
-    return clients
-
-
-def _schema(metadata: Mapping[bytes, bytes] | None, manifest: Manifest) -> pa.Schema | None:
-    noted = schema_of(metadata)
-    if noted is not None and describe(noted) != manifest.columns:
-        raise InputError(f"clients.parquet: its columns are not those in {MANIFEST}")
-    return noted
-
-
 def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
-    # All who ask are given the same array.
+    # All callers share the array.
     array.flags.writeable = False
     return array
-
-
-def _read_manifest(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError(EINVAL, "it is no file")  # a pipe would be waited for
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path.parent} is no population: {MANIFEST} cannot be read ({error.strerror}); "
-            "give a folder that `partitioning make` wrote"
-        ) from error

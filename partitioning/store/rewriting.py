@@ -1,4 +1,4 @@
-"""`rewrite`: from a population to the same one with other columns."""
+"""`rewrite`: copy a population with other columns."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,25 +8,26 @@ from shutil import copyfile
 import pyarrow as pa
 
 from partitioning.common.columns import describe
-from partitioning.store.population import MANIFEST, Population
+from partitioning.store.manifest import MANIFEST
+from partitioning.store.population import Population
 from partitioning.store.writing import Progress, check_out, write_clients, write_folder, write_test
 
 Convert = Callable[[pa.RecordBatch, str], pa.RecordBatch]
-"""From a batch and the name of its owner, "client 3", to a batch with the same rows in the same order."""
+"""From a batch and the name of its owner ("client 3") to a batch with the same rows in the same order."""
 
 
 def rewrite(
     population: Population, out: str | Path, convert: Convert, *, progress: Progress | None = None
 ) -> Population:
-    """Write a population whose batches are converted; all that is known of the clients, and the rows' order, stay.
+    """Write a population with converted batches; the clients and the order of rows stay.
 
-    Moments stay those of the columns as they were made.
+    Moments stay those of the original columns.
 
     Args:
-        population: the one to read; every batch is checked on the way.
-        out: the folder to make; it must not exist, or be empty.
-        convert: may change, add and drop columns, the label's apart.
-        progress: called with the clients written so far and their number.
+        population: population to read; the checksum of every batch is verified.
+        out: folder to create; it must not exist, or be empty.
+        convert: function that changes, adds or drops columns, except the label.
+        progress: callback with the clients written so far and their number.
     """
     folder = check_out(out)
     first = convert(population.batch(0).slice(0, 0), "client 0")
@@ -34,9 +35,9 @@ def rewrite(
     with write_folder(folder) as draft:
         batches = _clients(population, convert, progress)
         shards, clients = write_clients(draft, first.schema, batches, population.table)
-        for kept in (manifest.rows, manifest.moments):
-            if kept is not None:
-                copyfile(kept.check(population.path), draft / kept.name)
+        for table in (manifest.rows, manifest.moments):
+            if table is not None:
+                copyfile(table.check(population.path), draft / table.name)
         manifest = replace(
             manifest,
             columns=describe(first.schema),
@@ -58,6 +59,6 @@ def _clients(population: Population, convert: Convert, progress: Progress | None
 
 
 def _slices(population: Population, name: str | None, convert: Convert) -> Iterator[pa.RecordBatch]:
-    of = "" if name is None else f" of {name!r}"
+    domain = "" if name is None else f" of {name!r}"
     for number in range(len(population.slices_of(name))):
-        yield convert(population.test_batch(number, name), f"test slice {number}{of}")
+        yield convert(population.test_batch(number, name), f"test slice {number}{domain}")

@@ -1,4 +1,4 @@
-"""Splits by client: who trains, who is held out for validation or test, and the folds of a cross-validation."""
+"""Splits by client: training, validation and test clients, and folds for cross-validation."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from partitioning.common.streams import Purpose, generator
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 SPLITS = (TRAIN, VALIDATION, TEST)
-"""Every split; its place is its code in arrays."""
+"""Names of the splits; arrays hold their indices."""
 
 LEAST_FOLDS = 3
 """One fold tests, one validates, and at least one trains."""
@@ -21,13 +21,13 @@ Codes = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Splits:
-    """How the clients of a population are split: two held-out groups, or folds, which exclude each other.
+    """Split of a population's clients: either two held-out groups or folds.
 
     Args:
-        test_clients: how many clients are held out for test.
-        validation_clients: how many are held out for validation.
-        folds: in how many folds the clients are; 0 for none.
-        stratified: whether groups and folds were drawn to have like client sizes.
+        test_clients: number of clients held out for test.
+        validation_clients: number of clients held out for validation.
+        folds: number of folds; 0 for none.
+        stratified: whether groups or folds have similar client sizes.
     """
 
     test_clients: int
@@ -45,10 +45,17 @@ class Splits:
         folds: int = 0,
         stratify: bool = False,
     ) -> "Splits":
-        """Check what is asked of `clients` clients; a share holds out max(1, floor(share K)), 0 none.
+        """Check the options of a split and resolve shares to numbers.
 
-        Raises InputError for values out of range, where no training client would be left, and where held-out
-        groups and folds are asked for together.
+        Args:
+            clients: number of clients K.
+            test_clients: clients held out for test: a number, or a share that holds out max(1, floor(share K)).
+            validation_clients: clients held out for validation, a number or a share.
+            folds: number of folds; 0 for none.
+            stratify: whether groups or folds get clients of similar sizes.
+
+        Raises:
+            InputError: a value is out of range, no training client is left, or held-out groups and folds are combined.
         """
         test = share_or_count("test_clients", test_clients, total=clients)
         validation = share_or_count("validation_clients", validation_clients, total=clients)
@@ -65,14 +72,14 @@ class Splits:
         return cls(test, validation, folds, bool(stratify))
 
     def draw(self, sizes: Integers, *, seed: int) -> tuple[Codes, Integers]:
-        """Return each client's split, a place in `SPLITS` [K], and its fold [K], -1 where there are none.
-
-        The split of clients with folds is that of fold 0. Without `stratified`, clients are drawn without
-        regard to their data. RADFed, section IV-C.
+        """Draw the split and the fold of each client (RADFed, section IV-C).
 
         Args:
-            sizes: samples a client [K].
-            seed: keys the draw.
+            sizes: samples per client [K].
+            seed: key of the draw.
+
+        Returns:
+            Indices in `SPLITS` [K], and folds [K]. With folds, the split is that of fold 0; without, folds are -1.
         """
         if self.folds:
             fold = self._draw_folds(sizes, generator(seed, Purpose.FOLDS))
@@ -85,14 +92,14 @@ class Splits:
         return split, np.full(sizes.size, -1)
 
     def _draw_folds(self, sizes: Integers, random: np.random.Generator) -> Integers:
-        # Dealt in turn along a random order; of strata of as many clients as there are folds, each fold gets one.
+        # Deal clients to folds in turn, in random order. Each stratum has one client per fold.
         order = _shuffle_strata(sizes, self.folds, random) if self.stratified else random.permutation(sizes.size)
         fold = np.empty(sizes.size, np.int64)
         fold[order] = np.arange(sizes.size) % self.folds
         return fold
 
     def _stratify_groups(self, sizes: Integers, random: np.random.Generator) -> Integers:
-        # The test group takes one of each of as many strata as it has clients; then the other of what is left.
+        # Draw one test client from each stratum, then the validation clients from the rest in the same way.
         order = _ascending(sizes, random)
         test = _one_of_each(order.size, self.test_clients, random)
         left = np.delete(order, test)
@@ -100,7 +107,7 @@ class Splits:
 
 
 def split_of_fold(fold: Integers, number: int, validation: int) -> Codes:
-    """Return each client's split [K] with one fold as test, another as validation, and the rest training."""
+    """Return each client's split [K]: one fold tests, another validates, the others train."""
     split = np.full(fold.size, SPLITS.index(TRAIN), np.int8)
     split[fold == number] = SPLITS.index(TEST)
     split[fold == validation] = SPLITS.index(VALIDATION)
@@ -110,7 +117,7 @@ def split_of_fold(fold: Integers, number: int, validation: int) -> Codes:
 def _check_folds(folds: int, clients: int, held_out: int) -> None:
     if folds < LEAST_FOLDS:
         raise InputError(
-            f"folds is {folds}: give {LEAST_FOLDS} or more, for one tests, one validates and the rest train; 0 for none"
+            f"folds is {folds}: give {LEAST_FOLDS} or more (one tests, one validates, the rest train), or 0 for none"
         )
     if clients < folds:
         raise InputError(f"folds is {folds} and there are {clients} clients: give at most as many folds as clients")
@@ -122,7 +129,7 @@ def _check_folds(folds: int, clients: int, held_out: int) -> None:
 
 
 def _ascending(sizes: Integers, random: np.random.Generator) -> Integers:
-    # Clients by size, those of equal size in random order.
+    # Clients by size; ties in random order.
     shuffled = random.permutation(sizes.size)
     ascending: Integers = shuffled[np.argsort(sizes[shuffled], kind="stable")]
     return ascending
@@ -135,6 +142,6 @@ def _shuffle_strata(sizes: Integers, width: int, random: np.random.Generator) ->
 
 
 def _one_of_each(places: int, strata: int, random: np.random.Generator) -> Integers:
-    # One random place of each of `strata` runs of places, of nearly equal length.
+    # Cut the places into runs of nearly equal length and draw one place from each.
     bounds = np.arange(strata + 1) * places // max(strata, 1)
     return random.integers(bounds[:-1], bounds[1:])

@@ -1,7 +1,6 @@
-"""`verify`: every check that there is, on every byte of a population."""
+"""`verify`: check every byte of a population."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +12,30 @@ from partitioning.common.errors import InputError
 from partitioning.measures.features import Feature
 from partitioning.schemes.registry import is_complete
 from partitioning.store.files import sha256
-from partitioning.store.population import MANIFEST, Population
+from partitioning.store.manifest import MANIFEST
+from partitioning.store.population import Population
 from partitioning.store.splits import SPLITS, TEST, VALIDATION, split_of_fold
 
 _ROWS = 2**16
 
 
 def verify(path: str | Path, sites: Collection[str] | None = None) -> list[str]:
-    """Check all of a population and return what is wrong with it, a line a finding; empty when all is sound.
+    """Check a whole population and return its faults, one line each; empty if it is sound.
 
-    Checks, beyond what opening does: each file's sha256 and checksums, each client's rows, class counts and
-    feature counts, the sums over clients, the splits and folds, that no source row stands twice, and that the
-    folder has no other files. Raises InputError where the population cannot be opened.
+    Beyond the checks of opening: sha256 and checksums of each file, rows, class counts and feature counts of each
+    client, sums over clients, splits and folds, repeated source rows, and foreign files in the folder.
 
     Args:
-        path: the folder.
-        sites: those of which the samples are there; None for all.
+        path: folder of the population.
+        sites: sites whose samples are present; None for all.
+
+    Raises:
+        InputError: the population cannot be opened.
     """
-    return list(_findings(Population.open(path, sites=sites)))
+    return list(_find_faults(Population.open(path, sites=sites)))
 
 
-def _findings(population: Population) -> Iterator[str]:
+def _find_faults(population: Population) -> Iterator[str]:
     yield from _check_folder(population)
     yield from _check_splits(population)
     yield from _check_rows(population)
@@ -52,7 +54,9 @@ def _findings(population: Population) -> Iterator[str]:
             broken.add(stored.name)  # one line for the file, not one for each of its clients
             yield str(error)
     yield from _check_clients(population, broken)
-    yield from _check_tests(population, broken)
+    for test in population.manifest.tests:
+        if test.file.name not in broken:
+            yield from _check_test(population, test.name, range(len(test.slices)))
 
 
 def _check_folder(population: Population) -> Iterator[str]:
@@ -63,36 +67,31 @@ def _check_folder(population: Population) -> Iterator[str]:
             yield f"{path}: not part of the population"
     batches = sum(shard.batches for shard in manifest.shards)
     if manifest.shards and batches != len(population):
-        yield f"{population.path}: its shards hold {batches} clients where there are {len(population)}"
-    if len(np.unique(_shards_by_site(population), axis=0)) > len(manifest.shards):
-        yield f"{population.path}: a shard holds clients of two sites"
+        yield f"{population.path}: its shards hold {batches} clients but there are {len(population)}"
+    locations, sites = population.table.locations, population.table.sites
+    if locations is not None and sites is not None:
+        pairs = np.stack([np.asarray(sites.indices, np.int64), locations["shard"]], axis=1)
+        if len(np.unique(pairs, axis=0)) > len(manifest.shards):
+            yield f"{population.path}: a shard holds clients of two sites"
     if sum(population.test_slices) != manifest.counts.test_rows:
         yield f"{population.path}: its test slices do not add up to {manifest.counts.test_rows} rows"
 
 
-def _shards_by_site(population: Population) -> Integers:
-    # The site and the shard of each client [K, 2].
-    places, sites = population.table.places, population.table.sites
-    if places is None or sites is None:
-        return np.zeros((0, 2), np.int64)
-    return np.stack([np.asarray(sites.indices, np.int64), places.shard], axis=1)
-
-
 def _check_splits(population: Population) -> Iterator[str]:
-    asked, table, local_test = population.manifest.splits, population.table, population.manifest.local_test
+    splits, table, local_test = population.manifest.splits, population.table, population.manifest.local_test
     if not 0 <= local_test < 1 or not np.array_equal(table.n_test, floor_share(local_test, table.n)):
         yield f"{population.path}: the clients' own test parts are not the share {local_test} of their rows"
-    if not asked.folds:
+    if not splits.folds:
         if (table.fold != -1).any():
-            yield f"{population.path}: clients are in folds where {MANIFEST} has none"
-        for split, number in ((TEST, asked.test_clients), (VALIDATION, asked.validation_clients)):
+            yield f"{population.path}: clients are in folds but {MANIFEST} has none"
+        for split, number in ((TEST, splits.test_clients), (VALIDATION, splits.validation_clients)):
             held_out = int(np.count_nonzero(table.split == SPLITS.index(split)))
             if held_out != number:
-                yield f"{population.path}: {held_out} clients are held out for {split} where {MANIFEST} has {number}"
+                yield f"{population.path}: {held_out} clients are held out for {split} but {MANIFEST} has {number}"
         return
-    if table.fold.min() < 0 or table.fold.max() >= asked.folds:
-        yield f"{population.path}: a client is in none of the folds 0 to {asked.folds - 1}"
-    elif np.ptp(np.bincount(table.fold, minlength=asked.folds)) > 1:
+    if table.fold.min() < 0 or table.fold.max() >= splits.folds:
+        yield f"{population.path}: a client is in none of the folds 0 to {splits.folds - 1}"
+    elif np.ptp(np.bincount(table.fold, minlength=splits.folds)) > 1:
         yield f"{population.path}: its folds do not have nearly equal numbers of clients"
     if not np.array_equal(table.split, split_of_fold(table.fold, 0, 1)):
         yield f"{population.path}: its splits are not those of fold 0"
@@ -124,39 +123,18 @@ def _check_moments(population: Population) -> Iterator[str]:
         yield str(error)
         return
     if moments is not None and not np.array_equal(moments.counts(), population.sizes - population.test_sizes):
-        yield f"{population.path}: its moments are not of the rows that the clients train on"
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """A column whose values are counted on every client, and the counts that clients.parquet has [K, C]."""
-
-    column: str
-    what: str
-    feature: Feature
-    expected: Integers
-
-
-def _counted(population: Population) -> list[_Counted]:
-    # Columns that `rewrite` has taken away can no longer be counted.
-    manifest = population.manifest
-    stored = {column.name for column in manifest.columns}
-    classes = Feature(manifest.label, manifest.classes, None)
-    counts = population.feature_counts
-    return [
-        _Counted(manifest.label, "classes", classes, population.class_counts),
-        *(
-            _Counted(feature.name, f"counts of {feature.name!r}", feature, counts[feature.name])
-            for feature in manifest.features
-            if feature.name in stored
-        ),
-    ]
+        yield f"{population.path}: its moments are not of the clients' training rows"
 
 
 def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
-    if not population.manifest.shards:
+    manifest = population.manifest
+    if not manifest.shards:
         return  # index-only
-    counted = _counted(population)
+    stored = {column.name for column in manifest.columns}  # columns dropped by `rewrite` can no longer be counted
+    expected = {"classes": (Feature(manifest.label, manifest.classes, None), population.class_counts)}
+    for feature in manifest.features:
+        if feature.name in stored:
+            expected[f"counts of {feature.name!r}"] = (feature, population.feature_counts[feature.name])
     for block in _blocks(population.sizes):
         batches: dict[int, pa.RecordBatch] = {}
         for client in block.tolist():
@@ -166,37 +144,29 @@ def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
                 batches[client] = population.batch(client)
             except InputError as error:
                 yield str(error)
-        for each in counted:
-            for client in _miscounted(
-                {client: labels_of(batch, each.column) for client, batch in batches.items()}, each
-            ):
-                yield f"{population.path}: client {client} does not have the {each.what} that clients.parquet says"
+        for title, (feature, counts) in expected.items():
+            columns = {client: labels_of(batch, feature.name) for client, batch in batches.items()}
+            for client in _miscounted(columns, feature, counts):
+                yield f"{population.path}: client {client} does not have the {title} that clients.parquet says"
 
 
 def _blocks(sizes: Integers) -> list[Integers]:
-    # Runs of clients with about `_ROWS` rows: what Arrow takes a call would otherwise be paid for each client.
+    # Runs of clients with about `_ROWS` rows, because each call of Arrow has a fixed cost.
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes + 1) // _ROWS)) + 1
     return np.split(np.arange(sizes.size), cuts)
 
 
-def _miscounted(columns: Mapping[int, pa.Array], counted: _Counted) -> list[int]:
-    # A value that is no category counts for none, and so its client has too few.
+def _miscounted(columns: Mapping[int, pa.Array], feature: Feature, expected: Integers) -> list[int]:
+    # A value outside all categories counts for none, hence its client has too few.
     if not columns:
         return []
-    width = counted.feature.size
-    codes = counted.feature.codes(pa.chunked_array(list(columns.values())))
+    codes = feature.codes(pa.chunked_array(list(columns.values())))
     owners = np.repeat(np.arange(len(columns)), [len(column) for column in columns.values()])
-    cells = (owners * width + codes)[codes >= 0]
-    counts = np.bincount(cells, minlength=len(columns) * width).reshape(-1, width)
+    cells = (owners * feature.size + codes)[codes >= 0]
+    counts = np.bincount(cells, minlength=len(columns) * feature.size).reshape(-1, feature.size)
     clients = np.array(list(columns))
-    wrong: list[int] = clients[(counts != counted.expected[clients]).any(axis=1)].tolist()
+    wrong: list[int] = clients[(counts != expected[clients]).any(axis=1)].tolist()
     return wrong
-
-
-def _check_tests(population: Population, broken: set[str]) -> Iterator[str]:
-    for test in population.manifest.tests:
-        if test.file.name not in broken:
-            yield from _check_test(population, test.name, range(len(test.slices)))
 
 
 def _check_test(population: Population, name: str | None, slices: Sequence[int]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from PIL import Image
 
 from partitioning import Population, rewrite
-from partitioning.store.population import MANIFEST
+from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat, nested
 from raysim.data.cache import cache as default_cache

@@ -4,48 +4,46 @@ import numpy as np
 import pytest
 
 from partitioning import make
-from partitioning.pictures.views import View, arrange, share_classes
+from partitioning.pictures.views import View, column_edges, group_clients, mean_counts, mean_shares, share_classes
 
 
 def test_a_few_clients_keep_the_order_of_their_ids():
-    columns = arrange(np.array([[0, 1], [5, 0], [2, 2]]))
-    assert columns.are_named
-    assert [group.tolist() for group in columns.groups] == [[0], [1], [2]]
-    assert columns.edges.tolist() == [0, 1, 2, 3]
+    columns = group_clients(np.array([[0, 1], [5, 0], [2, 2]]))
+    assert [group.tolist() for group in columns] == [[0], [1], [2]]
+    assert column_edges(columns).tolist() == [0, 1, 2, 3]
 
 
 def test_more_clients_are_ordered_by_their_largest_class_and_its_share():
     kinds = np.array([[0, 0, 0], [1, 3, 0], [0, 4, 0], [9, 1, 0], [0, 0, 2], [4, 0, 0]])
-    columns = arrange(np.repeat(kinds, 6, axis=0))
-    assert not columns.are_named
-    kind_of_client = np.concatenate(columns.groups) // 6
+    columns = group_clients(np.repeat(kinds, 6, axis=0))
+    kind_of_client = np.concatenate(columns) // 6
     assert kind_of_client[::6].tolist() == [5, 3, 2, 1, 4, 0]  # the empty ones last
 
 
 @pytest.mark.parametrize("clients", [26, 250, 251, 7777])
 def test_every_client_is_in_one_column_and_columns_are_nearly_equal(clients):
     counts = np.random.default_rng(0).integers(0, 4, (clients, 3))
-    columns = arrange(counts)
-    widths = [len(group) for group in columns.groups]
-    assert sorted(np.concatenate(columns.groups)) == list(range(clients))
+    columns = group_clients(counts)
+    widths = [len(group) for group in columns]
+    assert sorted(np.concatenate(columns)) == list(range(clients))
     assert len(widths) == min(clients, 250)
     assert max(widths) - min(widths) <= 1
-    assert columns.edges[-1] == clients
-    assert columns.means(counts).T @ widths == pytest.approx(counts.sum(axis=0))
+    assert column_edges(columns)[-1] == clients
+    assert mean_counts(columns, counts).T @ widths == pytest.approx(counts.sum(axis=0))
 
 
 def test_a_column_has_the_mean_shares_of_its_clients_whatever_their_sizes():
     counts = np.array([[100, 0], [0, 1], [0, 0]])
-    columns = arrange(counts)
-    assert columns.shares(counts).tolist() == [[1, 0], [0, 1], [0, 0]]
-    together = type(columns)([np.array([0, 1, 2])], are_named=False)
-    assert together.shares(counts).tolist() == [[0.5, 0.5]]
-    assert together.means(counts).tolist() == [[100 / 3, 1 / 3]]
+    columns = group_clients(counts)
+    assert mean_shares(columns, counts).tolist() == [[1, 0], [0, 1], [0, 0]]
+    together = [np.array([0, 1, 2])]
+    assert mean_shares(together, counts).tolist() == [[0.5, 0.5]]
+    assert mean_counts(together, counts).tolist() == [[100 / 3, 1 / 3]]
 
 
 def test_clients_of_one_class_are_not_blurred_when_a_column_stands_for_many():
     counts = np.eye(10, dtype=int)[np.random.default_rng(0).integers(0, 10, 20_000)]
-    pure = (arrange(counts).shares(counts).max(axis=1) == 1).mean()
+    pure = (mean_shares(group_clients(counts), counts).max(axis=1) == 1).mean()
     assert pure > 0.95  # in the order of their ids, none would be
 
 
@@ -75,6 +73,6 @@ def test_a_population_on_disk_is_viewed(table, tmp_path):
 def test_a_million_clients_are_arranged_in_seconds():
     counts = np.random.default_rng(0).integers(0, 9, (1_000_000, 10))
     start = time.perf_counter()
-    columns = arrange(counts)
-    assert columns.shares(counts).sum(axis=1) == pytest.approx(np.ones(250))
+    columns = group_clients(counts)
+    assert mean_shares(columns, counts).sum(axis=1) == pytest.approx(np.ones(250))
     assert time.perf_counter() - start < 10  # about a second on an idle machine

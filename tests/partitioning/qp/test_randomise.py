@@ -26,9 +26,9 @@ def test_moves_keep_the_sums_and_no_entry_becomes_negative(problem):
 
 @PROBLEMS
 def test_the_loss_that_moves_update_is_the_loss(problem):
-    from partitioning.qp.randomise import _moves, _State
+    from partitioning.qp.randomise import _moves, _WalkState
 
-    state = _State(problem, solve(problem, "structured").table)
+    state = _WalkState(problem, solve(problem, "structured").table)
     for move, _ in zip(_moves(problem, 0.5, np.random.default_rng(0)), range(2000), strict=False):
         state.move(*move)
     assert state.loss == pytest.approx(problem.loss(state.table()), rel=1e-9)

@@ -11,7 +11,7 @@ import partitioning
 from partitioning import InputError, Population
 from partitioning.cli.commands import main
 from partitioning.store.fetching import copy_to_cache
-from partitioning.store.population import MANIFEST
+from partitioning.store.manifest import MANIFEST
 from partitioning.store.remote import RemoteFolder, is_uri
 
 

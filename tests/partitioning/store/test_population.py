@@ -252,7 +252,7 @@ def test_the_same_call_writes_the_same_files(folded, tmp_path):
         ("rows.parquet", with_column("row", [*range(199), 200]), "row 200 is not of the source, which has 200"),
         ("rows.parquet", with_column("row", [*range(199), -1]), "row -1 is not of the source"),
         ("rows.parquet", lambda t: t.slice(1), "does not have a row number for every sample"),
-        ("moments.parquet", with_column("n", [3] * 11), "its moments are not of the rows that the clients train on"),
+        ("moments.parquet", with_column("n", [3] * 11), "its moments are not of the clients' training rows"),
         ("clients.parquet", with_column("fold", [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 4]), "in none of the folds 0 to 3"),
         ("clients.parquet", with_column("fold", [0] * 11), "nearly equal numbers of clients"),
         ("clients.parquet", with_column("split", ["train"] * 11), "its splits are not those of fold 0"),
@@ -306,5 +306,5 @@ def test_verify_counts_the_held_out_clients(tmp_path, table):
     path = made.path / "manifest.json"
     path.write_bytes(sealed(json.loads(path.read_text().replace('"validation_clients": 3', '"validation_clients": 2'))))
     assert partitioning.verify(made.path) == [
-        f"{made.path}: 3 clients are held out for validation where manifest.json has 2"
+        f"{made.path}: 3 clients are held out for validation but manifest.json has 2"
     ]

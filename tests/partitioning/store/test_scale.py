@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import partitioning
 from partitioning import InputError, Parts, Population
 from partitioning.making import dealing
-from partitioning.store import population, verification, writing
-from partitioning.store.clients import ClientTable, Places
+from partitioning.store import reading, verification, writing
+from partitioning.store.clients import LOCATIONS, ClientTable
 from partitioning.store.files import StoredFile
 from partitioning.store.manifest import sealed
-from partitioning.store.reading import Reader
+from partitioning.store.reading import parse_clients
 from tests.partitioning.conftest import rich_table
 
 SHARDS = tuple(StoredFile(f"shard-{number:05d}.arrow", 900, "", 50, 100, 800, 0) for number in range(2))
@@ -30,13 +30,10 @@ def tables(draw):
     counts = random.integers(0, draw(st.sampled_from([2, 128, 129, 2**15, 2**31 + 1, 2**40])), (clients, classes))
     n = counts.sum(axis=1)
     words = pa.array(random.choice(["ant", "bee", None], clients), pa.string())
-    places = Places(
-        shard=random.integers(0, 2, clients),
-        batch=random.integers(0, 50, clients),
-        checksum=random.integers(0, 2**32, clients).astype(np.uint32),
-        offset=random.integers(100, 400, clients),
-        length=random.integers(0, 400, clients),
-    )
+    locations = np.empty(clients, LOCATIONS)
+    bounds = {"shard": (0, 2), "batch": (0, 50), "checksum": (0, 2**32), "offset": (100, 400), "length": (0, 400)}
+    for name, (low, high) in bounds.items():
+        locations[name] = random.integers(low, high, clients)
     return ClientTable(
         split=random.integers(0, 3, clients),
         fold=random.integers(-1, 5, clients),
@@ -46,17 +43,17 @@ def tables(draw):
         n_test=n // 3,
         class_counts=counts,
         feature_counts=np.stack([n // 2, n - n // 2], axis=1)[:, : draw(st.sampled_from([0, 2]))],
-        places=draw(st.sampled_from([places, None])),
+        locations=draw(st.sampled_from([locations, None])),
     )
 
 
 @settings(deadline=None)
 @given(table=tables(), rows=st.integers(1, 31))
 def test_a_table_read_in_parts_is_the_one_that_was_written(table, rows):
-    shards = () if table.places is None else SHARDS
+    shards = () if table.locations is None else SHARDS
     written = table.to_arrow(shards)
     features = [2] if table.feature_counts.size else []
-    read = Reader(shards, table.class_counts.shape[1], features).read(written.to_batches(max_chunksize=rows))
+    read = parse_clients(written.to_batches(max_chunksize=rows), shards, table.class_counts.shape[1], features)
     assert read.to_arrow(shards).equals(written)
     assert [read.names is None, read.domains is None] == [table.names is None, table.domains is None]
     for name in ("split", "fold", "n", "n_test", "class_counts", "feature_counts"):
@@ -77,24 +74,24 @@ def folder(tmp_path):
 def test_wrong_values_are_found_in_any_part_and_named_by_client(folder):
     opened = Population.open(folder)
     table = opened.table.to_arrow(opened.manifest.shards)
-    place, reader = table.column_names.index("n_test"), Reader(opened.manifest.shards, 3)
+    place, shards = table.column_names.index("n_test"), opened.manifest.shards
     for wrong in range(8):
         n_test = np.where(np.arange(8) == wrong, -1, opened.test_sizes)
         changed = table.set_column(place, "n_test", pa.array(n_test))
         with pytest.raises(InputError, match=f"wrong 'n_test' for client {wrong}$"):
-            reader.read(changed.to_batches(max_chunksize=3))
+            parse_clients(changed.to_batches(max_chunksize=3), shards, 3)
     swapped = table.take([0, 1, 2, 3, 4, 6, 5, 7])
     with pytest.raises(InputError, match="number its clients"):
-        reader.read(swapped.to_batches(max_chunksize=3))
+        parse_clients(swapped.to_batches(max_chunksize=3), shards, 3)
 
 
 def test_a_table_may_have_no_batches():
-    assert Reader(SHARDS, 3).read([]).class_counts.shape == (0, 3)
+    assert parse_clients([], SHARDS, 3).class_counts.shape == (0, 3)
 
 
 def test_opening_in_parts_is_opening_at_once(folder, monkeypatch):
     whole = Population.open(folder)
-    monkeypatch.setattr(population, "_READ_COUNTS", 7)  # two clients of three classes
+    monkeypatch.setattr(reading, "READ_COUNTS", 7)  # two clients of three classes
     parts = Population.open(folder)
     for name in ("sizes", "test_sizes", "splits", "class_counts", "train_clients", "test_clients"):
         ours, theirs = getattr(parts, name), getattr(whole, name)
@@ -136,9 +133,9 @@ def test_all_clients_at_once_are_the_clients_one_by_one(sizes, unused, seed):
     rows, ranks = random.permutation(samples)[: sum(sizes)], random.permutation(samples)
     codes = random.integers(0, 3, samples)
     parts = np.split(rows, np.cumsum(sizes)[:-1])
-    shuffled = dealing._shuffled(Parts(parts), ranks)
+    shuffled = dealing._shuffle(Parts(parts), ranks)
     assert shuffled.tolist() == [row for part in parts for row in part[np.argsort(ranks[part])]]
-    deal = dealing.Deal(shuffled, Parts(parts), {}, [], [0, 1, 2], codes, [0, 1, 2], codes[shuffled], (), [])
+    deal = dealing.Assignment(shuffled, Parts(parts), {}, [], [0, 1, 2], codes, [0, 1, 2], codes[shuffled], (), [])
     counts = deal.count(deal.codes, 3)
     assert counts.tolist() == [np.bincount(codes[part], minlength=3).tolist() for part in parts]
 
