@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from partitioning import fetch
 from partitioning.common.disk import DiskFullError
 from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
-from partitioning.store.population import MANIFEST
+from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
 from raysim.fleet.resources import this_node
 from raysim.fleet.worker_plan import WorkerPlan
