@@ -25,16 +25,19 @@ from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
-from algorithms.parts.algorithm import Algorithm, Step, Switch
+from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
+from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
 from algorithms.parts.compute import Compute
 from algorithms.parts.importance import Importance
 from algorithms.parts.local import Local
-from algorithms.parts.phases import After, Calm, Rule, Window, phases
+from algorithms.parts.phases import phases
+from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Rounds, Sample, Schedule
-from algorithms.parts.server import Adagrad, Adam, Adaptive, Assign, Memory, Mix, Server, WeightedMix, Yogi
+from algorithms.parts.server import Assign, Memory, Mix, Server
 from algorithms.parts.sharing import Layouts, Sharing
-from algorithms.parts.weighting import Equal, Hinge, Loss, Polynomial, Samples, Used, Weighting
+from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
+from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.silobn import silobn
@@ -49,18 +52,18 @@ __all__ = [
     "Adam",
     "Adaptive",
     "AffineTerm",
-    "After",
+    "AfterRound",
     "Algorithm",
     "Arrivals",
     "Assign",
     "Augment",
     "Augmented",
     "Block",
-    "Calm",
     "Census",
     "Chain",
     "ClientData",
     "ClientInput",
+    "ClientLoss",
     "ClientUpdates",
     "Compute",
     "Concurrent",
@@ -80,7 +83,7 @@ __all__ = [
     "Local",
     "LocalSteps",
     "Location",
-    "Loss",
+    "LossAgreement",
     "Memory",
     "Mix",
     "Outcome",
@@ -96,19 +99,17 @@ __all__ = [
     "Rule",
     "Sample",
     "Samples",
+    "SamplesUsed",
     "Schedule",
     "Server",
     "Sharing",
     "State",
-    "Step",
+    "SteadyStatistics",
     "Sum",
-    "Switch",
     "Trainer",
     "TravellingModel",
-    "Used",
     "WeightedMix",
     "Weighting",
-    "Window",
     "Work",
     "Worker",
     "Yogi",

@@ -1,4 +1,4 @@
-"""Centralised training: mini-batches of all clients' data together, by which the papers measure a federation."""
+"""Centralised training: mini-batches of all clients' data together, the papers' yardstick for a federation."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 
-NOBODY = -1
-"""The client of a visit that is of all clients' data."""
+ALL_CLIENTS = -1
+"""Client id of an update on all clients' data."""
 
 
 @dataclass(frozen=True)
-class United(Rounds):
-    """Rounds of one visit each, which is of all clients' data."""
+class UnionRounds(Rounds):
+    """Rounds of one update each, on all clients' data."""
 
     def size(self, clients: int) -> int:
-        """Visits a round."""
+        """Return the number of updates a round."""
         return 1
 
 
@@ -50,38 +50,44 @@ def union_round(
     model = outcome.value.models.mean() or state.model
     average = outcome.value.personal.mean() or state.average
     (row,) = watch.rows
-    updates = ((0, replace(row, client=NOBODY), outcome.machine[0]),)
+    updates = ((0, replace(row, client=ALL_CLIENTS), outcome.machine[0]),)
     report = RoundReport(updates, True, 0, 0, state.phase, exchanges=0)
     after = replace(state, round=state.round + 1, model=model, average=average, report=report)
     return measured(state, after, algorithm, watch)
 
 
 def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """Mini-batch training on the union of all training clients' data; a round is one visit of it.
+    """Mini-batch training on the union of all training clients' data; a round is one update on it.
 
         w <- w - lr grad F(w; batch),  batches drawn from D = D_1 + ... + D_K
 
     Args:
-        sample: all clients, for all their data are trained on.
-        local: what a visit of the union does: its epochs or steps, or the next `batches` of a pass over it.
-        server: no model arrives there, so it has to be `Assign`.
+        sample: all clients.
+        local: content of an update on the union: its epochs or steps, or the next `batches` of a pass over it.
+        server: `Assign`, because no model arrives there.
 
     Raises:
         InputError: not all clients are in the cohort, or another rule is given.
 
     Paper: the centralised counterpart of FedMMB, section 3.1, and of RADFed, section V. With one client it is FedAvg.
 
-    Deviations: none. The draws are those of the first client. One actor gathers the union, which must fit its memory;
-    nothing is sent, so no bytes are counted.
+    Deviations: none. The draws are the first client's. One actor gathers the union, which must fit its memory. No
+    bytes are counted, because nothing is sent.
     """
     remedy = "leave it out"
-    require(sample.cohort is None, "algorithm.cohort", sample.cohort, "all clients where the data are united", remedy)
+    require(
+        sample.cohort is None,
+        "algorithm.cohort",
+        sample.cohort,
+        "left out for united data, to take all clients",
+        remedy,
+    )
     plain = sample.active == 1 and sample.by == "uniform"
     what = (sample.active, sample.by)
-    allowed = "left out where the data are united"
+    allowed = "left out for united data"
     require(plain, "algorithm.active, algorithm.sampling", what, allowed, "remove them")
     whole = sample.fraction in (None, 1)
-    require(whole, "algorithm.fraction", sample.fraction, "1 where the data are united", remedy)
+    require(whole, "algorithm.fraction", sample.fraction, "1 for united data", remedy)
     holds = isinstance(server, Assign)
-    require(holds, "server.rule", server, "'assign' where no models are merged", "remove the table [server]")
-    return replace(fedavg(Sample(), local, server), schedule=United(), own_round=union_round)
+    require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
+    return replace(fedavg(Sample(), local, server), schedule=UnionRounds(), own_round=union_round)

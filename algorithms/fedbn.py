@@ -20,50 +20,51 @@ def fedbn(
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "average",
 ) -> Algorithm:
-    """FedAvg whose batch-norm layers stay with the clients: affine, statistics and counter.
+    """FedAvg with personal batch-norm layers: affine entries, statistics and counter stay with the clients.
 
         w^(l) <- 1/K sum_k w_k^(l)   for every layer l that is not batch norm
 
     Args:
-        sample: how a round's cohort is drawn; the paper visits all clients.
-        local: what a visit does.
-        server: how the mean becomes the next model.
-        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
-        newcomer: what a client without batch-norm entries of its own starts from; see `Place`.
-        outsider: the statistics that a client that never trains is evaluated with: the "average", as FedBS compares
-            it, or its "own", beside averaged affine entries (appendix G, second case).
+        sample: rule that draws a round's cohort; the paper trains all clients.
+        local: content of a client update.
+        server: step from the mean to the next global model.
+        weighting: share of a model in the mean: "equal", as in the paper, or "samples".
+        newcomer: batch-norm entries of a client without its own; see `Sharing`.
+        outsider: statistics for the evaluation of held-out clients: the "average", as in FedBS's comparison, or the
+            client's "own", beside averaged affine entries (appendix G, second case).
 
     Raises:
         InputError: the model has no batch-norm layer (when the parts meet the model).
 
     Paper: Algorithm 1, appendices C and G.
 
-    Deviations: none in training. Data of no client, or of one that keeps no entries yet, is evaluated with the
-    average of the last merged cohort's batch-norm entries, which the paper defines for outsiders' affine ones alone.
+    Deviations: none in training. Data without a client, or of a client without personal state, is evaluated with the
+    average of the last aggregated cohort's batch-norm entries. The paper defines that average only for the affine
+    entries of outsiders.
     """
-    place = Sharing(affine="personal", statistics="personal", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, place, Equal() if weighting == "equal" else Samples(), server)
+    sharing = Sharing(affine="personal", statistics="personal", newcomer=newcomer, outsider=outsider)
+    return Algorithm(Rounds(sample), local, sharing, Equal() if weighting == "equal" else Samples(), server)
 
 
 def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """Every client alone: the whole model stays with the client, and nothing travels.
+    """Every client alone: the whole model is personal, and nothing travels.
 
         w_k <- ClientUpdate(k, w_k)
 
     Args:
-        sample: how a round's cohort is drawn; the paper visits all clients.
-        local: what a visit does.
-        server: nothing arrives there, so it has to be `Assign`.
+        sample: rule that draws a round's cohort; the paper trains all clients.
+        local: content of a client update.
+        server: `Assign`, because nothing arrives there.
 
     Raises:
         InputError: another rule is given.
 
     Paper: section 5.1, the baseline "SingleSet".
 
-    Deviations: data of no client is evaluated with the average of the last cohort's models, which the paper does not
-    define.
+    Deviations: data without a client is evaluated with the average of the last cohort's models. The paper does not
+    define this.
     """
     holds = isinstance(server, Assign)
-    require(holds, "server.rule", server, "'assign' where nothing travels", "remove the table [server]")
-    place = Sharing(weights="personal", affine="personal", statistics="personal")
-    return Algorithm(Rounds(sample), local, place, Equal(), server)
+    require(holds, "server.rule", server, "'assign' if nothing travels", "remove the table [server]")
+    sharing = Sharing(weights="personal", affine="personal", statistics="personal")
+    return Algorithm(Rounds(sample), local, sharing, Equal(), server)

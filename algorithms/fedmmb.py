@@ -8,29 +8,29 @@ from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import Used
+from algorithms.parts.weighting import SamplesUsed
 
 
 def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: int | None = None) -> Algorithm:
     """Federated multi-mini-batch: in each round a client trains on the next C batches of its own order.
 
-        T = ceil(N_j / B),  f = ceil(T / C):  visit i trains on batches p = (i mod f) C to min(p + C, T) - 1
-        of its order, which is drawn anew after each f visits;  w <- sum_j n_j w_j / sum_j n_j, n_j the samples used
+        T = ceil(N_j / B),  f = ceil(T / C):  update i trains on batches p = (i mod f) C to min(p + C, T) - 1
+        of its order, which is drawn anew after each f updates;  w <- sum_j n_j w_j / sum_j n_j, n_j the samples used
 
     Args:
-        sample: how a round's cohort is drawn; the paper visits all clients.
-        local: what a visit does; `batch_size` is the paper's B.
-        server: how the mean becomes the next model.
-        batches: the paper's C, >= 1; by default `local.batches`, or 1 where that is not given either.
+        sample: rule that draws a round's cohort; the paper trains all clients.
+        local: content of a client update; `batch_size` is the paper's B.
+        server: step from the mean to the next global model.
+        batches: the paper's C, >= 1; by default `local.batches`, or else 1.
 
     Raises:
-        InputError: `local` says how long a visit is in another way, or both say it differently.
+        InputError: `local` sets epochs or steps, or another number of batches.
 
     Paper: section 3.2, Algorithm 1.
 
-    Deviations: a client that is not drawn goes on where its own last visit stopped; Algorithm 1 counts iterations i,
-    which is the same where all clients are visited. The text reshuffles after ceil(n_j / B) iterations, Algorithm 1
-    after f of them, as here.
+    Deviations: a client continues after its own last update. Algorithm 1 counts iterations i, which is equivalent if
+    all clients are in every cohort. The text reshuffles after ceil(n_j / B) iterations; we follow Algorithm 1, which
+    does so after f of them.
     """
     count = local.batches or 1 if batches is None else batches
     agreed = local.batches in (None, count)
@@ -38,20 +38,22 @@ def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: 
     other = local.steps is not None or local.epochs not in (None, 1)
     length = (local.epochs, local.steps)
     require(not other, "local.epochs, local.steps", length, "left out for fedmmb", f"set local.batches = {count}")
-    return Algorithm(Rounds(sample), replace(local, epochs=None, batches=count), Sharing(), Used(), server)
+    return Algorithm(Rounds(sample), replace(local, epochs=None, batches=count), Sharing(), SamplesUsed(), server)
 
 
 def fedsmb(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """Federated single-mini-batch: FedMMB with C = 1, whose rounds are one batch a client.
+    """Federated single-mini-batch: FedMMB with C = 1: one batch a client and round.
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does; `batch_size` is the paper's B.
-        server: how the mean becomes the next model.
+        sample: rule that draws a round's cohort.
+        local: content of a client update; `batch_size` is the paper's B.
+        server: step from the mean to the next global model.
 
     Raises:
         InputError: as `fedmmb`.
 
-    Paper: section 3.1, which compares it with centralised training on batches of K B samples. Deviations: as `fedmmb`.
+    Paper: section 3.1, which compares it with centralised training on batches of K B samples.
+
+    Deviations: as `fedmmb`.
     """
     return fedmmb(sample, local, server, batches=1)

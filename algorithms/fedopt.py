@@ -5,45 +5,46 @@ from typing import Literal, TypeVar
 
 from algorithms.engine.errors import require
 from algorithms.fedavg import fedavg
+from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
-from algorithms.parts.server import Adagrad, Adam, Adaptive, Server, Yogi
+from algorithms.parts.server import Server
 from algorithms.parts.weighting import Equal, Samples
 
 WeightingName = Literal["equal", "samples"]
 
 
 def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal") -> Algorithm:
-    """FedAvg whose server takes an Adam step along the mean of the clients' changes.
+    """FedAvg with an Adam step of the server along the mean of the clients' changes.
 
         delta = mean_k (w_k - w),   m <- beta1 m + (1 - beta1) delta,   v <- beta2 v + (1 - beta2) delta^2
         w     <- w + eta m / (sqrt(v) + tau)
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does.
-        server: the rule `adam` with its parameters.
-        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: rule `adam` with its parameters.
+        weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
     Raises:
-        InputError: the server's rule is another.
+        InputError: the server has another rule.
 
     Paper: Algorithm 2, FedAdam. RADFed, section IV-E: beta1 0.9, beta2 0.99; eta, tau and v_-1 are tuned.
 
-    Deviations: entries that are no parameters take the mean; see `Adaptive`.
+    Deviations: all entries other than parameters take the mean; see `Adaptive`.
     """
     return _adaptive(sample, local, server, weighting, Adam, "fedadam")
 
 
 def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weighting: WeightingName = "equal") -> Algorithm:
-    """FedAdam whose second moment moves by the sign of its distance: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
+    """FedAdam with a second moment moved by the sign of its distance: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does.
-        server: the rule `yogi` with its parameters.
-        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: rule `yogi` with its parameters.
+        weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
     Errors, paper and deviations as for `fedadam`.
     """
@@ -53,13 +54,13 @@ def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weighting:
 def fedadagrad(
     sample: Sample, local: Local, server: Server = Adagrad(), *, weighting: WeightingName = "equal"
 ) -> Algorithm:
-    """FedAdam whose second moment only grows: v <- v + delta^2.
+    """FedAdam with a second moment that only grows: v <- v + delta^2.
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does.
-        server: the rule `adagrad` with its parameters.
-        weigh: a model's share in the mean: "equal", as the paper's, or "samples".
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: rule `adagrad` with its parameters.
+        weighting: share of a model in the mean: "equal", as in the paper, or "samples".
 
     Errors, paper and deviations as for `fedadam`.
     """

@@ -10,19 +10,19 @@ from algorithms.parts.server import Assign, Server
 
 
 def fedprox(sample: Sample, local: Local, server: Server = Assign(), *, proximal: float = 0.01) -> Algorithm:
-    """FedAvg whose clients are held near the model that they received.
+    """FedAvg with a proximal term that holds clients near the received model.
 
         min_w F_k(w) + proximal / 2 ||w - w_t||^2,  started from w_t
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does.
-        server: how the mean becomes the next model.
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: step from the mean to the next global model.
         proximal: the paper's mu, >= 0; with 0 it is FedAvg.
 
     Paper: Algorithm 2.
 
-    Deviations: a client takes the steps that `local` says, not as many as a gamma-inexact solution needs; models
-    are weighted by samples, as RADFed's comparison does, not sampled in proportion to them.
+    Deviations: a client takes the steps set by `local`, not as many as a gamma-inexact solution needs. Models are
+    weighted by samples, as in RADFed's comparison, not sampled in proportion to them.
     """
     return fedavg(sample, replace(local, proximal=proximal), server)

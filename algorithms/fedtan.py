@@ -26,7 +26,7 @@ from algorithms.parts.weighting import Equal
 def common_first_step(
     state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
 ) -> State:
-    """Run one round whose first local steps normalise by common statistics; arguments as in `next_round`."""
+    """Run one round with first local steps that normalise by common statistics; arguments as in `next_round`."""
     started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
     exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
     (outcome,) = fleet.map(exchange, [block_over(cohort, fleet)], [fleet.put((state.model, state.average))])
@@ -58,7 +58,7 @@ def common_first_step(
 
 @dataclass(frozen=True)
 class AfterCommonStep(Function):
-    """Client updates whose trainer takes the common step first.
+    """Client updates by a trainer that takes the common step first.
 
     Args:
         updates: client updates.
@@ -80,32 +80,32 @@ class AfterCommonStep(Function):
 
 
 def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """FedAvg whose clients normalise by common batch statistics in the first local step of each round.
+    """FedAvg with common batch statistics of all clients in the first local step of each round.
 
         mu_l = 1/m sum_k mean(h_kl),   var_l = 1/m sum_k mean((h_kl - mu_l)^2)          layer by layer
         A_l, B_l = the derivatives of 1/m sum_k F_k by mu_l and var_l                    and back
         g_k = grad_w [F_k(w; mu, var) + sum_l <A_l, mean(h_kl)> + <B_l, mean((h_kl - mu_l)^2)>],  mu, var, A, B constant
 
-    so the mean of the g_k is the gradient of the mean loss, through the statistics. All further local steps are
+    The mean of the g_k is the gradient of the mean loss, through the statistics. All further local steps are
     ordinary; then models and statistics are averaged.
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does.
-        server: how the mean becomes the next model.
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: step from the mean to the next global model.
 
     Raises:
-        InputError: momentum, Adam, a proximal term, rotating batches, bf16, other statistics than the batch's, or
-            sampling by importance; or a model without batch norm or with dropout (when the parts meet the model).
+        InputError: `local` has momentum, Adam, a proximal term, rotating batches, bf16, or other statistics than the
+            batch's; `sample` draws by importance; or the model has dropout or no batch norm (when they meet).
 
-    Paper: Algorithm 1; compared with in FixBN, Table 5. A round is counted as 3 L + 1 exchanges for L batch-norm
-    layers: the means, the variances and the gradients by both of each layer, and the models. With one local step and
-    batches of one size it is centralised training on the union of the batches.
+    Paper: Algorithm 1; a baseline in FixBN, Table 5. A round counts as 3 L + 1 exchanges for L batch-norm layers: the
+    means, the variances and the gradients by both for each layer, and the models. With one local step and batches of
+    one size it is centralised training on the union of the batches.
 
-    Deviations: the exchanges are computed in one place, on all first batches at once. Clients count equally whatever
-    the sizes of their batches, as the paper's server averages. The running variance tracks var_l n / (n - 1), n being
-    the values a channel of all first batches, as batch norm does. A client without a batch takes no part. Subclasses
-    of batch norm, such as batch renormalisation, take the common step as batch norm itself.
+    Deviations: the exchanges are computed in one place, on all first batches at once. Clients count equally, whatever
+    the sizes of their batches, as in the paper's average. The running variance tracks var_l n / (n - 1), as batch norm
+    does; n is the number of values a channel in all first batches. A client without a batch takes no part. Subclasses
+    of batch norm, such as batch renormalisation, take the common step like batch norm.
     """
     for name, usual in (
         ("momentum", 0.0),
@@ -115,7 +115,7 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         ("batches", None),
     ):
         value = getattr(local, name)
-        allowed = f"{usual!r} for fedtan, whose first step is not the trainer's"
+        allowed = f"{usual!r} for fedtan, which takes its own first step"
         require(value == usual, f"local.{name}", value, allowed, "leave it out")
     drawn = sample.by in ("uniform", "size")
     require(drawn, "algorithm.sampling", sample.by, "'uniform' or 'size' for fedtan", "leave it out")

@@ -18,29 +18,29 @@ from algorithms.training.chain import RECEIVED, AffineTerm, Chain, LocalSteps
 
 
 def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """FedAvg whose gradients are corrected by how the client's differ from all clients'.
+    """FedAvg with gradients corrected by control variates, against the drift of the clients.
 
         g <- g - c_k + c
         c_k' = c_k - c + (w_t - w_k) / (steps lr),   w <- mean_k w_k,   c <- c + m / K mean_k (c_k' - c_k)
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does: SGD without momentum.
-        server: how the mean becomes the next model.
+        sample: rule that draws a round's cohort.
+        local: content of a client update: SGD without momentum.
+        server: step from the mean to the next global model.
 
     Raises:
-        InputError: there is momentum or Adam, or the cohort's size varies.
+        InputError: `local` has momentum or Adam, or the cohort's size varies.
 
     Paper: Algorithm 1 with option II.
 
-    Deviations: none with the rule `assign`, which is the paper's global step size 1, where every visit takes a step:
-    the mean is over those that do. Under `mix` c goes as far as the model. Batch-norm entries are averaged.
+    Deviations: none with the rule `assign`, the paper's global step size 1, if every client update takes a step; the
+    mean leaves out the others. With `mix`, c moves by the same share as the model. Batch-norm entries are averaged.
     """
     plain = local.momentum == 0 and local.optimizer == "sgd"
     require(plain, "local.momentum", local.momentum, "0, and the optimizer sgd, for scaffold", "leave them out")
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold, whose m is fixed", "leave it out")
-    place = Sharing(slots={"control": "personal", "common_control": "shared"})
-    return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), place, Equal(), server)
+    sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
+    return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, Equal(), server)
 
 
 CORRECTION = (AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_control"))
@@ -49,11 +49,11 @@ CORRECTION = (AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_contr
 
 @dataclass(frozen=True)
 class Controlled(Local):
-    """`Local` whose gradients are corrected by control variates: c_k, "control", and c, "common_control".
+    """`Local` with gradients corrected by control variates: c_k in the slot "control", c in "common_control".
 
     Args:
-        sample: how a round's cohort is drawn.
-        share: m / K, once the training clients are known.
+        sample: rule that draws a round's cohort.
+        share: m / K, set by `fitted`.
     """
 
     sample: Sample = Sample()
@@ -65,7 +65,7 @@ class Controlled(Local):
 
     def fitted(self, census: Census) -> Self:
         if census.joins is not None:
-            raise InputError("algorithm.joins with scaffold: must be left out, for m / K would vary; remove it")
+            raise InputError("algorithm.joins with scaffold: must be left out, because m / K must not vary; remove it")
         clients = len(census.clients)
         return replace(super().fitted(census), share=self.sample.size(clients) / clients)
 

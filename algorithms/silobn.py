@@ -19,26 +19,26 @@ def silobn(
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "own",
 ) -> Algorithm:
-    """FedAvg whose batch-norm statistics stay with the clients; scale and shift are averaged like all weights.
+    """FedAvg with personal batch-norm statistics; scale and shift are averaged like all weights.
 
         w^(l), gamma, beta <- 1/K sum_k w_k^(l), gamma_k, beta_k;   mu_k, sigma_k stay with client k
 
     Args:
-        sample: how a round's cohort is drawn.
-        local: what a visit does.
-        server: how the mean becomes the next model.
-        weigh: a model's share in the mean, "equal" or "samples".
-        newcomer: what a client without statistics of its own starts from; see `Place`.
-        outsider: the statistics that a client that never trains is evaluated with: its "own", as the paper's, or the
-            "average"; see `Place`.
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: step from the mean to the next global model.
+        weighting: share of a model in the mean, "equal" or "samples".
+        newcomer: statistics of a client without its own; see `Sharing`.
+        outsider: statistics for the evaluation of held-out clients: the client's "own", as in the paper, or the
+            "average"; see `Sharing`.
 
     Raises:
         InputError: the model has no batch-norm layer (when the parts meet the model).
 
     Paper: section 3; compared with in FedBN, appendix C, and FedBS, section II.
 
-    Deviations: data of no client is evaluated with the average of the last merged cohort's statistics, which the paper
-    does not define.
+    Deviations: data without a client is evaluated with the average of the last aggregated cohort's statistics. The
+    paper does not define this.
     """
-    place = Sharing(affine="shared", statistics="personal", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, place, Equal() if weighting == "equal" else Samples(), server)
+    sharing = Sharing(affine="shared", statistics="personal", newcomer=newcomer, outsider=outsider)
+    return Algorithm(Rounds(sample), local, sharing, Equal() if weighting == "equal" else Samples(), server)

@@ -18,9 +18,9 @@ from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
 from algorithms.parts.sharing import Layouts
 from algorithms.parts.weighting import Report, Weighting
-from algorithms.training.after import REPORTS, After
 from algorithms.training.augment import Augmented
 from algorithms.training.losses import labelled
+from algorithms.training.reports import REPORTS, FinishedUpdate
 from algorithms.training.steps import Work
 
 
@@ -93,7 +93,7 @@ class ClientUpdates(Function):
         round_number: round, starting at 1.
         aggregate: whether the round ends in an aggregation.
         rounds: rounds of the run, if known.
-        needs: measurements after each client update, for its report; see `algorithms.training.after`.
+        needs: measurements after each client update, for its report; see `algorithms.training.reports`.
     """
 
     local: Local
@@ -207,7 +207,7 @@ class ClientUpdates(Function):
         if work.batches and not finite:
             report |= dict.fromkeys(self.needs, nan)
         elif work.batches:
-            after = After(worker, self.local, work, lane, received, personal)
+            after = FinishedUpdate(worker, self.local, work, lane, received, personal)
             report |= {name: REPORTS[name](after) for name in self.needs}
         return report
 

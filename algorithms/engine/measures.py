@@ -13,7 +13,7 @@ from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.windows import Windows, entered, variances
-from algorithms.training.after import statistics
+from algorithms.training.reports import statistics
 
 WINDOW = 200
 """Client updates over which a client's variance is taken, as in FixBN's Figure 3 (b)."""

@@ -153,10 +153,10 @@ def _with_scoring(report: RoundReport, state: State, algorithm: Algorithm, fleet
 
 def _switched(state: State, algorithm: Algorithm) -> State:
     """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
-    if algorithm.switch is None or state.report is None:
+    if algorithm.until is None or state.report is None:
         return state
     reports = {row.client: row.report for _, row, _ in state.report.updates if row.trained}
-    ended, memory = algorithm.switch.when(state.round, state.rounds, reports, state.rule_memory)
+    ended, memory = algorithm.until(state.round, state.rounds, reports, state.rule_memory)
     if ended and not state.travelling_models:
         return replace(state, phase=state.phase + 1, rule_memory={})
     return replace(state, rule_memory=memory)

@@ -1,7 +1,6 @@
-"""The schedule of asynchronous algorithms: who is under way, from which version, and who arrives next.
+"""Asynchronous schedule: dispatched clients, the versions they start from, and their order of arrival.
 
-The clock is virtual, and the timeline follows from seeds and sizes alone: never from what was trained, nor from how
-fast this machine is.
+The clock is virtual. The timeline follows from seeds and sizes alone, never from training or the machine's speed.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from algorithms.parts.schedule import Sample
 
 @dataclass(frozen=True)
 class Flight:
-    """A visit that is under way, or is known to begin with a version to come.
+    """Client update between its dispatch and its arrival, or planned for a later version.
 
     Args:
-        number: the counter of all its draws, the first being 1.
-        client: who is visited.
-        base: the version that it begins with: how many arrivals have merged by then.
-        due: when it arrives, by the delay's clock.
+        number: counter of the dispatch, which keys all its draws, starting at 1.
+        client: client id.
+        base: version that it starts from: the number of arrivals aggregated by then.
+        due: time of arrival on the delay's clock.
     """
 
     number: int
@@ -38,13 +37,13 @@ class Flight:
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """Who may be sent, and for how long.
+    """Draws of the clients to dispatch, and the durations of their updates.
 
     Args:
-        seed: the run's.
-        clients: all of them, ascending [K].
+        seed: seed of the run.
+        clients: ids of the training clients, ascending, [K].
         cohort: arrivals a round.
-        seconds: what a client's visit lasts.
+        seconds: duration of a client's update, in seconds, by client id.
     """
 
     seed: int
@@ -53,26 +52,26 @@ class Dispatcher:
     seconds: Callable[[int], float]
 
     def draw(self, rng: np.random.Generator, busy: Sequence[int] = ()) -> int:
-        """A client, all that are not busy having the same chance."""
+        """Draw a client; all clients outside `busy` have the same chance."""
         place = int(rng.integers(len(self.clients) - len(busy)))
         taken = np.sort(np.searchsorted(self.clients, busy))
-        # `place` counts the others alone: each busy client that has no more of them before it moves it up by one.
+        # `place` counts only free clients: move it up by one for each busy client at or before it.
         others = taken - np.arange(len(taken))
         return int(self.clients[place + np.searchsorted(others, place, side="right")])
 
     def rng(self, number: int) -> np.random.Generator:
-        """What decides on a dispatch."""
+        """Return the random stream of a dispatch."""
         return generator(self.seed, Purpose.COHORT, number)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The state of the virtual clock.
+    """State of the virtual clock.
 
     Args:
-        version: arrivals so far, each of which made a version of the model.
-        now: when the last one was.
-        flights: those that are to arrive, as far as they are known.
+        version: number of arrivals, each of which made a version of the model.
+        now: time of the last arrival.
+        flights: known client updates that have not arrived.
     """
 
     version: int = 0
@@ -81,32 +80,32 @@ class Timeline:
 
     @property
     def under_way(self) -> list[Flight]:
-        """Those that were sent: their version is there."""
+        """Dispatched client updates: their version exists."""
         return [flight for flight in self.flights if flight.base <= self.version]
 
     @property
     def sent(self) -> int:
-        """How many were sent so far, those that arrived included."""
+        """Number of dispatched client updates, including arrived ones."""
         return self.version + len(self.under_way)
 
     @property
     def next(self) -> Flight:
-        """Who arrives next; of two at the same time, the one sent first."""
+        """Next arrival; of two at the same time, the one with the lower dispatch number."""
         return min(self.flights, key=lambda flight: (flight.due, flight.number))
 
     def arrived(self) -> Timeline:
-        """The next one has arrived, and its version is there."""
+        """Let the next client update arrive and make its version."""
         flight = self.next
         rest = tuple(other for other in self.flights if other is not flight)
         return replace(self, version=self.version + 1, now=flight.due, flights=rest)
 
     def departed(self, delay: Delay, dispatcher: Dispatcher) -> Timeline:
-        """All are known that begin with this version."""
+        """Add the client updates that start from the present version."""
         return replace(self, flights=self.flights + delay.departures(self, dispatcher))
 
 
 class Delay(Protocol):
-    """How long visits are under way, in whatever its clock counts."""
+    """Durations of client updates, in units of the delay's own clock."""
 
     @property
     def counts_seconds(self) -> bool:
@@ -114,22 +113,22 @@ class Delay(Protocol):
         ...
 
     def check(self, clients: int, cohort: int) -> None:
-        """Raise InputError where so many clients, with such a cohort, are too few."""
+        """Raise InputError if there are too few clients for the delay and the cohort's size."""
         ...
 
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
-        """The visits that begin with the timeline's version, and later ones as far as they are known with it."""
+        """Return client updates that start from the timeline's version, and known later ones."""
         ...
 
 
 @dataclass(frozen=True)
 class Concurrent:
-    """So many clients are always under way, for as long as their devices take.
+    """Constant number of clients that train at a time, each at the speed of its device.
 
-    Whoever arrives is followed at once by another client, drawn uniformly among those that are not under way.
+    After each arrival another client starts at once, drawn uniformly among those that do not train.
 
     Args:
-        concurrency: how many, >= 1; None for as many as a round has arrivals.
+        concurrency: number of clients, >= 1; None for the number of arrivals a round.
     """
 
     concurrency: int | None = None
@@ -162,24 +161,23 @@ class Concurrent:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Each arrival's staleness is drawn, uniformly from 0 to the largest, at most that of the initial model.
+    """Staleness drawn uniformly for each arrival, from 0 to a maximum, and at most that of the initial model.
 
         s_t ~ U{0..max},  s_t <= t:  arrival t + 1 trained on version t - s_t
 
-    The clock counts arrivals. Clients are drawn uniformly too, whether or not they are under way already. A visit of
-    staleness s is under way in s + 1 of the intervals between arrivals, so on average, after the first `max` arrivals,
-    max / 2 + 1 clients train at the same time.
+    The clock counts arrivals. Clients are drawn uniformly too, including those that already train. An update of
+    staleness s lasts for s + 1 of the intervals between arrivals. After the first `max` arrivals, max / 2 + 1 clients
+    therefore train at the same time on average.
 
     Args:
-        max_staleness: >= 0; None for the largest at which, on average, no more clients train at the same time than
-            a round has arrivals: see `matching`.
+        max_staleness: >= 0; None for the largest value with an average parallelism of at most the arrivals a round;
+            see `matching`.
 
-    RADFed, section IV-E, matches the average parallelism to that of synchronous rounds too, by simulation, and reports
-    18, 19, 18, 28 and 31 for MNIST, Cifar10, Covertype, Shakespeare and eICU. That fits cohorts of a tenth of *all*
-    clients, 10, 10, 10, 14 and 16 of 100, 100, 100, 143 and 164, for which the mean above gives 18, 18, 18, 26 and 30.
-    Of the training clients alone, from which its cohorts come (60, 60, 60, 85 and 98), a tenth is 6, 6, 6, 8 and 9,
-    which gives 10, 10, 10, 14 and 16. What "matched" takes is a cohort of training clients; the paper's numbers may be
-    written as they are.
+    RADFed, section IV-E, also matches the average parallelism to that of synchronous rounds, by simulation. It reports
+    18, 19, 18, 28 and 31 for MNIST, Cifar10, Covertype, Shakespeare and eICU. These fit cohorts of a tenth of *all*
+    clients, 10, 10, 10, 14 and 16 of 100, 100, 100, 143 and 164; the mean above then gives 18, 18, 18, 26 and 30. Its
+    cohorts come from the training clients alone (60, 60, 60, 85 and 98): a tenth is 6, 6, 6, 8 and 9, which gives 10,
+    10, 10, 14 and 16. The value None takes a cohort of training clients; the paper's numbers can be given directly.
     """
 
     max_staleness: int | None = None
@@ -194,12 +192,12 @@ class Drawn:
         return False
 
     def check(self, clients: int, cohort: int) -> None:
-        """Any number of clients will do."""
+        """Accept any number of clients."""
 
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
         most = matching(dispatcher.cohort) if self.max_staleness is None else self.max_staleness
         flights = []
-        # Arrival `number` meets version number - 1: this version is the first that the last of them may begin with.
+        # Arrival `number` meets version number - 1. The last one added here is the first that may need this version.
         latest = timeline.version + most + 1
         for number in range(latest if timeline.version else 1, latest + 1):
             rng = dispatcher.rng(number)
@@ -209,34 +207,34 @@ class Drawn:
 
 
 def parallelism(max_staleness: int) -> float:
-    """How many clients train at the same time, on average, where staleness is drawn from U{0..max}: max / 2 + 1."""
+    """Return the average number of clients that train at a time with staleness from U{0..max}: max / 2 + 1."""
     return max_staleness / 2 + 1
 
 
 def matching(parallel: float) -> int:
-    """The largest max at which no more than so many clients train at the same time, on average: floor(2 (m - 1)).
+    """Return the largest maximum staleness with an average parallelism of at most m: floor(2 (m - 1)).
 
     Args:
-        parallel: the m clients of a synchronous round, >= 1.
+        parallel: m, the clients of a synchronous round, >= 1.
 
     Raises:
-        InputError: fewer than one.
+        InputError: `parallel` is below 1.
     """
     holds = isfinite(parallel) and parallel >= 1
-    require(holds, "the clients that train at the same time", parallel, "a number >= 1", "give the cohort's size")
+    require(holds, "the clients that train at a time", parallel, "a number >= 1", "give the cohort's size")
     return floor(2 * (parallel - 1))
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Asynchronous: every arrival merges at once, and as many as a cohort has make a round.
+    """Asynchronous schedule: every arrival is aggregated at once, and a round is a cohort's number of arrivals.
 
     Args:
-        sample: says how many arrivals that is.
-        delay: how long visits are under way: `Concurrent`, on devices, or `Drawn`, as the paper does it.
+        sample: rule that sets the number of arrivals a round.
+        delay: durations of client updates: `Concurrent`, from devices, or `Drawn`, as in the paper.
 
     Raises:
-        InputError: clients are to be drawn otherwise than uniformly.
+        InputError: `sample` does not draw uniformly, or has inactive clients.
     """
 
     sample: Sample = Sample()
@@ -245,18 +243,18 @@ class Arrivals:
     def __post_init__(self) -> None:
         if self.sample.by != "uniform":
             raise InputError(
-                f'algorithm.sampling = "{self.sample.by}" where arrivals merge one by one: must be "uniform", for no '
+                f'algorithm.sampling = "{self.sample.by}" with asynchronous arrivals: must be "uniform", because no '
                 'cohort is drawn; set algorithm.sampling = "uniform"'
             )
         always = self.sample.active == 1
-        allowed = "1.0 where arrivals merge one by one"
+        allowed = "1.0 with asynchronous arrivals"
         require(always, "algorithm.active", self.sample.active, allowed, "leave it out")
 
     def size(self, clients: int) -> int:
-        """Arrivals a round.
+        """Return the number of arrivals a round.
 
         Raises:
-            InputError: there are fewer clients than have to be under way, or than a cohort has.
+            InputError: there are fewer clients than the concurrency or the cohort's size.
         """
         size = self.sample.size(clients)
         self.delay.check(clients, size)

@@ -1,164 +1,169 @@
-"""Parts that make no sense together: each pair, and the remedy."""
+"""Combinations of parts that make no sense: each is refused with the pair named and the remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from algorithms.engine.errors import InputError
 from algorithms.parts.arrivals import Arrivals
-from algorithms.parts.schedule import Rounds
-from algorithms.parts.server import Assign, WeightedMix
-from algorithms.parts.weighting import Loss, Samples, Used
-
-if TYPE_CHECKING:
-    from algorithms.parts.algorithm import Algorithm
-
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Rounds, Schedule
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.staleness import WeightedMix
+from algorithms.parts.weighting import ClientLoss, Samples, SamplesUsed, Weighting
 
 REPORTED = ("samples", "steps", "used", "labelled", "loss")
-"""What the report of every visit has; where arrivals merge one by one, also `staleness`."""
+"""Entries of every client update's report. An asynchronous arrival's report also has `staleness`."""
 
 
-def check(algorithm: Algorithm) -> None:
-    """Refuse what makes no sense.
+def check(
+    schedule: Schedule,
+    local: Local,
+    sharing: Sharing,
+    weighting: Weighting,
+    server: Server,
+    *,
+    own_round: bool,
+    later: Local | None,
+    needs: tuple[str, ...],
+) -> None:
+    """Refuse parts that contradict each other.
+
+    Args:
+        schedule: part of the algorithm, like the next four.
+        local: see above.
+        sharing: see above.
+        weighting: see above.
+        server: see above.
+        own_round: whether the algorithm replaces the engine's round.
+        later: `local` of the next phase, if there is one.
+        needs: entries of a report that the parts name.
 
     Raises:
         InputError: two parts contradict each other.
     """
-    for refused in REFUSED:
-        if text := refused(algorithm):
+    every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
+    for text in (
+        _slot_without_use(local, sharing),
+        _sizes_after_redistribution(every, weighting) if every > 1 else "",
+        _redistribution_of_nothing(every, sharing) if every > 1 else "",
+        _server_without_models(server, sharing),
+        _arrivals_in_rounds(schedule, own_round),
+        _personal_state_with_arrivals(schedule, sharing),
+        _weights_above_one(schedule, weighting, server),
+        _personal_statistics_that_never_change(local, sharing),
+        _no_statistics_to_freeze(local, later),
+        _report_on_initial_statistics(local, needs),
+        _unnamed_needs(weighting, needs),
+    ):
+        if text:
             raise InputError(text)
 
 
-def _slot_without_a_use(algorithm: Algorithm) -> str:
-    unused = [slot for slot in algorithm.sharing.slots if slot not in algorithm.local.slots]
+def _slot_without_use(local: Local, sharing: Sharing) -> str:
+    unused = [slot for slot in sharing.slots if slot not in local.slots]
     if not unused:
         return ""
     if unused[0] == "momentum":
         return (
-            f"place.slots = 'momentum' with local.momentum = {algorithm.local.momentum}: must have momentum that can "
-            "be maintained; set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
+            f"sharing.slots = 'momentum' with local.momentum = {local.momentum}: must have momentum to maintain; "
+            "set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
         )
+    return f"sharing.slots = {unused[0]!r}: must be one of {local.slots}, the slots of this `local`; leave the slot out"
+
+
+def _sizes_after_redistribution(every: int, weighting: Weighting) -> str:
+    if not isinstance(weighting, Samples | SamplesUsed):
+        return ""
     return (
-        f"place.slots = {unused[0]!r}: must be one of {algorithm.local.slots}, which visits of this `local` have; "
-        "leave the slot out"
+        f"weighting = {weighting} with aggregate_every = {every}: must be Equal() if models are redistributed, because "
+        "each has trained on several clients; use Equal() or aggregate_every = 1"
     )
 
 
-def _own_size_for_a_model_of_many(algorithm: Algorithm) -> str:
-    if not (_redistributes(algorithm) and isinstance(algorithm.weighting, Samples | Used)):
+def _redistribution_of_nothing(every: int, sharing: Sharing) -> str:
+    if sharing.weights != "personal":
         return ""
     return (
-        f"weigh = {algorithm.weighting} with merge_every = {algorithm.rounds.aggregate_every}: must be Equal() where models "
-        "are redistributed, for a merged model has trained on several clients; use Equal() or merge_every = 1"
+        f'sharing.weights = "personal" with aggregate_every = {every}: must be "shared" if models are redistributed, '
+        "because nothing else travels; use aggregate_every = 1"
     )
 
 
-def _redistribution_of_nothing(algorithm: Algorithm) -> str:
-    if not (_redistributes(algorithm) and algorithm.sharing.weights == "personal"):
+def _server_without_models(server: Server, sharing: Sharing) -> str:
+    if sharing.weights != "personal" or isinstance(server, Assign):
         return ""
     return (
-        f'place.weights = "kept" with merge_every = {algorithm.rounds.aggregate_every}: must be "shared" where models are '
-        "redistributed, for nothing else travels; use merge_every = 1"
-    )
-
-
-def _server_without_models(algorithm: Algorithm) -> str:
-    if algorithm.sharing.weights != "personal" or isinstance(algorithm.server, Assign):
-        return ""
-    return (
-        f'server = {algorithm.server} with place.weights = "kept": must be Assign() where no weights travel; remove '
+        f'server = {server} with sharing.weights = "personal": must be Assign() if no weights are sent; remove '
         "the table [server]"
     )
 
 
-def _arrivals_in_rounds(algorithm: Algorithm) -> str:
-    if isinstance(algorithm.schedule, Rounds) or algorithm.own_round:
+def _arrivals_in_rounds(schedule: Schedule, own_round: bool) -> str:
+    if isinstance(schedule, Rounds) or own_round:
         return ""
     return (
-        f"schedule = {algorithm.schedule} without own_step: must have a step of its own, for the engine's goes in "
-        "rounds; use own_step = arrive for arrivals, or Rounds"
+        f"schedule = {schedule} without own_round: must have a round of its own, because the engine's is synchronous; "
+        "use own_round = arrive for arrivals, or Rounds"
     )
 
 
-def _kept_entries_out_of_order(algorithm: Algorithm) -> str:
-    if not (isinstance(algorithm.schedule, Arrivals) and algorithm.sharing.stays):
+def _personal_state_with_arrivals(schedule: Schedule, sharing: Sharing) -> str:
+    if not (isinstance(schedule, Arrivals) and sharing.stays):
         return ""
     return (
-        f"{', '.join(algorithm.sharing.stays)} that stay with the clients where arrivals merge one by one: must travel, "
-        "for visits that overlap leave no order in a client's own entries; use an algorithm that goes in rounds, or "
-        "epochs or steps in place of local.batches"
+        f"personal {', '.join(sharing.stays)} with asynchronous arrivals: must be shared, because overlapping client "
+        "updates have no order in a client's personal state; use a synchronous algorithm, or epochs or steps in place "
+        "of local.batches"
     )
 
 
-def _weights_above_one(algorithm: Algorithm) -> str:
-    asynchronous = isinstance(algorithm.schedule, Arrivals)
-    holds = asynchronous and not isinstance(algorithm.weighting, Samples | Used | Loss)
-    if holds or not isinstance(algorithm.server, WeightedMix):
+def _weights_above_one(schedule: Schedule, weighting: Weighting, server: Server) -> str:
+    asynchronous = isinstance(schedule, Arrivals)
+    holds = asynchronous and not isinstance(weighting, Samples | SamplesUsed | ClientLoss)
+    if holds or not isinstance(server, WeightedMix):
         return ""
-    what = f"weigh = {algorithm.weighting}" if asynchronous else f"schedule = {algorithm.schedule}"
+    other = f"weighting = {weighting}" if asynchronous else f"schedule = {schedule}"
     return (
-        f"server.rule = 'weighted-mix' with {what}: must be where models of a weight of at most 1 merge one by one, as "
+        f"server.rule = 'weighted-mix' with {other}: must be used with single arrivals of weight at most 1, as "
         'in fedasync; set server.rule = "mix"'
     )
 
 
-def _kept_statistics_that_never_change(algorithm: Algorithm) -> str:
-    if not (algorithm.local.statistics == "untracked" and algorithm.sharing.statistics == "personal"):
+def _personal_statistics_that_never_change(local: Local, sharing: Sharing) -> str:
+    if not (local.statistics == "untracked" and sharing.statistics == "personal"):
         return ""
     return (
-        'local.statistics = "untracked" with place.statistics = "kept": must be "batch" where clients keep their '
-        'statistics, for nothing would ever change them; set local.statistics = "batch"'
+        'local.statistics = "untracked" with sharing.statistics = "personal": must be "batch", because untracked '
+        'personal statistics never change; set local.statistics = "batch"'
     )
 
 
-def _nothing_to_freeze(algorithm: Algorithm) -> str:
-    then = algorithm.switch and algorithm.switch.then.local.statistics
-    if not (algorithm.local.statistics == "untracked" and then == "frozen"):
+def _no_statistics_to_freeze(local: Local, later: Local | None) -> str:
+    if not (local.statistics == "untracked" and later is not None and later.statistics == "frozen"):
         return ""
     return (
-        'local.statistics = "untracked" before a phase that freezes them: must be "batch", for there would be nothing '
+        'local.statistics = "untracked" before a phase that freezes them: must be "batch", because there is nothing '
         'to freeze; set local.statistics = "batch"'
     )
 
 
-def _initial_statistics_in_a_report(algorithm: Algorithm) -> str:
-    needed = [name for name in algorithm.needs if name in ("loss_after", "score", "score_per_sample")]
-    if not (algorithm.local.statistics == "untracked" and needed):
+def _report_on_initial_statistics(local: Local, needs: tuple[str, ...]) -> str:
+    needed = [name for name in needs if name in ("loss_after", "score", "score_per_sample")]
+    if not (local.statistics == "untracked" and needed):
         return ""
     return (
-        f'local.statistics = "untracked" with a part that needs {needed[0]!r}: must be "batch", for after a visit '
-        'there would be none but the initial ones to normalise by; set local.statistics = "batch"'
+        f'local.statistics = "untracked" with a part that needs {needed[0]!r}: must be "batch", because the trained '
+        'model has only its initial statistics; set local.statistics = "batch"'
     )
 
 
-def _unnamed_needs(algorithm: Algorithm) -> str:
-    """Weigh a report that has what every report has, and what the parts name."""
+def _unnamed_needs(weighting: Weighting, needs: tuple[str, ...]) -> str:
+    """Weigh a report that has only the entries of every report and those that the parts name."""
     try:
-        algorithm.weighting(dict.fromkeys((*REPORTED, *algorithm.needs), 1.0))
+        weighting(dict.fromkeys((*REPORTED, *needs), 1.0))
     except KeyError as error:
         return (
-            f"weigh = {algorithm.weighting}: must read no more of a report than {', '.join(REPORTED)} and what its "
-            f"property `needs` names, and reads {error}; name it there"
+            f"weighting = {weighting}: must read only {', '.join(REPORTED)} and the entries named by its property "
+            f"`needs`, and reads {error}; name it there"
         )
     return ""
-
-
-REFUSED: tuple[Callable[[Algorithm], str], ...] = (
-    _slot_without_a_use,
-    _own_size_for_a_model_of_many,
-    _redistribution_of_nothing,
-    _server_without_models,
-    _arrivals_in_rounds,
-    _kept_entries_out_of_order,
-    _weights_above_one,
-    _kept_statistics_that_never_change,
-    _nothing_to_freeze,
-    _initial_statistics_in_a_report,
-    _unnamed_needs,
-)
-"""Each says why it refuses an algorithm, or nothing."""
-
-
-def _redistributes(algorithm: Algorithm) -> bool:
-    return isinstance(algorithm.schedule, Rounds) and algorithm.schedule.aggregate_every > 1

@@ -1,4 +1,4 @@
-"""How a visit is computed: the precision of its arithmetic, and whether visits are stacked."""
+"""Computation of client updates: precision of the arithmetic, and stacked or sequential training."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Execution: TypeAlias = Literal["auto", "sequential", "vectorised", "fused"]
 
 @dataclass(frozen=True)
 class Compute:
-    """How visits are computed. All executions compute the same to rounding; each its own bytes.
+    """Computation of client updates. All executions agree up to rounding, but not in bytes.
 
     Args:
-        execution: "sequential" trains one visit after the other; "vectorised" trains a stack of them at once through
-            `torch.func`; "fused" is for stacks of linear layers, with gradients by hand that go straight into the
-            weights; "auto" chooses by the model, the device and the sizes: see `choose`.
-        precision: "fp32"; "bf16", where forward and backward passes run in bfloat16 by autocast and everything else
-            in float32; "fp64", where all entries are float64.
-        channels_last: whether images stand in memory with their channels last; only sequential.
-        compile: whether the model goes through `torch.compile`; only sequential, and needs a C++ compiler.
+        execution: "sequential" trains one client update after the other. "vectorised" trains a stack of them through
+            `torch.func`. "fused" trains a stack of models of linear layers, with gradients by hand that go straight
+            into the weights. "auto" chooses by model, device and sizes; see `choose`.
+        precision: "fp32"; "bf16", with forward and backward passes in bfloat16 by autocast and the rest in float32;
+            or "fp64", with all entries in float64.
+        channels_last: whether images lie in memory with their channels last; only sequential.
+        compile: whether the model goes through `torch.compile`; only sequential, needs a C++ compiler.
 
     Raises:
-        InputError: a value that is not known, or two that exclude each other.
+        InputError: a value is unknown, or two exclude each other.
     """
 
     execution: Execution = "auto"
@@ -41,11 +41,11 @@ class Compute:
         for name in ("channels_last", "compile"):
             if stacked and getattr(self, name):
                 raise InputError(
-                    f"local.{name} = true with local.execution = {self.execution!r}: must be false, for stacked visits "
-                    'have no such option; remove it, or set local.execution = "sequential"'
+                    f"local.{name} = true with local.execution = {self.execution!r}: must be false, because stacked "
+                    'training has no such option; remove it, or set local.execution = "sequential"'
                 )
         if self.execution == "fused" and self.precision == "bf16":
             raise InputError(
-                'local.precision = "bf16" with local.execution = "fused": must be fp32 or fp64, for gradients by hand '
-                'know no autocast; set local.execution = "sequential"'
+                'local.precision = "bf16" with local.execution = "fused": must be fp32 or fp64, because gradients by '
+                'hand have no autocast; set local.execution = "sequential"'
             )

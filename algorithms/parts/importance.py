@@ -1,4 +1,4 @@
-"""Importance sampling: clients are drawn in proportion to how large their gradients have been."""
+"""Importance sampling: draw clients in proportion to their squared gradient norms."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from algorithms.engine.client_update import ClientInput, ClientUpdates, UpdateRo
 from algorithms.engine.clients import Census
 from algorithms.engine.errors import require
 from algorithms.engine.fleet import Block, Fleet, Function, Output, Reference, Worker, map_joined
-from algorithms.training.after import REPORTS, After
+from algorithms.training.reports import REPORTS, FinishedUpdate
 
-Scored = Literal["batches", "samples"]
+ScoredBy = Literal["batches", "samples"]
 
 
 @dataclass(frozen=True)
 class Importance:
-    """A chance p_k for each client, which its visits' scores move: p_k <- (1 - gamma) p_k + gamma score_k.
+    """Chances p_k of the clients, moved by the scores of their updates: p_k <- (1 - gamma) p_k + gamma score_k.
 
     Args:
         gamma: in (0, 1].
-        per: what a score is the mean squared gradient norm of: mini-"batches" or "samples".
-        start: p_k before the first round: the client's "score" under the initial model, or "equal" ones, 1.
+        per: terms of a score, the mean squared gradient norm: mini-"batches" or "samples".
+        start: p_k before the first round: the client's "score" under the initial model, or 1 ("equal").
 
     Paper: RADFed, section III-B; Algorithm 2 prints the norm of single samples.
 
-    Deviations: the paper does not say how p_k begins; with batch norm a score under the initial model normalises by its
-    initial statistics. A visit that takes no step counts as a score of 0; a client whose chance is 0 is drawn only
-    where all are, or nobody has any. A score that is not finite leaves p_k as it was. Clients that join later are
-    scored with all others.
+    Deviations: the paper does not define the initial p_k. With batch norm, a score under the initial model normalises
+    by its initial statistics. A client update without a step scores 0. A client with chance 0 is drawn only if all
+    clients are drawn, or if no chance is above 0. A score that is not finite leaves p_k unchanged. Clients that join
+    later are scored with all others.
     """
 
     gamma: float = 0.5
-    per: Scored = "batches"
+    per: ScoredBy = "batches"
     start: Literal["score", "equal"] = "score"
 
     def __post_init__(self) -> None:
@@ -50,16 +50,16 @@ class Importance:
 
     @property
     def key(self) -> str:
-        """The score's name in a report."""
+        """Name of the score in a report."""
         return "score" if self.per == "batches" else "score_per_sample"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it reads in a report."""
+        """Entries read in a report beside those that every report has."""
         return (self.key,)
 
     def initial(self, updates: ClientUpdates, fleet: Fleet, start: Reference) -> NDArray[np.float64]:
-        """The clients' chances before the first round [K], in the census' order."""
+        """Return the clients' chances before the first round, [K], in the census' order."""
         clients, samples = fleet.census.clients, fleet.census.samples
         if self.start == "equal":
             return (samples > 0).astype(np.float64)
@@ -69,7 +69,7 @@ class Importance:
         return np.where(np.isfinite(found), found, 0.0)
 
     def moved(self, p: NDArray[np.float64], census: Census, rows: Sequence[UpdateRow]) -> NDArray[np.float64]:
-        """The chances after a round's visits."""
+        """Return the chances after a round's client updates."""
         p = p.copy()
         for row in rows:
             score = row.report.get(self.key, 0.0)
@@ -81,11 +81,11 @@ class Importance:
 
 @dataclass(frozen=True)
 class Scores(Function):
-    """The score of each client of a block, under a model that it does not train.
+    """Scores of a block's clients under a model that is not trained.
 
     Args:
-        visits: give the batches; they are those of a round before the first.
-        key: the score's name.
+        updates: source of the batches, those of a round before the first.
+        key: name of the score.
     """
 
     updates: ClientUpdates
@@ -100,6 +100,6 @@ class Scores(Function):
         scores = []
         for client in block.clients:
             work = self.updates.work(worker, client, personal, ClientInput(None, 0.0))
-            after = After(worker, self.updates.local, work, 0, model, personal)
-            scores.append(REPORTS[self.key](after) if work.batches else 0.0)
+            finished = FinishedUpdate(worker, self.updates.local, work, 0, model, personal)
+            scores.append(REPORTS[self.key](finished) if work.batches else 0.0)
         return Output(scores)

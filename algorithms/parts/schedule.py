@@ -1,4 +1,4 @@
-"""The part `schedule`: who is visited, in what order, and when the models merge."""
+"""The part `schedule`: the cohort of each round, and the rounds that end in an aggregation."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from numpy.typing import NDArray
 
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.keys import Purpose, generator
+from algorithms.parts.drawing import draw_weighted
 
 if TYPE_CHECKING:
     from algorithms.parts.importance import Importance
 
-By: TypeAlias = "Literal['uniform', 'size'] | Importance"
+Sampling: TypeAlias = "Literal['uniform', 'size'] | Importance"
+FewerClients = Literal["wait", "drop"]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A cohort drawn without replacement: m = max(1, floor(fraction K)), or a number.
+    """Cohort drawn without replacement: m = max(1, floor(fraction K)), or a number.
 
     Args:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
-        by: what the chance to be drawn next grows with: nothing ("uniform"), the number of samples ("size"), or how
-            large the gradients have been (`Importance`, of whose cohorts clients without a chance are no part).
-        active: the chance that a client can be drawn at all in a round, in (0, 1]; where fewer are active, and have a
-            chance, than are to be drawn, the cohort is smaller. Where nobody has a chance, all have the same.
+        by: chance of a client to be drawn next: equal ("uniform"), in proportion to its samples ("size"), or to its
+            gradients (`Importance`).
+        active: chance that a client is available in a round, in (0, 1]. If too few clients are available with a chance
+            above 0, the cohort is smaller. If no chance is above 0, all are equal.
 
     Raises:
-        InputError: out of range, or both given.
+        InputError: a number is out of range, or both `fraction` and `cohort` are given.
     """
 
     fraction: float | None = None
     cohort: int | None = None
-    by: By = "uniform"
+    by: Sampling = "uniform"
     active: float = 1.0
 
     def __post_init__(self) -> None:
@@ -55,14 +57,17 @@ class Sample:
             require(share, "algorithm.fraction", self.fraction, "in (0, 1]", "set algorithm.fraction = 1.0")
 
     def size(self, clients: int) -> int:
-        """The cohort's size m among so many training clients.
+        """Return the cohort's size m.
+
+        Args:
+            clients: number of training clients.
 
         Raises:
-            InputError: a number above `clients` was asked for.
+            InputError: `cohort` is above `clients`.
         """
         if self.cohort is None:
             share = 1.0 if self.fraction is None else self.fraction
-            # 0.29 x 100 is 28.999999999999996 in binary: the product that was written down is meant.
+            # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
             return max(1, floor(round(share * clients, 9)))
         if self.cohort > clients:
             raise InputError(
@@ -75,114 +80,91 @@ class Sample:
         self,
         clients: NDArray[np.int64],
         seed: int,
-        number: int,
+        round_number: int,
         weights: NDArray[Any] | None = None,
         most: int | None = None,
         joins: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """The cohort of a round, in client-id order; it may be empty where not all clients are active.
+        """Draw the cohort of a round.
 
         Args:
-            clients: all that may be drawn [K].
-            seed: the run's.
-            number: the round, the first being 1.
-            weights: each client's chance, unnormalised [K]; not looked at where they are uniform.
-            most: no more than so many are drawn.
-            joins: the first round of each client [K]; a `fraction` is of those that have joined.
+            clients: ids of the training clients, [K].
+            seed: seed of the run.
+            round_number: round, starting at 1.
+            weights: unnormalised chance of each client, [K]; ignored with "uniform".
+            most: largest size of the cohort; None for no limit.
+            joins: first round of each client, [K]; `fraction` is a share of the clients that have joined.
+
+        Returns:
+            Ids of the cohort in ascending order, [m]; perhaps empty if not all clients are active.
 
         Raises:
-            InputError: fewer clients have samples than are to be drawn by size.
+            InputError: with "size", fewer clients have samples than are to be drawn.
         """
         size = self.size(len(clients))
         if joins is not None:
-            joined = joins <= number
+            joined = joins <= round_number
             clients, weights = clients[joined], weights if weights is None else weights[joined]
             size = size if self.fraction is None else self.size(len(clients))
         if self.active < 1:
-            there = generator(seed, Purpose.ACTIVE, number).random(len(clients)) < self.active
-            clients, weights = clients[there], weights if weights is None else weights[there]
+            active = generator(seed, Purpose.ACTIVE, round_number).random(len(clients)) < self.active
+            clients, weights = clients[active], weights if weights is None else weights[active]
         size = min(size, len(clients), len(clients) if most is None else most)
         if size == len(clients):
             return np.sort(clients)
-        rng = generator(seed, Purpose.COHORT, number)
+        rng = generator(seed, Purpose.COHORT, round_number)
         chances = 0 if weights is None or self.by == "uniform" else int(np.count_nonzero(weights > 0))
         if self.by not in ("uniform", "size") or self.active < 1:
-            # Chances change, and so does who is there: no reason to end a run that has begun.
+            # Chances and availability change during a run, so too few clients must not end it.
             size = min(size, chances) if chances else size
         if weights is None or (not chances and (self.by != "size" or self.active < 1)):
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
         return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng)])
 
 
-def draw_weighted(weights: NDArray[np.float64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw places one after the other without replacement, each with a chance in proportion to its weight.
-
-    The `size` largest of log(u_k) / w_k, with u_k uniform in (0, 1]: O(K) a draw (Efraimidis and Spirakis 2006).
-
-    Args:
-        weights: >= 0 [K]; a place of weight 0 is never drawn.
-        size: how many, at most K.
-        rng: draws.
-
-    Raises:
-        InputError: fewer places have a weight above 0.
-    """
-    positive = int(np.count_nonzero(weights > 0))
-    if positive < size:
-        raise InputError(
-            f"the cohort has {size} clients and {positive} have a chance to be drawn: must be at most as many; "
-            'ask for a smaller cohort, or algorithm.sampling = "uniform"'
-        )
-    with np.errstate(divide="ignore"):  # a weight of 0: minus infinity, which is last
-        keys = -rng.standard_exponential(len(weights)) / weights
-    drawn: NDArray[np.int64] = np.argpartition(keys, len(weights) - size)[len(weights) - size :]
-    return drawn
-
-
 class Schedule(Protocol):
-    """Who is visited, in what order, and when the models merge."""
+    """Cohorts, and the order of client updates and aggregations."""
 
     @property
     def sample(self) -> Sample:
-        """How the clients of a round are drawn."""
+        """Rule that draws the clients of a round."""
         ...
 
     def size(self, clients: int) -> int:
-        """Visits a round among so many training clients; InputError where they are too few."""
+        """Return the number of client updates a round; raise InputError if `clients` is too small."""
         ...
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Synchronous rounds; the models merge every `aggregate_every`-th and are redistributed in between.
+    """Synchronous rounds. Every `aggregate_every`-th aggregates the models; the others redistribute them.
 
     Args:
-        sample: how a round's cohort is drawn.
-        merge_every: RADFed's S, >= 1; with 1 every round merges.
-        fewer: what becomes of travelling models where a round has fewer clients than there are models: those that
-            have made most visits "wait" for the next round, or are dropped ("drop"), and fewer go on to the merge.
-            There are as many models as the first round after a merge has clients.
+        sample: rule that draws a round's cohort.
+        aggregate_every: RADFed's S, >= 1; with 1 every round aggregates.
+        fewer: travelling models without a client, if a round has fewer clients than the first round after an
+            aggregation had. "wait" keeps the models with most client updates for the next round; "drop" drops the
+            models that get no client.
     """
 
     sample: Sample = Sample()
     aggregate_every: int = 1
-    fewer: Literal["wait", "drop"] = "wait"
+    fewer: FewerClients = "wait"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.aggregate_every, int) and self.aggregate_every >= 1
-        name = "algorithm.merge_every"
-        require(whole, name, self.aggregate_every, "a whole number >= 1", "set algorithm.merge_every = 1")
+        name, every = "algorithm.aggregate_every", self.aggregate_every
+        require(isinstance(every, int) and every >= 1, name, every, "a whole number >= 1", f"set {name} = 1")
         known = self.fewer in ("wait", "drop")
         require(known, "algorithm.fewer", self.fewer, '"wait" or "drop"', 'set algorithm.fewer = "wait"')
 
     def size(self, clients: int) -> int:
-        """Visits a round: the cohort's size."""
+        """Return the number of client updates a round: the cohort's size."""
         return self.sample.size(clients)
 
-    def aggregates(self, number: int) -> bool:
-        """Whether a round, the first being 1, ends in a merge."""
-        return number % self.aggregate_every == 0
+    def aggregates(self, round_number: int) -> bool:
+        """Return whether a round ends in an aggregation; the first round is 1."""
+        return round_number % self.aggregate_every == 0
 
-    def deal(self, size: int, seed: int, number: int) -> NDArray[np.int64]:
-        """Which travelling model each member of the cohort gets: the round's own random permutation."""
-        return generator(seed, Purpose.DEAL, number).permutation(size)
+    def deal(self, size: int, seed: int, round_number: int) -> NDArray[np.int64]:
+        """Return the travelling model of each client of the cohort: the round's own random permutation."""
+        return generator(seed, Purpose.DEAL, round_number).permutation(size)

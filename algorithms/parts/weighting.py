@@ -1,30 +1,31 @@
-"""The part `weighting`: one unnormalised number a visit, its share in the merge."""
+"""The part `weighting`: one unnormalised number a client update, its share in the aggregation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
-from typing import Literal, Protocol, get_args
+from typing import Literal, TypeAlias, get_args
 
 from algorithms.engine.errors import require
 
-Report = Mapping[str, float]
+Report: TypeAlias = Mapping[str, float]
+"""Named numbers of a client update.
 
+Every report has the client's `samples`, the `steps` taken, the samples `used` in them, the number of `labelled` samples
+or pixels, and the mean training `loss`.
+"""
 
-class Weighting(Protocol):
-    """Turns a visit's report into its weight, >= 0.
+Weighting: TypeAlias = Callable[[Report], float]
+"""Return the weight of a client update, >= 0.
 
-    Every report has the client's `samples`, the `steps` taken and the samples `used` in them, and their mean `loss`. A
-    part that reads more has a property `needs` with its names; see `algorithms.training.after`.
-    """
-
-    def __call__(self, report: Report) -> float: ...
+A weighting that reads more than the entries of every report names them in a property `needs`; see
+`algorithms.training.reports`.
+"""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """By the client's number of samples: n_k."""
+    """Weight by the client's number of samples: n_k."""
 
     def __call__(self, report: Report) -> float:
         return report["samples"]
@@ -32,88 +33,46 @@ class Samples:
 
 @dataclass(frozen=True)
 class Equal:
-    """Every visit counts the same: 1."""
+    """The weight 1 for every client update."""
 
     def __call__(self, report: Report) -> float:
         return 1.0
 
 
 @dataclass(frozen=True)
-class Used:
-    """By the number of samples that the visit trained on, each as often as it was used."""
+class SamplesUsed:
+    """Weight by the number of samples in all steps; a sample counts as often as it is used."""
 
     def __call__(self, report: Report) -> float:
         return report["used"]
 
 
-LossOf = Literal["training", "after"]
+LossKind = Literal["training", "after"]
 
 
 @dataclass(frozen=True)
-class Loss:
-    """By how badly the client is fitted: F_k.
+class ClientLoss:
+    """Weight by the client's loss: F_k.
 
     Args:
-        of: the mean loss of its samples as they were "training", or of all of them "after" it.
+        of: "training", the mean loss of the samples as they are trained on; "after", that of all samples afterwards.
     """
 
-    of: LossOf = "training"
+    of: LossKind = "training"
 
     def __post_init__(self) -> None:
-        known = self.of in get_args(LossOf)
+        known = self.of in get_args(LossKind)
         require(known, "algorithm.loss", self.of, '"training" or "after"', 'set algorithm.loss = "training"')
 
     @property
     def key(self) -> str:
-        """Its name in a report."""
+        """Name of the loss in a report."""
         return "loss" if self.of == "training" else "loss_after"
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it reads beside what all reports have."""
+        """Entries read in a report beside those that every report has."""
         return () if self.of == "training" else (self.key,)
 
     def __call__(self, report: Report) -> float:
         return report[self.key]
-
-
-@dataclass(frozen=True)
-class Polynomial:
-    """The less, the more staleness s: (s + 1)^-a. Where nothing is stale, s = 0, it is 1.
-
-    Args:
-        a: >= 0.
-    """
-
-    a: float = 0.5
-
-    def __post_init__(self) -> None:
-        _at_least_0("a", self.a)
-
-    def __call__(self, report: Report) -> float:
-        return float((report.get("staleness", 0.0) + 1) ** -self.a)
-
-
-@dataclass(frozen=True)
-class Hinge:
-    """The less, the more staleness s exceeds b: 1 where s <= b, else 1 / (a (s - b) + 1).
-
-    Args:
-        a: >= 0.
-        b: >= 0.
-    """
-
-    a: float = 10.0
-    b: float = 4.0
-
-    def __post_init__(self) -> None:
-        _at_least_0("a", self.a)
-        _at_least_0("b", self.b)
-
-    def __call__(self, report: Report) -> float:
-        return 1 / (self.a * max(0.0, report.get("staleness", 0.0) - self.b) + 1)
-
-
-def _at_least_0(name: str, value: float) -> None:
-    holds = isfinite(value) and value >= 0
-    require(holds, f"algorithm.{name}", value, "a finite number >= 0", f"leave algorithm.{name} out")

@@ -13,7 +13,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from algorithms import Sample
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from raysim.common.errors import InputError, unknown
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes

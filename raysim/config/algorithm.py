@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from algorithms import Algorithm, Compute, Local, Sample
-from algorithms.named import ALGORITHMS, SERVERS
+from algorithms.names import ALGORITHMS, SERVERS
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, part, table_of

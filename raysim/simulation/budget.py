@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms import Algorithm, Census, Local
-from algorithms.centralized import United
+from algorithms.centralized import UnionRounds
 from raysim.common.errors import InputError
 
 
@@ -29,7 +29,7 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     """
     local = algorithm.local.fitted(census)
     samples = census.samples
-    if isinstance(algorithm.schedule, United):
+    if isinstance(algorithm.schedule, UnionRounds):
         samples = samples.sum(keepdims=True)
     per_update = samples_per_update(local, samples).mean()
     if not per_update:

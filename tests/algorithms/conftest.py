@@ -23,7 +23,7 @@ from algorithms import (
     Worker,
     trainer,
 )
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.machine import settled
 

@@ -45,7 +45,7 @@ def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federatio
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: centralized(Sample(cohort=3), Local()), "algorithm.cohort = 3: must be all clients"),
+        (lambda: centralized(Sample(cohort=3), Local()), "algorithm.cohort = 3: must be left out for united data"),
         (lambda: centralized(Sample(fraction=0.5), Local()), "algorithm.fraction = 0.5: must be 1"),
         (lambda: centralized(Sample(), Local(), Mix(0.5)), "server.rule = Mix"),
     ],

@@ -391,11 +391,11 @@ PERSONAL = Sharing(statistics="personal")
     [
         (
             lambda: replace(fedasync(HALF, LOCAL), sharing=PERSONAL),
-            "that stay with the clients where arrivals merge one by one: must travel",
+            "with asynchronous arrivals: must be shared",
         ),
         (lambda: fedavg(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
         (lambda: radfed(HALF, LOCAL, WeightedMix(0.5)), "server.rule = 'weighted-mix' with schedule = Rounds"),
-        (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix' with weigh = Samples"),
+        (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix' with weighting = Samples"),
         (lambda: fedasync(replace(HALF, by="size"), LOCAL), 'algorithm.sampling = "size"'),
         (lambda: fedasync(HALF, LOCAL, concurrency=0), "algorithm.concurrency = 0: must be a whole number >= 1"),
         (lambda: fedasync(HALF, LOCAL, max_staleness=-1), "algorithm.max_staleness = -1: must be a whole number >= 0"),

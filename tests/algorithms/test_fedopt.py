@@ -222,7 +222,7 @@ def test_each_client_of_singleset_is_alone(federation: Federation) -> None:
     ("make", "message"),
     [
         (lambda: fedadam(HALF, LOCAL, Yogi()), "server.rule = Yogi.* must be 'adam' for fedadam"),
-        (lambda: singleset(HALF, LOCAL, Mix(0.5)), "server.rule = Mix.* must be 'assign' where nothing travels"),
+        (lambda: singleset(HALF, LOCAL, Mix(0.5)), "server.rule = Mix.* must be 'assign' if nothing travels"),
         (lambda: Adam(lr=0.0), "server.lr = 0.0: must be a number > 0"),
         (lambda: Adam(beta1=1.0), r"server.beta1 = 1.0: must be in \[0, 1\)"),
         (lambda: Yogi(beta2=-0.1), r"server.beta2 = -0.1: must be in \[0, 1\)"),

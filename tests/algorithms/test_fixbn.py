@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Equal, InputError, Layout, Local, Sample, Window, fedavg, fixbn, next_round
+from algorithms import Equal, InputError, Layout, Local, Sample, SteadyStatistics, fedavg, fixbn, next_round
 from algorithms.engine.state import begin
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -96,7 +96,7 @@ def test_fixbn_matches_its_algorithm(
 
 def test_maintained_momentum_needs_momentum() -> None:
     for make in (fedavg, fixbn):
-        with pytest.raises(InputError, match=r"place.slots = 'momentum' .* set local.momentum = 0.9"):
+        with pytest.raises(InputError, match=r"sharing.slots = 'momentum' .* set local.momentum = 0.9"):
             make(HALF, LOCAL, maintained_momentum="local")
 
 
@@ -117,7 +117,7 @@ def test_the_window_fixes_when_statistics_change_evenly(federation: Federation) 
     assert same(found[1].model, at_two.model)
 
 
-def fires(rule: Window, rounds: list[dict[int, float]]) -> list[bool]:
+def fires(rule: SteadyStatistics, rounds: list[dict[int, float]]) -> list[bool]:
     memory, found = {}, []
     for number, shifts in enumerate(rounds, start=1):
         fired, memory = rule(number, None, {k: {"bn_shift": v} for k, v in shifts.items()}, memory)
@@ -128,29 +128,29 @@ def fires(rule: Window, rounds: list[dict[int, float]]) -> list[bool]:
 def test_windows_by_hand() -> None:
     # Client 0 varies by 1 about 2, client 1 by 0.1 about 1: variances 1 and 0.01, their mean 0.505.
     rounds = [{0: 1.0, 1: 0.9}, {0: 3.0, 1: 1.1}]
-    assert fires(Window(2, 0.5), rounds) == [False, False]
-    assert fires(Window(2, 0.51), rounds) == [False, True]
-    assert fires(Window(2, 0.99, "all"), rounds) == [False, False]
-    assert fires(Window(2, 1.01, "all"), rounds) == [False, True]
-    assert fires(Window(2, 0.02, "any"), rounds) == [False, True]
-    assert fires(Window(2, 0.009, "any"), rounds) == [False, False]
+    assert fires(SteadyStatistics(2, 0.5), rounds) == [False, False]
+    assert fires(SteadyStatistics(2, 0.51), rounds) == [False, True]
+    assert fires(SteadyStatistics(2, 0.99, "all"), rounds) == [False, False]
+    assert fires(SteadyStatistics(2, 1.01, "all"), rounds) == [False, True]
+    assert fires(SteadyStatistics(2, 0.02, "any"), rounds) == [False, True]
+    assert fires(SteadyStatistics(2, 0.009, "any"), rounds) == [False, False]
     # The oldest number leaves the window.
-    assert fires(Window(2, 0.01, "any"), [{0: 9.0}, {0: 1.0}, {0: 1.1}]) == [False, False, True]
+    assert fires(SteadyStatistics(2, 0.01, "any"), [{0: 9.0}, {0: 1.0}, {0: 1.1}]) == [False, False, True]
     # Client 1 was there once: left out, or waited for.
     absent = [{0: 1.0, 1: 5.0}, {0: 1.0}]
-    assert fires(Window(2, 0.1), absent) == [False, True]
-    assert fires(Window(2, 0.1, absent="wait"), absent) == [False, False]
-    assert fires(Window(2, 0.1, absent="wait"), [*absent, {1: 5.0}]) == [False, False, True]
-    assert fires(Window(2, 0.1), [{}, {}]) == [False, False]
+    assert fires(SteadyStatistics(2, 0.1), absent) == [False, True]
+    assert fires(SteadyStatistics(2, 0.1, absent="wait"), absent) == [False, False]
+    assert fires(SteadyStatistics(2, 0.1, absent="wait"), [*absent, {1: 5.0}]) == [False, False, True]
+    assert fires(SteadyStatistics(2, 0.1), [{}, {}]) == [False, False]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Window(1, 0.1), "algorithm.width = 1: must be a whole number >= 2"),
-        (lambda: Window(2, 0.0), "algorithm.tau = 0.0: must be a number > 0"),
-        (lambda: Window(2, 0.1, "most"), "algorithm.decide = 'most'"),  # type: ignore[arg-type]
-        (lambda: Window(2, 0.1, absent="no"), "algorithm.absent = 'no'"),  # type: ignore[arg-type]
+        (lambda: SteadyStatistics(1, 0.1), "algorithm.width = 1: must be a whole number >= 2"),
+        (lambda: SteadyStatistics(2, 0.0), "algorithm.tau = 0.0: must be a number > 0"),
+        (lambda: SteadyStatistics(2, 0.1, "most"), "algorithm.decide = 'most'"),  # type: ignore[arg-type]
+        (lambda: SteadyStatistics(2, 0.1, absent="no"), "algorithm.absent = 'no'"),  # type: ignore[arg-type]
         (lambda: fixbn(HALF, LOCAL, fixed="nothing"), "algorithm.fixed = 'nothing'"),  # type: ignore[arg-type]
     ],
 )

@@ -27,7 +27,7 @@ from algorithms import (
     next_round,
 )
 from algorithms.engine.layout import Kind
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
 from tests.algorithms.engine.test_round import same

@@ -16,7 +16,7 @@ from typing import Any
 import tomli_w
 
 import raysim
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 
 from .grid import Grid
 from .injuries import (

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import tomli_w
 
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.store.journal import batches

@@ -29,7 +29,7 @@ from algorithms import (
 )
 from algorithms.engine.finite import is_finite
 from algorithms.engine.layout import Layout
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Report
 from raysim.fleet.inline import InlineFleet

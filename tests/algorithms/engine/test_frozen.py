@@ -31,7 +31,7 @@ from algorithms import (
 )
 from algorithms.engine.batch_norm import live_batch_norms, refuses_single, train_mode
 from algorithms.engine.round import client_updates
-from algorithms.training.after import REPORTS
+from algorithms.training.reports import REPORTS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, perceptron
 from tests.algorithms.engine.test_round import simulate

@@ -32,7 +32,7 @@ from algorithms import (
     next_round,
     radfed,
 )
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from algorithms.parts.weighting import Report
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, named, perceptron

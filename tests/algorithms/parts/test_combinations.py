@@ -9,19 +9,19 @@ from algorithms import (
     Adam,
     Algorithm,
     Arrivals,
+    ClientLoss,
     Compute,
     Equal,
     Importance,
     InputError,
     Layout,
     Local,
-    Loss,
     Mix,
     Rounds,
     Sample,
     Samples,
+    SamplesUsed,
     Sharing,
-    Used,
     WeightedMix,
     centralized,
     fedadam,
@@ -63,36 +63,36 @@ def on_plain_model(algorithm: Algorithm) -> object:
 PARTS: dict[str, tuple[Callable[[], object], str]] = {
     "a slot that no visit uses": (
         lambda: Algorithm(Rounds(), LOCAL, Sharing(slots={"momentum": "personal"})),
-        "place.slots = 'momentum' .* set local.momentum = 0.9",
+        "sharing.slots = 'momentum' .* set local.momentum = 0.9",
     ),
     "the client's size for a model of many": (
         lambda: Algorithm(Rounds(aggregate_every=2), LOCAL, weighting=Samples()),
-        r"weigh = Samples\(\) with merge_every = 2: .* use Equal\(\)",
+        r"weighting = Samples\(\) with aggregate_every = 2: .* use Equal\(\)",
     ),
     "the samples used for a model of many": (
-        lambda: Algorithm(Rounds(aggregate_every=2), LOCAL, weighting=Used()),
-        r"weigh = Used\(\) with merge_every = 2",
+        lambda: Algorithm(Rounds(aggregate_every=2), LOCAL, weighting=SamplesUsed()),
+        r"weighting = SamplesUsed\(\) with aggregate_every = 2",
     ),
     "redistribution of nothing": (
         lambda: Algorithm(Rounds(aggregate_every=2), LOCAL, Sharing(weights="personal"), Equal()),
-        "place.weights = .kept. with merge_every = 2: .* use merge_every = 1",
+        "sharing.weights = .personal. with aggregate_every = 2: .* use aggregate_every = 1",
     ),
     "a server without models": (
         lambda: Algorithm(Rounds(), LOCAL, Sharing(weights="personal"), Equal(), Mix(0.5)),
-        r"server = Mix\(alpha=0.5\) with place.weights = .kept.",
+        r"server = Mix\(alpha=0.5\) with sharing.weights = .personal.",
     ),
-    "arrivals in rounds": (lambda: Algorithm(Arrivals(), LOCAL), "without own_step: .* use own_step = arrive"),
+    "arrivals in rounds": (lambda: Algorithm(Arrivals(), LOCAL), "without own_round: .* use own_round = arrive"),
     "kept entries out of order": (
         lambda: replace(fedasync(EVERY, LOCAL), sharing=PERSONAL),
-        "affine, statistics that stay with the clients where arrivals merge one by one: must travel",
+        "personal affine, statistics with asynchronous arrivals: must be shared",
     ),
     "rotating batches out of order": (
         lambda: fedasync(EVERY, Local(batches=2)),
-        "batches that stay with the clients where arrivals merge one by one: .* in place of local.batches",
+        "personal batches with asynchronous arrivals: .* in place of local.batches",
     ),
     "weights above one": (
-        lambda: replace(fedasync(EVERY, LOCAL), weighting=Loss()),
-        "'weighted-mix' with weigh = Loss.* set server.rule = .mix.",
+        lambda: replace(fedasync(EVERY, LOCAL), weighting=ClientLoss()),
+        "'weighted-mix' with weighting = ClientLoss.* set server.rule = .mix.",
     ),
     "a weighted mix of a round's mean": (
         lambda: fedavg(EVERY, LOCAL, WeightedMix(0.5)),
@@ -100,7 +100,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "kept statistics that never change": (
         lambda: fedbn(EVERY, Local(statistics="untracked")),
-        "local.statistics = .untracked. with place.statistics = .kept.",
+        "local.statistics = .untracked. with sharing.statistics = .personal.",
     ),
     "initial statistics in a report": (
         lambda: fedbs(EVERY, Local(statistics="untracked"), loss="after"),
@@ -108,7 +108,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a need that is not named": (
         lambda: Algorithm(Rounds(), LOCAL, weighting=Unnamed()),
-        r"weigh = Unnamed\(\): must read no more .* and reads 'loss_after'; name it there",
+        r"weighting = Unnamed\(\): must read only .* and reads 'loss_after'; name it there",
     ),
     "nothing to freeze": (
         lambda: fixbn(EVERY, Local(statistics="untracked")),
@@ -122,7 +122,7 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: fedadam(EVERY, LOCAL, Mix(0.5)),
         "server.rule = .*: must be 'adam' for fedadam",
     ),
-    "a server for clients alone": (lambda: singleset(EVERY, LOCAL, Adam()), "must be 'assign' where nothing travels"),
+    "a server for clients alone": (lambda: singleset(EVERY, LOCAL, Adam()), "must be 'assign' if nothing travels"),
     "phases of two places": (
         lambda: phases(fedavg(EVERY, LOCAL), (2, fedbn(EVERY, LOCAL))),
         "sharing = .* in a later phase",
@@ -132,11 +132,11 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         "local.compute = .* in a later phase",
     ),
     "two lengths of a visit": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
-    "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 where the data are"),
+    "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 for united data"),
     "a cohort of no fixed share": (lambda: scaffold(Sample(active=0.5), LOCAL), "1.0 for scaffold"),
     "clients that are not there, united": (
         lambda: centralized(Sample(active=0.5), LOCAL),
-        "algorithm.active, algorithm.sampling = .*: must be left out where the data are united",
+        "algorithm.active, algorithm.sampling = .*: must be left out for united data",
     ),
     "momentum in a common step": (lambda: fedtan(EVERY, Local(momentum=0.9)), "local.momentum = 0.9: must be 0.0"),
     "rotating batches in a common step": (lambda: fedtan(EVERY, Local(batches=2)), "local.batches = 2"),
@@ -147,11 +147,11 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
     "two ways to draw": (lambda: radfedi(Sample(by="size"), LOCAL), "left out for radfedi"),
     "importance where arrivals merge one by one": (
         lambda: fedasync(Sample(by=Importance()), LOCAL),
-        'where arrivals merge one by one: must be "uniform"',
+        'with asynchronous arrivals: must be "uniform"',
     ),
     "inactive clients where arrivals merge one by one": (
         lambda: fedasync(Sample(active=0.5), LOCAL),
-        "algorithm.active = 0.5: must be 1.0 where arrivals merge one by one",
+        "algorithm.active = 0.5: must be 1.0 with asynchronous arrivals",
     ),
     "two delays": (lambda: fedasync(EVERY, LOCAL, concurrency=2, max_staleness=3), "must be one of them"),
     "momentum that is not there": (

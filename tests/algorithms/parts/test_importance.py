@@ -28,7 +28,7 @@ from algorithms import (
     radfedi,
 )
 from algorithms.engine.keys import Purpose
-from algorithms.parts.schedule import draw_weighted
+from algorithms.parts.drawing import draw_weighted
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 from tests.algorithms.engine.test_round import SIZES, run, same, simulate

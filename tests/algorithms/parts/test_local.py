@@ -126,7 +126,7 @@ def test_rates_fall_at_shares_of_the_rounds() -> None:
     local = Local(lr=1.0, lr_decay=0.1, lr_decay_at=(0.5, 0.75))
     assert [local.rate(number, 8) for number in range(1, 9)] == pytest.approx([1] * 4 + [0.1] * 2 + [0.01] * 2)
     assert [local.rate(number, 3) for number in range(1, 4)] == pytest.approx([1, 0.1, 0.01])
-    with pytest.raises(InputError, match="how many rounds there are is not known"):
+    with pytest.raises(InputError, match="the number of rounds is unknown"):
         local.rate(1)
 
 
@@ -152,7 +152,7 @@ def test_as_many_steps_as_the_largest_client() -> None:
         ({"eps": 0.0}, "local.eps = 0.0"),
         ({"lr_decay": 0.1, "lr_decay_at": (0.5, 0.5)}, "local.lr_decay_at = .* ascending"),
         ({"lr_decay_at": (0.5,)}, "local.lr_decay = 1.0: must be below 1 with lr_decay_at"),
-        ({"affine": "personal"}, "local.affine = 'kept'"),
+        ({"affine": "personal"}, "local.affine = 'personal'"),
     ],
 )
 def test_locals_that_make_no_sense_are_refused(values: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""The small parts: schedule, server, weigh, place, keys, kept."""
+"""The small parts: schedule, server, weighting, sharing, keys, personal state."""
 
 import math
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_cohort_size(sample: Sample, clients: int, size: int) -> None:
 
 def test_cohorts_are_sorted_distinct_and_keyed() -> None:
     clients = np.arange(100, 50_100)
-    first = Sample(cohort=500).draw(clients, seed=3, number=1)
+    first = Sample(cohort=500).draw(clients, seed=3, round_number=1)
     assert len(set(first)) == 500 and (np.diff(first) > 0).all() and first.min() >= 100
     assert np.array_equal(first, Sample(cohort=500).draw(clients, 3, 1))
     assert not np.array_equal(first, Sample(cohort=500).draw(clients, 3, 2))
@@ -101,14 +101,14 @@ def test_cohorts_by_size_are_drawn_in_proportion_without_replacement() -> None:
 
 
 def test_a_cohort_by_size_needs_clients_with_samples() -> None:
-    with pytest.raises(InputError, match="the cohort has 3 clients and 2 have a chance to be drawn"):
+    with pytest.raises(InputError, match="a cohort of 3 clients, 2 of them with a chance above 0: must be at most 2"):
         Sample(cohort=3, by="size").draw(np.arange(4), 0, 1, np.array([1, 0, 5, 0]))
     with pytest.raises(InputError, match=r"algorithm\.sampling = 'loss'"):
         Sample(by="loss")  # type: ignore[arg-type]
 
 
 def test_a_deal_is_a_permutation_of_its_round() -> None:
-    deal = Rounds(aggregate_every=3).deal(20, seed=0, number=2)
+    deal = Rounds(aggregate_every=3).deal(20, seed=0, round_number=2)
     assert sorted(deal) == list(range(20))
     assert not np.array_equal(deal, Rounds(aggregate_every=3).deal(20, 0, 3))
 
@@ -133,7 +133,7 @@ def test_weights() -> None:
 
 
 def test_weighing_by_samples_is_refused_where_models_are_redistributed() -> None:
-    with pytest.raises(InputError, match=r"merge_every = 3: must be Equal\(\)"):
+    with pytest.raises(InputError, match=r"aggregate_every = 3: must be Equal\(\)"):
         Algorithm(Rounds(aggregate_every=3), Local(), weighting=Samples())
     assert radfed(Sample(), Local(), aggregate_every=3).weighting == Equal()
 
@@ -141,7 +141,7 @@ def test_weighing_by_samples_is_refused_where_models_are_redistributed() -> None
 def test_an_algorithm_describes_itself() -> None:
     text = repr(fedbn(Sample(cohort=2), Local(lr=0.5)))
     assert (
-        "Place(weights='shared', affine='kept', statistics='kept'" in text
+        "Sharing(weights='shared', affine='personal', statistics='personal'" in text
         and "lr=0.5" in text
         and "<function" not in text
     )
@@ -161,7 +161,7 @@ def test_fedbn_without_batch_norm_is_refused() -> None:
 
 def test_outsiders_own_statistics_need_clients_that_keep_theirs() -> None:
     assert (fedbn(Sample(), Local()).sharing.outsider, silobn(Sample(), Local()).sharing.outsider) == ("average", "own")
-    with pytest.raises(InputError, match=r"algorithm.outsider = 'own': must be \"average\" where clients share their"):
+    with pytest.raises(InputError, match=r"algorithm.outsider = 'own': must be \"average\" if statistics are shared"):
         Sharing(outsider="own")
     with pytest.raises(InputError, match=r"algorithm.outsider = 'both'"):
         Sharing(statistics="personal", outsider="both")  # type: ignore[arg-type]

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from algorithms import (
-    After,
-    Calm,
+    AfterRound,
+    ClientLoss,
     Compute,
     Equal,
     InputError,
     Local,
-    Loss,
+    LossAgreement,
     Mix,
     Purpose,
     Sample,
@@ -31,7 +31,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.engine.state import begin
-from algorithms.parts.weighting import LossOf
+from algorithms.parts.weighting import LossKind
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 from tests.algorithms.engine.test_round import SIZES, run, same, simulate
@@ -83,7 +83,7 @@ def test_three_phases(federation: Federation) -> None:
     assert [phase.local.lr for phase in algorithm.phases] == [0.1, 0.01, 0.001]
 
 
-def fires(rule: Calm, rounds: list[list[float]]) -> list[bool]:
+def fires(rule: LossAgreement, rounds: list[list[float]]) -> list[bool]:
     memory, found = {}, []
     for number, losses in enumerate(rounds, start=1):
         fired, memory = rule(number, None, {client: {"loss": loss} for client, loss in enumerate(losses)}, memory)
@@ -93,12 +93,12 @@ def fires(rule: Calm, rounds: list[list[float]]) -> list[bool]:
 
 def test_calm_counts_rounds_in_a_row() -> None:
     calm, loud = [1.0, 1.1], [1.0, 2.0]
-    assert fires(Calm(0.1, 2), [calm, loud, calm, calm, calm]) == [False, False, False, True, True]
-    assert fires(Calm(0.06, 1), [[1.0, 1.1]]) == [True]  # std over m: 0.05
-    assert fires(Calm(0.06, 1, "sample"), [[1.0, 1.1]]) == [False]  # over m - 1: 0.0707
-    assert fires(Calm(0.1, 1), [[], [1.0]]) == [False, True]
-    assert fires(Calm(0.1, 1, "sample"), [[1.0]]) == [False]
-    assert fires(Calm(0.1, 1), [[float("nan"), 1.0]]) == [False]
+    assert fires(LossAgreement(0.1, 2), [calm, loud, calm, calm, calm]) == [False, False, False, True, True]
+    assert fires(LossAgreement(0.06, 1), [[1.0, 1.1]]) == [True]  # std over m: 0.05
+    assert fires(LossAgreement(0.06, 1, "sample"), [[1.0, 1.1]]) == [False]  # over m - 1: 0.0707
+    assert fires(LossAgreement(0.1, 1), [[], [1.0]]) == [False, True]
+    assert fires(LossAgreement(0.1, 1, "sample"), [[1.0]]) == [False]
+    assert fires(LossAgreement(0.1, 1), [[float("nan"), 1.0]]) == [False]
 
 
 def update(module: torch.nn.Module, data: Samples, number: int, client: int, proximal: float, of: str) -> float | None:
@@ -120,7 +120,7 @@ def update(module: torch.nn.Module, data: Samples, number: int, client: int, pro
 
 
 @pytest.mark.parametrize("of", ["training", "after"])
-def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation, of: LossOf) -> None:
+def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation, of: LossKind) -> None:
     data, epsilon, patience = clients((11, 4, 9, 23, 6, 7), seed=1), 0.4, 2
     algorithm = fedbs(HALF, LOCAL, epsilon=epsilon, patience=patience, proximal=0.5, loss=of)
     module = perceptron(True).double()
@@ -158,28 +158,28 @@ def test_fedbs_matches_its_pseudo_code_in_float64(federation: Federation, of: Lo
 def test_a_share_of_rounds_needs_to_know_how_many(federation: Federation) -> None:
     algorithm = fixbn(HALF, LOCAL)
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
-    with pytest.raises(InputError, match=r"a share of the rounds, 0.5, and how many there are is not known"):
+    with pytest.raises(InputError, match=r"a share of the rounds, 0.5, and the number of rounds is unknown"):
         next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
 
 
 def test_weighing_by_loss() -> None:
-    assert Loss()({"loss": 2.5, "samples": 7.0}) == 2.5
+    assert ClientLoss()({"loss": 2.5, "samples": 7.0}) == 2.5
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: phases(fedavg(HALF, LOCAL), (3, fedbn(HALF, LOCAL))), "place = Place.* in a later phase: must be"),
+        (lambda: phases(fedavg(HALF, LOCAL), (3, fedbn(HALF, LOCAL))), "sharing = Sharing.* in a later phase: must be"),
         (
             lambda: phases(fedavg(HALF, LOCAL), (3, fedavg(HALF, Local(compute=Compute("vectorised"))))),
             "local.compute = .* in a later phase",
         ),
-        (lambda: After(0), "must be a whole number >= 1"),
-        (lambda: After(1.5), "must be a whole number >= 1, or a share"),
+        (lambda: AfterRound(0), "must be a whole number >= 1"),
+        (lambda: AfterRound(1.5), "must be a whole number >= 1, or a share"),
         (lambda: fixbn(HALF, LOCAL, fix_after=-1), "must be a whole number >= 1"),
-        (lambda: Calm(epsilon=0.0), "algorithm.epsilon = 0.0: must be a number > 0"),
-        (lambda: Calm(patience=0), "algorithm.patience = 0"),
-        (lambda: Calm(deviation="both"), "algorithm.deviation = 'both'"),  # type: ignore[arg-type]
+        (lambda: LossAgreement(epsilon=0.0), "algorithm.epsilon = 0.0: must be a number > 0"),
+        (lambda: LossAgreement(patience=0), "algorithm.patience = 0"),
+        (lambda: LossAgreement(deviation="both"), "algorithm.deviation = 'both'"),  # type: ignore[arg-type]
     ],
 )
 def test_phases_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:

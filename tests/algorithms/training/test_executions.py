@@ -31,7 +31,7 @@ from algorithms import (
     scaffold,
     trainer,
 )
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from algorithms.training.steps import Work
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.cli.tables import keys_of

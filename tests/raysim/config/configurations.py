@@ -15,7 +15,7 @@ import numpy as np
 import tomli_w
 
 from algorithms import Compute, Local
-from algorithms.named import ALGORITHMS, SERVERS
+from algorithms.names import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes.registry import parameters
 from raysim.config.algorithm import AlgorithmTable, ServerTable

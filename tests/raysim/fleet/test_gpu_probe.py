@@ -8,7 +8,7 @@ import torch
 
 import partitioning
 from algorithms import Local, Sample
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from raysim.data.sources import load
 from raysim.fleet.gpu_probe import largest_block, measured, rehearse
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan

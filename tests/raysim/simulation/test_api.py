@@ -12,7 +12,7 @@ import tomli_w
 from safetensors.numpy import load_file
 
 import raysim
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from partitioning import Population
 from raysim.common.errors import InputError
 

@@ -22,7 +22,7 @@ import tomli_w
 import raysim
 from algorithms import Function, Outcome
 from algorithms.engine.fleet import Block
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError

@@ -1,4 +1,4 @@
-"""The algorithms, and the server rules, by the names that experiment files use."""
+"""Table of the algorithms and server rules by their names in experiment files."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,8 +12,10 @@ from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedprox import fedprox
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.server import Adagrad, Adam, Assign, Mix, Server, WeightedMix, Yogi
+from algorithms.parts.server import Assign, Mix, Server
+from algorithms.parts.staleness import WeightedMix
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.silobn import silobn

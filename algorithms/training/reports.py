@@ -27,7 +27,7 @@ MAPPED = 16
 
 
 @dataclass(frozen=True)
-class After:
+class FinishedUpdate:
     """A visit that has trained: its model is still in its lane.
 
     Args:
@@ -47,7 +47,7 @@ class After:
     personal: Packed
 
 
-def score(after: After) -> float:
+def score(finished: FinishedUpdate) -> float:
     """How much a client matters: the squared gradient norm at w*, mean over the last mini-batches, a pass at most.
 
         p = 1/|batches| sum_b |grad F_b(w*)|^2
@@ -56,37 +56,37 @@ def score(after: After) -> float:
 
     Paper: RADFed, section III-B.
     """
-    sizes = np.cumsum([len(rows) for rows in reversed(after.work.batches)])
-    last_pass = max(1, int(np.searchsorted(sizes, len(after.work.y), side="right")))
-    return _mean_square(after, after.work.batches[-last_pass:])
+    sizes = np.cumsum([len(rows) for rows in reversed(finished.work.batches)])
+    last_pass = max(1, int(np.searchsorted(sizes, len(finished.work.y), side="right")))
+    return _mean_square(finished, finished.work.batches[-last_pass:])
 
 
-def score_per_sample(after: After) -> float:
+def score_per_sample(finished: FinishedUpdate) -> float:
     """As `score`, the mean over single samples: p = 1/|D| sum_d |grad l_d(w*)|^2. Paper: RADFed, Algorithm 2."""
-    return _mean_square(after, [np.array([row]) for row in range(len(after.work.y))])
+    return _mean_square(finished, [np.array([row]) for row in range(len(finished.work.y))])
 
 
 @torch.no_grad()
-def loss_after(after: After) -> float:
+def loss_after(finished: FinishedUpdate) -> float:
     """The local objective at w*: the mean loss of the client's labels, in evaluation."""
-    module, entries = after.worker.resident.module.eval(), _entries(after.worker.resident, after.lane)
-    x, y = after.work.x, after.work.y
+    module, entries = finished.worker.resident.module.eval(), _entries(finished.worker.resident, finished.lane)
+    x, y = finished.work.x, finished.work.y
     total = 0.0
     for part in chunks(x):
         total += float(cross_entropies(functional_call(module, entries, (x[part],)).double(), y[part]).sum())
     return total / max(1, labelled(y))
 
 
-def bn_shift(after: After) -> float:
+def bn_shift(finished: FinishedUpdate) -> float:
     """How far the batch-norm statistics went: the mean of |S_k - S| over the running means and variances.
 
     Paper: FixBN, Figure 3 (a), whose norm is the sum.
     """
-    resident = after.worker.resident
+    resident = finished.worker.resident
     found = zip(
         (resident.layouts.shared, resident.layouts.personal),
-        (resident.shared(after.lane), resident.personal(after.lane)),
-        (after.received, after.personal),
+        (resident.shared(finished.lane), resident.personal(finished.lane)),
+        (finished.received, finished.personal),
         strict=True,
     )
     changes = [np.abs(statistics(layout, now) - statistics(layout, then)) for layout, now, then in found]
@@ -94,7 +94,7 @@ def bn_shift(after: After) -> float:
     return float(whole.mean()) if whole.size else 0.0
 
 
-REPORTS: Mapping[str, Callable[[After], float]] = {
+REPORTS: Mapping[str, Callable[[FinishedUpdate], float]] = {
     "score": score,
     "score_per_sample": score_per_sample,
     "loss_after": loss_after,
@@ -114,12 +114,12 @@ def _entries(resident: Resident, lane: int) -> dict[str, torch.Tensor]:
     return {entry.name: stack[lane] for entry, stack in resident.stacks.items()}
 
 
-def _mean_square(after: After, batches: Sequence[NDArray[np.int64]]) -> float:
+def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]]) -> float:
     """The mean over batches of the squared norm of the loss's gradient, at the entries of the visit's lane."""
-    resident = after.worker.resident
+    resident = finished.worker.resident
     resident.module.eval()
-    entries = _entries(resident, after.lane)
-    trained = {name: entries.pop(name) for name in resident.trained(after.local)}
+    entries = _entries(resident, finished.lane)
+    trained = {name: entries.pop(name) for name in resident.trained(finished.local)}
 
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return mean_loss(functional_call(resident.module, (parameters, entries), (x,)), y)
@@ -129,9 +129,9 @@ def _mean_square(after: After, batches: Sequence[NDArray[np.int64]]) -> float:
         return torch.stack([g.square().sum() for g in gradients.values()]).sum()
 
     # Visits that are stacked take their gradients at once; a model that cannot be mapped is trained one by one.
-    most = 1 if after.local.compute.execution == "sequential" else MAPPED
+    most = 1 if finished.local.compute.execution == "sequential" else MAPPED
     squares = []
-    for x, y in _gathered(after.work, batches, most):
+    for x, y in _gathered(finished.work, batches, most):
         squares.append(square(x[0], y[0]).view(1) if len(x) == 1 else vmap(square)(x, y))
     return float(torch.cat(squares).double().mean())
 

@@ -1,0 +1,80 @@
+"""Ranges of the values of `Local`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import numpy as np
+
+from algorithms.engine.batch_norm import Statistics
+from algorithms.engine.errors import require
+from algorithms.engine.finite import Nonfinite
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""Largest number that single-precision entries of a model can hold."""
+
+CHOICES = {
+    "optimizer": ("sgd", "adam"),
+    "statistics": get_args(Statistics),
+    "affine": ("trained", "frozen"),
+    "nonfinite": get_args(Nonfinite),
+}
+
+
+def check_local(values: Mapping[str, Any]) -> None:
+    """Check the values of `Local`.
+
+    Args:
+        values: value of each field, by name.
+
+    Raises:
+        InputError: a value is out of range, or two exclude each other.
+    """
+    _check_length(values)
+    _check_numbers(values)
+    for name, allowed in CHOICES.items():
+        value = values[name]
+        require(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{allowed[0]}"')
+    momentum = values["momentum"]
+    adam = values["optimizer"] == "adam"
+    require(not (adam and momentum), "local.momentum", momentum, "0 with Adam", "remove it")
+    holds = not values["nesterov"] or momentum > 0
+    require(holds, "local.nesterov", values["nesterov"], "false without momentum", "set local.momentum = 0.9")
+
+
+def _check_length(values: Mapping[str, Any]) -> None:
+    """Check that exactly one of epochs, steps and batches sets the length of a client update."""
+    largest = values["steps"] == "largest"
+    given = (None if largest else values["epochs"], values["steps"], values["batches"])
+    one = sum(value is not None for value in given) == 1
+    require(one, "local.epochs, local.steps, local.batches", given, "one of them", "remove the others")
+    for name in ("epochs", "steps", "batches"):
+        value = values[name]
+        whole = value is None or (isinstance(value, int) and value >= 1) or (name == "steps" and largest)
+        allowed = 'a whole number >= 1, or "largest"' if name == "steps" else "a whole number >= 1"
+        require(whole, f"local.{name}", value, allowed, f"set local.{name} = 1")
+    size = values["batch_size"]
+    fits = size == "full" or (isinstance(size, int) and size >= 1)
+    require(fits, "local.batch_size", size, 'a whole number >= 1 or "full"', "set local.batch_size = 10")
+
+
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    for name, remedy in (("lr", "0.1"), ("eps", "1e-8"), ("clip", "1.0, or leave it out")):
+        value = values[name]
+        holds = (name == "clip" and value is None) or 0 < value <= FLOAT32_MAX
+        require(holds, f"local.{name}", value, "a float32 number > 0", f"set local.{name} = {remedy}")
+    for name in ("weight_decay", "proximal"):
+        value = values[name]
+        holds = 0 <= value <= FLOAT32_MAX
+        require(holds, f"local.{name}", value, "a float32 number >= 0", f"set local.{name} = 0")
+    for name in ("momentum", "beta1", "beta2"):
+        value = values[name]
+        require(0 <= value < 1, f"local.{name}", value, "in [0, 1)", f"set local.{name} = 0.9, or leave it out")
+    decay, shares = values["lr_decay"], values["lr_decay_at"]
+    require(0 < decay <= 1, "local.lr_decay", decay, "in (0, 1]", "set local.lr_decay = 1")
+    ascending = all(0 < share < 1 for share in shares) and sorted(set(shares)) == list(shares)
+    allowed = "shares of the rounds in (0, 1), ascending"
+    require(ascending, "local.lr_decay_at", shares, allowed, "set local.lr_decay_at = [0.5, 0.75]")
+    drops = not shares or decay < 1
+    require(drops, "local.lr_decay", decay, "below 1 with lr_decay_at", "set local.lr_decay = 0.1")

@@ -1,0 +1,152 @@
+"""Rules that end a phase of an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor, isfinite
+from typing import Literal, Protocol
+
+import numpy as np
+
+from algorithms.engine.errors import InputError, require
+from algorithms.engine.windows import entered, variances
+from algorithms.parts.server import Memory
+from algorithms.parts.weighting import ClientLoss, LossKind, Report
+
+
+class Rule(Protocol):
+    """Rule that ends a phase. After each round it may fire; the next phase then begins at the next aggregation.
+
+    A rule that reads more than the entries of every report names them in its property `needs`, like a weighting.
+    """
+
+    def __call__(
+        self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
+    ) -> tuple[bool, Memory]:
+        """Return whether the rule fires, and its new memory.
+
+        Args:
+            round_number: round, starting at 1.
+            rounds: number of rounds of the run; None if it is unknown.
+            reports: reports of the round's client updates that trained, by client, in client-id order.
+            memory: memory of the rule, empty at the start of the phase; not to be changed.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class AfterRound:
+    """Rule that fires after a round.
+
+    Args:
+        round: last round of the phase, >= 1, or a share of the run's rounds, in (0, 1).
+    """
+
+    round: int | float
+
+    def __post_init__(self) -> None:
+        is_whole = isinstance(self.round, int) and self.round >= 1
+        holds = is_whole or (isinstance(self.round, float) and 0 < self.round < 1)
+        allowed = "a whole number >= 1, or a share of the rounds in (0, 1)"
+        require(holds, "the round after which a phase ends", self.round, allowed, "give 0.5 for half of them")
+
+    def __call__(
+        self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
+    ) -> tuple[bool, Memory]:
+        if isinstance(self.round, int):
+            return round_number >= self.round, memory
+        if rounds is None:
+            raise InputError(
+                f"a phase ends after a share of the rounds, {self.round}, and the number of rounds is unknown: must be "
+                "known; give `begin` the rounds, or the phase a whole number"
+            )
+        return round_number >= max(1, floor(round(self.round * rounds, 9))), memory
+
+
+@dataclass(frozen=True)
+class LossAgreement:
+    """Rule that fires once the clients' losses agree in several rounds in a row: std_k F_k <= epsilon.
+
+    Args:
+        epsilon: largest standard deviation of agreeing losses, > 0.
+        patience: rounds in a row, >= 1.
+        deviation: divisor of the variance: the number of clients ("population") or one less ("sample").
+        loss: F_k; see `ClientLoss`.
+    """
+
+    epsilon: float = 0.1
+    patience: int = 5
+    deviation: Literal["population", "sample"] = "population"
+    loss: LossKind = "training"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Entries read in a report beside those that every report has."""
+        return ClientLoss(self.loss).needs
+
+    def __post_init__(self) -> None:
+        above = isfinite(self.epsilon) and self.epsilon > 0
+        require(above, "algorithm.epsilon", self.epsilon, "a number > 0", "set algorithm.epsilon = 0.1")
+        whole = isinstance(self.patience, int) and self.patience >= 1
+        require(whole, "algorithm.patience", self.patience, "a whole number >= 1", "set algorithm.patience = 5")
+        known = self.deviation in ("population", "sample")
+        require(known, "algorithm.deviation", self.deviation, '"population" or "sample"', "use one")
+
+    def __call__(
+        self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
+    ) -> tuple[bool, Memory]:
+        losses = np.array([report[ClientLoss(self.loss).key] for report in reports.values()])
+        freedom = int(self.deviation == "sample")
+        # Too few losses for a deviation do not show that clients agree.
+        agree = losses.size > freedom and float(losses.std(ddof=freedom)) <= self.epsilon
+        streak = float(memory.get("streak", np.zeros(1))[0]) + 1 if agree else 0.0
+        return streak >= self.patience, {"streak": np.array([streak])}
+
+
+@dataclass(frozen=True)
+class SteadyStatistics:
+    """Rule that fires once the clients' batch-norm statistics change evenly: Var_(W client updates) dBN_m <= tau.
+
+        dBN_m,t = mean |S_m,t - S_t|, the change of the received statistics S by client m's update
+
+    Args:
+        width: W, >= 2: client updates of a client in its window.
+        tau: > 0.
+        decide: variance compared with tau: the clients' "mean", "all" clients' or "any" client's.
+        absent: "ignore" leaves out clients with fewer than W updates; "wait" waits until they have W.
+
+    Paper: FixBN, appendix B.6, which recommends a large W and a small tau.
+
+    Deviations: the paper's variance is per client. It does not define the change of a client's statistics, whose
+    variance decides, or the part of absent clients. A client without any update is not waited for.
+    """
+
+    width: int
+    tau: float
+    decide: Literal["mean", "all", "any"] = "mean"
+    absent: Literal["ignore", "wait"] = "ignore"
+
+    needs = ("bn_shift",)
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.width, int) and self.width >= 2
+        require(whole, "algorithm.width", self.width, "a whole number >= 2", "set algorithm.width = 20")
+        above = isfinite(self.tau) and self.tau > 0
+        require(above, "algorithm.tau", self.tau, "a number > 0", "set algorithm.tau = 0.0001")
+        known = self.decide in ("mean", "all", "any")
+        require(known, "algorithm.decide", self.decide, '"mean", "all" or "any"', "use one")
+        known = self.absent in ("ignore", "wait")
+        require(known, "algorithm.absent", self.absent, '"ignore" or "wait"', "use one")
+
+    def __call__(
+        self, round_number: int, rounds: int | None, reports: Mapping[int, Report], memory: Memory
+    ) -> tuple[bool, Memory]:
+        shifts = {client: report["bn_shift"] for client, report in reports.items()}
+        memory = entered(memory, shifts, self.width)
+        found = variances(memory, self.width)
+        full = found[~np.isnan(found)]
+        if not full.size or (self.absent == "wait" and full.size < found.size):
+            return False, memory
+        below = {"mean": full.mean() <= self.tau, "all": full.max() <= self.tau, "any": full.min() <= self.tau}
+        return bool(below[self.decide]), memory
