@@ -57,7 +57,7 @@ def union_round(
 
 
 def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """Mini-batch training on the union of all training clients' data; a round is one update on it.
+    """Train on mini-batches of the union of all training clients' data; a round is one update on it.
 
         w <- w - lr grad F(w; batch),  batches drawn from D = D_1 + ... + D_K
 

@@ -27,7 +27,7 @@ def fedasync(
     concurrency: int | None = None,
     max_staleness: int | Literal["matched"] | None = None,
 ) -> Algorithm:
-    """Asynchronous training: mix each arriving model into the global one at once, the less, the staler it is.
+    """Mix each arriving model into the global one at once, the less, the staler it is.
 
         w <- (1 - alpha_t) w + alpha_t w_k,  alpha_t = alpha f(t - s),  w_k started from w_s and meets w_t
         min_w F_k(w) + proximal / 2 ||w - w_s||^2,  started from w_s

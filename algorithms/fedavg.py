@@ -11,7 +11,7 @@ from algorithms.parts.weighting import Samples
 def fedavg(
     sample: Sample, local: Local, server: Server = Assign(), *, maintained_momentum: MaintainedMomentum = "none"
 ) -> Algorithm:
-    """Federated averaging: the mean of the cohort's models, by their numbers of samples.
+    """Average the cohort's models, weighted by their numbers of samples (federated averaging).
 
         w <- sum_k n_k w_k / sum_k n_k
 

@@ -20,7 +20,7 @@ def fedbn(
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "average",
 ) -> Algorithm:
-    """FedAvg with personal batch-norm layers: affine entries, statistics and counter stay with the clients.
+    """Run FedAvg with personal batch-norm layers: affine entries, statistics and counter stay with the clients.
 
         w^(l) <- 1/K sum_k w_k^(l)   for every layer l that is not batch norm
 
@@ -47,7 +47,7 @@ def fedbn(
 
 
 def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """Every client alone: the whole model is personal, and nothing travels.
+    """Train every client alone: the whole model is personal, and nothing travels.
 
         w_k <- ClientUpdate(k, w_k)
 

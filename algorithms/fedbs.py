@@ -24,7 +24,7 @@ def fedbs(
     deviation: Literal["population", "sample"] = "population",
     loss: LossKind = "training",
 ) -> Algorithm:
-    """A warm-up that weights models by their loss, then FedProx with equal weights.
+    """Weight models by their loss in a warm-up, then run FedProx with equal weights.
 
         w <- sum_k F_k / (sum_j F_j) w_k   over all entries, batch-norm statistics included,
         until std_k F_k <= epsilon in `patience` rounds in a row; then FedProx, w <- 1/m sum_k w_k

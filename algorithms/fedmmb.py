@@ -12,7 +12,7 @@ from algorithms.parts.weighting import SamplesUsed
 
 
 def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: int | None = None) -> Algorithm:
-    """Federated multi-mini-batch: in each round a client trains on the next C batches of its own order.
+    """Train each client on the next C batches of its own order (federated multi-mini-batch).
 
         T = ceil(N_j / B),  f = ceil(T / C):  update i trains on batches p = (i mod f) C to min(p + C, T) - 1
         of its order, which is drawn anew after each f updates;  w <- sum_j n_j w_j / sum_j n_j, n_j the samples used
@@ -42,7 +42,7 @@ def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: 
 
 
 def fedsmb(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """Federated single-mini-batch: FedMMB with C = 1: one batch a client and round.
+    """Run FedMMB with C = 1, one batch a client and round (federated single-mini-batch).
 
     Args:
         sample: rule that draws a round's cohort.

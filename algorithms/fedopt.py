@@ -16,7 +16,7 @@ WeightingName = Literal["equal", "samples"]
 
 
 def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal") -> Algorithm:
-    """FedAvg with an Adam step of the server along the mean of the clients' changes.
+    """Run FedAvg with an Adam step of the server along the mean of the clients' changes.
 
         delta = mean_k (w_k - w),   m <- beta1 m + (1 - beta1) delta,   v <- beta2 v + (1 - beta2) delta^2
         w     <- w + eta m / (sqrt(v) + tau)
@@ -38,7 +38,7 @@ def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting:
 
 
 def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weighting: WeightingName = "equal") -> Algorithm:
-    """FedAdam with a second moment moved by the sign of its distance: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
+    """Run FedAdam with a second moment moved by its distance's sign: v <- v - (1 - beta2) delta^2 sign(v - delta^2).
 
     Args:
         sample: rule that draws a round's cohort.
@@ -54,7 +54,7 @@ def fedyogi(sample: Sample, local: Local, server: Server = Yogi(), *, weighting:
 def fedadagrad(
     sample: Sample, local: Local, server: Server = Adagrad(), *, weighting: WeightingName = "equal"
 ) -> Algorithm:
-    """FedAdam with a second moment that only grows: v <- v + delta^2.
+    """Run FedAdam with a second moment that only grows: v <- v + delta^2.
 
     Args:
         sample: rule that draws a round's cohort.

@@ -10,7 +10,7 @@ from algorithms.parts.server import Assign, Server
 
 
 def fedprox(sample: Sample, local: Local, server: Server = Assign(), *, proximal: float = 0.01) -> Algorithm:
-    """FedAvg with a proximal term that holds clients near the received model.
+    """Run FedAvg with a proximal term that holds clients near the received model.
 
         min_w F_k(w) + proximal / 2 ||w - w_t||^2,  started from w_t
 

@@ -80,7 +80,7 @@ class AfterCommonStep(Function):
 
 
 def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """FedAvg with common batch statistics of all clients in the first local step of each round.
+    """Run FedAvg with common batch statistics of all clients in the first local step of each round.
 
         mu_l = 1/m sum_k mean(h_kl),   var_l = 1/m sum_k mean((h_kl - mu_l)^2)          layer by layer
         A_l, B_l = the derivatives of 1/m sum_k F_k by mu_l and var_l                    and back

@@ -29,7 +29,7 @@ def fixbn(
     weighting: Literal["equal", "samples"] = "equal",
     maintained_momentum: MaintainedMomentum = "none",
 ) -> Algorithm:
-    """FedAvg that after some round normalises by the global batch-norm statistics, in training too.
+    """Run FedAvg, and after some round normalise by the global batch-norm statistics in training too.
 
         t <= T*:  FedAvg;   t > T*:  FedAvg, but client updates normalise by the statistics after round T*
 

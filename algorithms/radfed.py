@@ -22,7 +22,7 @@ def radfed(
     aggregate_every: int = 15,
     fewer: FewerClients = "wait",
 ) -> Algorithm:
-    """Randomised aggregation-delayed federated learning: redistribute models S - 1 times, then aggregate them.
+    """Redistribute models S - 1 times, then aggregate them (randomised aggregation-delayed federated learning).
 
         w^i_(s+1) <- ClientUpdate(U_i, w^i_s),  U: m clients drawn anew in each s = 1..S
         w_(t+1)   <- 1/m sum_i w^i_(S+1)
@@ -52,7 +52,7 @@ def radfedp(
     fewer: FewerClients = "wait",
     proximal: float = 0.01,
 ) -> Algorithm:
-    """RADFed with a proximal term that holds clients near the received model.
+    """Run RADFed with a proximal term that holds clients near the received model.
 
         min_w F_k(w) + proximal / 2 ||w - w'||^2,  started from the w' that was redistributed
 
@@ -74,7 +74,7 @@ def radfedp(
 def radfedm(
     sample: Sample, local: Local, server: Server = Mix(0.6), *, aggregate_every: int = 15, fewer: FewerClients = "wait"
 ) -> Algorithm:
-    """RADFed with a global model that moves only part of the way: w <- (1 - alpha) w + alpha mean.
+    """Run RADFed with a global model that moves only part of the way: w <- (1 - alpha) w + alpha mean.
 
     Args:
         sample: rule that draws each round's cohort.
@@ -93,7 +93,7 @@ def radfedm(
 def radfeda(
     sample: Sample, local: Local, server: Server = Adam(), *, aggregate_every: int = 15, fewer: FewerClients = "wait"
 ) -> Algorithm:
-    """RADFed with an adaptive step of the server: delta = mean - w, w <- w + eta m / (sqrt(v) + tau).
+    """Run RADFed with an adaptive step of the server: delta = mean - w, w <- w + eta m / (sqrt(v) + tau).
 
     Args:
         sample: rule that draws each round's cohort.
@@ -121,7 +121,7 @@ def radfedi(
     start: Literal["score", "equal"] = "score",
     proximal: float = 0.0,
 ) -> Algorithm:
-    """RADFed that draws clients in proportion to their squared gradient norms.
+    """Run RADFed that draws clients in proportion to their squared gradient norms.
 
         U ~ p,   p_k <- (1 - gamma) p_k + gamma mean_b |grad F_k,b(w*)|^2,   w* the model after the client update
 

@@ -18,7 +18,7 @@ from algorithms.training.chain import RECEIVED, AffineTerm, Chain, LocalSteps
 
 
 def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """FedAvg with gradients corrected by control variates, against the drift of the clients.
+    """Run FedAvg with gradients corrected by control variates, against the drift of the clients.
 
         g <- g - c_k + c
         c_k' = c_k - c + (w_t - w_k) / (steps lr),   w <- mean_k w_k,   c <- c + m / K mean_k (c_k' - c_k)
@@ -38,7 +38,9 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
     """
     plain = local.momentum == 0 and local.optimizer == "sgd"
     require(plain, "local.momentum", local.momentum, "0, and the optimizer sgd, for scaffold", "leave them out")
-    require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold, whose m is fixed", "leave it out")
+    require(
+        sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold, which needs a fixed m", "leave it out"
+    )
     sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, Equal(), server)
 

@@ -19,7 +19,7 @@ def silobn(
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "own",
 ) -> Algorithm:
-    """FedAvg with personal batch-norm statistics; scale and shift are averaged like all weights.
+    """Run FedAvg with personal batch-norm statistics; scale and shift are averaged like all weights.
 
         w^(l), gamma, beta <- 1/K sum_k w_k^(l), gamma_k, beta_k;   mu_k, sigma_k stay with client k
 

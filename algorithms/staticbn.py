@@ -10,7 +10,7 @@ from algorithms.parts.server import Assign, Server
 
 
 def static_bn(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
-    """FedAvg with batch norm that tracks nothing in training; clients give statistics for evaluation.
+    """Run FedAvg with batch norm that tracks nothing in training; clients give statistics for evaluation.
 
         training:    x <- (x - mu_batch) / sigma_batch, and no running statistics
         evaluation:  mu, sigma^2 = sum_b n_b mu_b / sum_b n_b, sum_b n_b sigma_b^2 / sum_b n_b,

@@ -32,8 +32,8 @@ class Adaptive(ABC):
     Raises:
         InputError: out of range.
 
-    Paper: Reddi et al., "Adaptive Federated Optimization", 2021, Algorithm 2; "FedAdapt" in RADFed, whose Algorithm 2
-    prints v without the square root.
+    Paper: Reddi et al., "Adaptive Federated Optimization", 2021, Algorithm 2; "FedAdapt" in RADFed. RADFed's
+    Algorithm 2 prints v without the square root.
     """
 
     lr: float = 0.1

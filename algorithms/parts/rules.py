@@ -118,8 +118,8 @@ class SteadyStatistics:
 
     Paper: FixBN, appendix B.6, which recommends a large W and a small tau.
 
-    Deviations: the paper's variance is per client. It does not define the change of a client's statistics, whose
-    variance decides, or the part of absent clients. A client without any update is not waited for.
+    Deviations: the paper's variance is per client. It does not define the change of a client's statistics, the
+    variance that decides, or the part of absent clients. A client without any update is not waited for.
     """
 
     width: int

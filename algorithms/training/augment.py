@@ -1,4 +1,4 @@
-"""Augmentation in training: samples are changed at random, by draws that the visit's key gives."""
+"""Augmentation in training: random changes of the samples, keyed by the client update."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from numpy.typing import NDArray
 
 
 class Augment(Protocol):
-    """Changes each sample by random numbers of its own: a picklable value, and a pure function."""
+    """Random change of samples, each by its own random numbers: a picklable value and a pure function."""
 
     @property
     def numbers(self) -> int:
-        """How many random numbers a sample takes."""
+        """Random numbers a sample."""
         ...
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Return the changed samples.
 
         Args:
-            x: [n, *shape], left as they are.
-            draws: [n, numbers], float32, uniform in [0, 1), on the same device.
+            x: samples, [n, *shape]; left unchanged.
+            draws: random numbers, float32 [n, numbers], uniform in [0, 1), on the same device.
         """
         ...
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Return the labels of changed samples, where these are images: moved as the samples are by the same draws.
+        """Return labels that are images, moved like their samples by the same draws.
 
         Args:
-            y: [n, height, width], left as they are; 255 where a pixel has no class.
-            draws: those of the samples.
+            y: labels, [n, height, width], 255 for no class; left unchanged.
+            draws: random numbers of the samples.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """An augmentation and one visit's draws for it.
+    """Augmentation, and its draws for one client update.
 
     Args:
-        change: what it does.
-        draws: [samples used, numbers], in the order of the visit's batches.
+        change: augmentation.
+        draws: random numbers, [samples used, numbers], in the order of the batches.
     """
 
     change: Augment
@@ -52,18 +52,18 @@ class Augmented:
 
     @classmethod
     def of(cls, change: Augment, batches: Sequence[NDArray[np.int64]], seed: int, device: torch.device) -> Augmented:
-        """Draw for all batches of a visit.
+        """Draw the random numbers for all batches of a client update.
 
         Args:
-            change: what it does.
-            batches: the rows of each step.
-            seed: the visit's key.
-            device: where the samples are. The draws are made on the processor, so that they are the same anywhere.
+            change: augmentation.
+            batches: rows of each step.
+            seed: key of the client update.
+            device: device of the samples. The CPU makes the draws, so that they are equal on every device.
         """
         numbers = torch.Generator().manual_seed(seed)
         used = sum(len(rows) for rows in batches)
         return cls(change, torch.rand(used, change.numbers, generator=numbers).to(device))
 
     def after(self, count: int) -> Augmented:
-        """What is left once so many samples were used."""
+        """Return the rest after the first `count` samples."""
         return replace(self, draws=self.draws[count:])

@@ -1,4 +1,4 @@
-"""Which execution a visit gets: a static rule, so that the same configuration always means the same bytes."""
+"""Choice of the execution, a function of the configuration alone, so one configuration always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from algorithms.training.steps import Trainer, Work
 from algorithms.training.vectorised import Vectorised
 
 CACHE_BYTES = 4 * 2**20
-"""On a CPU as many fused models are stacked as fit in so much cache: from there on memory is what takes the time."""
+"""Cache on a CPU for stacked fused models. Larger stacks are bound by memory."""
 
 MOST_LANES = 64
-"""On a CPU no more visits are stacked than this: the overhead of a step is shared enough."""
+"""Largest number of client updates stacked on a CPU; more would not lower the overhead of a step."""
 
 LEAST_LANES = 8
-"""On a CPU `torch.func` gains only where at least so many visits share its overhead."""
+"""Smallest number of client updates for which `torch.func` pays off on a CPU."""
 
 SMALL = 2**18
-"""On a CPU `torch.func` gains only for models of at most so many numbers."""
+"""Largest number of a model's values for which `torch.func` pays off on a CPU."""
 
 
 def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, block: int) -> Compute:
-    """Resolve `execution = "auto"`, and refuse what the model cannot do.
+    """Resolve `execution = "auto"` by a static rule, and refuse an execution that cannot train the model.
 
-    - `compile`, `channels_last` or bf16 on a CPU: sequential.
-    - A stack of linear layers with ReLU, tanh or sigmoid, with SGD without `clip` and `nesterov`: fused. A chain with
+    - `compile`, `channels_last`, or bf16 on a CPU: sequential.
+    - A stack of linear layers with ReLU, tanh or sigmoid, and SGD without `clip` and `nesterov`: fused. A chain with
       terms that read slots, such as SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
     - Otherwise on a GPU: vectorised.
-    - Otherwise on a CPU: vectorised where the model has no convolution and at most 2^18 numbers, and blocks have at
+    - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
       least 8 clients; else sequential.
-    - Never vectorised where a step of two lanes fails, or the model draws random numbers of its own: sequential.
+    - Sequential in place of vectorised if a step of two lanes fails, or the model draws random numbers itself.
 
     Args:
-        local: what a visit does.
-        module: the model.
+        local: content of a client update.
+        module: model.
         sample: one sample, [*shape], of the model's type; its values do not matter.
         device: "cpu" or "cuda".
         block: clients a block.
 
     Raises:
-        InputError: the execution that is asked for cannot train this model.
+        InputError: the given execution cannot train this model.
     """
     compute = local.compute
     linear = layers_of(module) is not None
@@ -63,14 +63,14 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
     chain = local.chain
     if compute.execution == "fused" and not (linear and chain.is_foldable):
-        needs = "local.clip, local.nesterov, Adam and some terms of own methods need the whole gradient"
+        needs = "local.clip, local.nesterov, Adam and terms that are not affine need the whole gradient"
         why = needs if linear else "the model is no stack of linear layers without norm"
         raise InputError(
-            f'local.execution = "fused": must be sequential or vectorised, for {why}; set local.execution = "auto"',
+            f'local.execution = "fused": must be sequential or vectorised, because {why}; set local.execution = "auto"',
         )
     if compute.execution == "vectorised" and (why := _stops_stacking(local, module, sample)):
         raise InputError(
-            f'local.execution = "vectorised": must be sequential, for {why}; set local.execution = "sequential"'
+            f'local.execution = "vectorised": must be sequential, because {why}; set local.execution = "sequential"'
         )
     if compute.execution != "auto":
         return compute
@@ -85,12 +85,12 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
 
 
 def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> str:
-    """Why a model cannot be trained in a stack; nothing where it can: one step of two lanes is tried, on zeros."""
+    """Try one step of two lanes, on zeros; return the reason if a stack cannot be trained, else ""."""
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
     with torch.no_grad():
-        # Behind the classes: nothing, or the sides of an image of which each pixel has a class.
+        # After the classes: nothing, or the sides of an image with a class for each pixel.
         places = tried.eval()(torch.stack([sample, sample])).shape[2:]
     resident = Resident(
         tried, Sharing(slots=dict.fromkeys(local.slots, "personal")).divide(Layout.of(tried)), sample, lanes=2
@@ -109,11 +109,11 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> st
 
 
 def lanes_of(compute: Compute, layout: Layout, device: str, block: int) -> int:
-    """How many visits of a block are trained at once: a function of the configuration alone.
+    """Return the number of a block's client updates trained at once: a function of the configuration alone.
 
     Args:
-        compute: with the execution resolved.
-        layout: of all the model's entries.
+        compute: computation with a resolved execution.
+        layout: all entries of the model.
         device: "cpu" or "cuda"; a GPU takes the whole block.
         block: clients a block.
     """
@@ -126,10 +126,10 @@ def lanes_of(compute: Compute, layout: Layout, device: str, block: int) -> int:
 
 
 def trainer(resident: Resident, compute: Compute) -> Trainer:
-    """What trains a bench's models; the module's dropout layers become keyed ones.
+    """Return the trainer of a worker's models; the module's dropout layers become keyed ones.
 
     Raises:
-        ValueError: the execution is not resolved.
+        ValueError: the execution is still "auto".
     """
     if compute.execution == "auto":
         raise ValueError("the execution is auto: resolve it by `choose`")

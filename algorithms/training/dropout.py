@@ -1,4 +1,4 @@
-"""Dropout with keyed masks: the same ones whichever way, and beside whom, a visit is trained."""
+"""Dropout with keyed masks, equal in every execution and beside any neighbours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class KeyedDropout(nn.Module):
-    """x <- x mask in training, the mask's values 0 or 1 / (1 - p), drawn by whoever trains."""
+    """Dropout by a given mask: x <- x mask in training. The trainer draws the mask, with values 0 or 1 / (1 - p)."""
 
     mask: torch.Tensor
 
@@ -32,10 +32,10 @@ class KeyedDropout(nn.Module):
 
 
 def keyed(module: nn.Module) -> nn.Module:
-    """The module, its dropout layers replaced by keyed ones; a layer that stands in two places becomes two.
+    """Replace the module's dropout layers by keyed ones, and return the module; a layer used twice becomes two.
 
     Raises:
-        InputError: a kind of dropout whose masks cannot be drawn from a key.
+        InputError: the masks of a kind of dropout cannot be drawn from a key.
     """
     for parent in list(module.modules()):
         for name, layer in list(parent._modules.items()):
@@ -44,7 +44,7 @@ def keyed(module: nn.Module) -> nn.Module:
             if not isinstance(layer, (nn.Dropout, *WHOLE_CHANNELS)):
                 raise InputError(
                     f"model layer {name} = {type(layer).__name__}: must be Dropout, Dropout1d, Dropout2d or "
-                    "Dropout3d, whose masks are drawn from a key; use one of them"
+                    "Dropout3d, which can be keyed; use one of them"
                 )
             parent._modules[name] = KeyedDropout(layer.p, isinstance(layer, WHOLE_CHANNELS))
     return module
@@ -52,10 +52,10 @@ def keyed(module: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def draws(module: nn.Module, sample: torch.Tensor) -> bool:
-    """Whether a module with keyed dropout still draws from a default generator in training.
+    """Return whether a module with keyed dropout still draws from a default generator in training.
 
     Args:
-        module: it is left as it is.
+        module: model; left unchanged.
         sample: one sample, [*shape]; its values do not matter.
     """
     with forked(0):
@@ -65,20 +65,20 @@ def draws(module: nn.Module, sample: torch.Tensor) -> bool:
 
 
 def has_dropout(module: nn.Module, sample: torch.Tensor) -> bool:
-    """Whether training needs masks, or a seed for a module that draws random numbers of its own.
+    """Return whether training needs masks, or a seed for a module that draws random numbers itself.
 
     Args:
-        module: it is left as it is.
+        module: model; left unchanged.
         sample: one sample, [*shape]; its values do not matter.
     """
     return any(isinstance(each, _DropoutNd) for each in module.modules()) or draws(module, sample)
 
 
 class Masks:
-    """Draws the masks of a model's dropout layers.
+    """Draws of the masks of a model's dropout layers.
 
     Args:
-        module: with keyed dropout layers.
+        module: model with keyed dropout layers.
         sample: one sample, [*shape]; its values do not matter.
     """
 
@@ -87,7 +87,7 @@ class Masks:
         self._shapes = _input_shapes(module, self.layers, sample)
 
     def draw(self, works: Sequence[Work], rows: int) -> dict[str, torch.Tensor]:
-        """The next step's masks of some visits: for each layer, by the name of its buffer, [k, rows, *shape]."""
+        """Draw the next step's masks of k client updates, [k, rows, *shape] for each layer, by the buffer's name."""
         drawn: dict[str, list[torch.Tensor]] = {f"{name}.mask": [] for name in self.layers}
         for work in works if self.layers else ():
             for name, layer in self.layers.items():
@@ -101,13 +101,13 @@ class Masks:
 def _input_shapes(
     module: nn.Module, layers: dict[str, KeyedDropout], sample: torch.Tensor
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of one sample's mask in each layer."""
+    """Return the shape of one sample's mask in each layer."""
     shapes: dict[str, tuple[int, ...]] = {}
 
     def look(name: str, layer: KeyedDropout, x: torch.Tensor) -> None:
         if name in shapes:
             raise InputError(
-                f"model layer {name} is called twice in a pass: must be once; use a dropout layer for each"
+                f"model layer {name} is called twice in a pass: must be called once; use a layer for each call"
             )
         shape = tuple(x.shape[1:])
         shapes[name] = (shape[0], *(1 for _ in shape[1:])) if layer.whole_channels else shape

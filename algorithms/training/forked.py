@@ -1,7 +1,7 @@
-"""Default random generators that are a key's for a while: for modules that draw where no generator can be given."""
+"""Default random generators seeded for a while, for modules that take no generator."""
 
 # ruff: noqa: NPY002
-# NumPy's legacy generator is the one that such modules draw from.
+# Such modules draw from NumPy's legacy generator.
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import torch
 
 @contextmanager
 def forked(seed: int, devices: Sequence[torch.device] = ()) -> Iterator[None]:
-    """Within, torch's, NumPy's and Python's own default generators begin at a seed; then they go on as before.
+    """Seed the default generators of torch, NumPy and Python inside the context, and restore them afterwards.
 
     Args:
-        seed: of 63 bits.
-        devices: the GPUs whose generators are meant, too.
+        seed: number of 63 bits.
+        devices: GPUs to seed as well.
     """
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=list(devices)):
@@ -34,6 +34,6 @@ def forked(seed: int, devices: Sequence[torch.device] = ()) -> Iterator[None]:
 
 
 def drawn() -> tuple[object, ...]:
-    """How far the default generators have come: another value after something was drawn from one of them."""
+    """Return the state of the default generators; any draw changes it."""
     name, numbers, *rest = np.random.get_state(legacy=True)
     return torch.get_rng_state().numpy().tobytes(), name, np.asarray(numbers).tobytes(), *rest, random.getstate()

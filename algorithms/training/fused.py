@@ -93,7 +93,7 @@ class Fused:
     def __init__(self, resident: Resident) -> None:
         layers = layers_of(resident.module)
         if layers is None:
-            raise ValueError("the module is no stack of linear layers")
+            raise ValueError("the module is not a stack of linear layers")
         self._resident = resident
         self._layers = layers
         self._inputs = resident.sample.numel()
@@ -101,7 +101,7 @@ class Fused:
 
     @property
     def lanes(self) -> int:
-        """Client updates trained at once."""
+        """Number of client updates trained at once."""
         return self._resident.lanes
 
     @torch.no_grad()

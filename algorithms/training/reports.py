@@ -1,4 +1,4 @@
-"""What is measured after a visit, on the client's own samples, for its report."""
+"""Measurements after a client update, on the client's own samples, for its report."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from algorithms.engine.fleet import Worker
 
 MAPPED = 16
-"""Batches whose gradients are taken at once where visits are stacked."""
+"""Number of batches mapped at once for their gradients, if client updates are stacked."""
 
 
 @dataclass(frozen=True)
 class FinishedUpdate:
-    """A visit that has trained: its model is still in its lane.
+    """Finished client update with its model still in its lane.
 
     Args:
-        bench: where it is.
-        local: what it did.
-        work: what it trained on.
-        lane: of the resident models.
-        received: the travelling entries that it began with.
-        kept: the kept ones.
+        worker: worker that trained it.
+        local: content of the client update.
+        work: training data.
+        lane: lane of the resident models.
+        received: shared entries at the start.
+        personal: personal entries at the start.
     """
 
     worker: Worker
@@ -48,11 +48,11 @@ class FinishedUpdate:
 
 
 def score(finished: FinishedUpdate) -> float:
-    """How much a client matters: the squared gradient norm at w*, mean over the last mini-batches, a pass at most.
+    """Return the squared gradient norm at w*, mean over the last mini-batches, at most one pass.
 
         p = 1/|batches| sum_b |grad F_b(w*)|^2
 
-    Batch norm normalises by the running statistics, as in evaluation, and nothing is dropped out.
+    Batch norm normalises by its running statistics, as in evaluation. There is no dropout.
 
     Paper: RADFed, section III-B.
     """
@@ -62,13 +62,13 @@ def score(finished: FinishedUpdate) -> float:
 
 
 def score_per_sample(finished: FinishedUpdate) -> float:
-    """As `score`, the mean over single samples: p = 1/|D| sum_d |grad l_d(w*)|^2. Paper: RADFed, Algorithm 2."""
+    """Return the mean over single samples, p = 1/|D| sum_d |grad l_d(w*)|^2. Paper: RADFed, Algorithm 2."""
     return _mean_square(finished, [np.array([row]) for row in range(len(finished.work.y))])
 
 
 @torch.no_grad()
 def loss_after(finished: FinishedUpdate) -> float:
-    """The local objective at w*: the mean loss of the client's labels, in evaluation."""
+    """Return the local objective at w*: the mean loss of the client's labels, in evaluation."""
     module, entries = finished.worker.resident.module.eval(), _entries(finished.worker.resident, finished.lane)
     x, y = finished.work.x, finished.work.y
     total = 0.0
@@ -78,9 +78,9 @@ def loss_after(finished: FinishedUpdate) -> float:
 
 
 def bn_shift(finished: FinishedUpdate) -> float:
-    """How far the batch-norm statistics went: the mean of |S_k - S| over the running means and variances.
+    """Return the change of the batch-norm statistics: the mean of |S_k - S| over the running means and variances.
 
-    Paper: FixBN, Figure 3 (a), whose norm is the sum.
+    Paper: FixBN, Figure 3 (a), which takes the sum.
     """
     resident = finished.worker.resident
     found = zip(
@@ -100,11 +100,11 @@ REPORTS: Mapping[str, Callable[[FinishedUpdate], float]] = {
     "loss_after": loss_after,
     "bn_shift": bn_shift,
 }
-"""What a part may need of a visit's report, beside its samples, steps, samples used, and training loss."""
+"""Measurements that a part may name in its `needs`, beside the entries of every report."""
 
 
 def statistics(layout: Layout, packed: Packed) -> NDArray[np.float64]:
-    """The running means and variances of a model, end to end."""
+    """Return the running means and variances of a model, end to end."""
     wanted = [place for entry, place in layout.places() if entry.kind is Kind.STATISTIC and not entry.integer]
     parts = [packed.floats[place].astype(np.float64) for place in wanted]
     return np.concatenate(parts) if parts else np.empty(0)
@@ -115,7 +115,7 @@ def _entries(resident: Resident, lane: int) -> dict[str, torch.Tensor]:
 
 
 def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]]) -> float:
-    """The mean over batches of the squared norm of the loss's gradient, at the entries of the visit's lane."""
+    """Return the mean over batches of the loss's squared gradient norm, at the entries of the lane."""
     resident = finished.worker.resident
     resident.module.eval()
     entries = _entries(resident, finished.lane)
@@ -128,7 +128,7 @@ def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]])
         gradients: dict[str, torch.Tensor] = grad(loss)(trained, x, y)
         return torch.stack([g.square().sum() for g in gradients.values()]).sum()
 
-    # Visits that are stacked take their gradients at once; a model that cannot be mapped is trained one by one.
+    # Sequential training may have a model that cannot be mapped.
     most = 1 if finished.local.compute.execution == "sequential" else MAPPED
     squares = []
     for x, y in _gathered(finished.work, batches, most):
@@ -139,7 +139,7 @@ def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]])
 def _gathered(
     work: Work, batches: Sequence[NDArray[np.int64]], most: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Neighbouring batches of one size, at most so many at once: [k, n, *shape], and their labels."""
+    """Yield the samples [k, n, *shape] and labels of at most `most` neighbouring batches of one size."""
     for _, group in groupby(batches, key=len):
         alike = list(group)
         for start in range(0, len(alike), most):

@@ -1,4 +1,4 @@
-"""Visits one after the other: any model, by autograd."""
+"""Client updates one after the other: any model, by autograd."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from algorithms.training.steps import Taken, Work, losses_of, stacked_batches
 
 
 class Sequential:
-    """Trains the resident module, lane 0, on one visit.
+    """Trainer of one client update at a time, on the resident module's lane 0.
 
     Args:
-        resident: the model; its dropout layers are keyed.
+        resident: model; its dropout layers are keyed.
         compute: precision, memory format, compilation.
     """
 
@@ -46,10 +46,10 @@ class Sequential:
         return bool(self._masks.layers) or self._draws
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
-        """Make one visit; see `Trainer`."""
+        """Make one client update; see `Trainer`."""
         if not (self._draws and works and works[0].masks):
             return self._train(local, works, lr)
-        # A user's layer draws where no generator can be given: then the visit's key seeds the default ones.
+        # A user's layer may draw from the default generators: seed them by the client update's key.
         devices = [] if self._resident.device.type == "cpu" else [self._resident.device]
         with forked(works[0].masks.initial_seed(), devices):
             return self._train(local, works, lr)

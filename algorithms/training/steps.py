@@ -1,4 +1,4 @@
-"""The steps of a stack of visits: which lanes take them, on which samples, and what their losses come to."""
+"""Batches of a stack of client updates: the lanes that take a step together, their samples, and their losses."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from algorithms.training.augment import Augmented
 from algorithms.training.losses import IGNORED
 
 GATHER_BYTES = 2**19
-"""Samples are gathered in the order of their use, so much at once: a copy that stays in the processor's cache."""
+"""Bytes of samples gathered at once, in the order of their use: the copy stays in the processor's cache."""
 
 
 SPARSE = 2
-"""A visit that uses at most one in so many of its samples has them picked out first."""
+"""A client update that uses at most 1 / `SPARSE` of its samples gathers them first."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one visit trains on.
+    """Training data of one client update.
 
     Args:
         x: inputs, [n, *shape].
-        y: class indices, int64 [n], or uint8 [n, height, width] where pixels have classes, 255 for none.
-        batches: the rows of each step.
-        masks: the visit's own stream of dropout masks; None where none are drawn.
-        augment: what changes the samples of each batch; None where they stay, for all visits of a bench or for none.
+        y: class indices, int64 [n]; or for pixels uint8 [n, height, width], with 255 for no class.
+        batches: rows of each step.
+        masks: the client update's own stream of dropout masks; None without dropout.
+        augment: augmentation of the batches' samples; None for all client updates of a worker, or for none.
     """
 
     x: torch.Tensor
@@ -44,11 +44,11 @@ class Work:
 
 @dataclass(frozen=True)
 class StackedBatch:
-    """Neighbouring lanes that take a step on batches of one size.
+    """Batches of one size, one for each of k neighbouring lanes that take a step together.
 
     Args:
-        lanes: which, k of them.
-        size: n, the samples of a batch.
+        lanes: the k lanes.
+        size: n, samples of a batch.
         x: inputs, [k, n, *shape].
         y: class indices, [k, n], or [k, n, height, width].
     """
@@ -60,22 +60,21 @@ class StackedBatch:
 
     @property
     def count(self) -> int:
-        """K."""
-        count: int = self.lanes.stop - self.lanes.start
-        return count
+        """Number of lanes, k."""
+        return _length(self.lanes)
 
     @property
     def labels(self) -> torch.Tensor:
-        """How many labels each lane's loss is the mean of, [k]: samples, or pixels that have a class."""
+        """Number of labels of each lane, [k]: samples, or pixels that have a class."""
         return torch.full((self.count,), self.size) if self.y.dim() == 2 else (self.y != IGNORED).flatten(1).sum(1)
 
 
 class Trainer(Protocol):
-    """Trains the models of a bench's lanes."""
+    """Trainer of the models in a worker's lanes."""
 
     @property
     def lanes(self) -> int:
-        """How many visits are trained at once."""
+        """Number of client updates trained at once."""
         ...
 
     @property
@@ -84,24 +83,24 @@ class Trainer(Protocol):
         ...
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
-        """Make one visit in each lane, from the models that are loaded.
+        """Make one client update in each lane, from the loaded models.
 
         Args:
-            local: what a visit does.
-            works: a visit's work for each lane, the one with most batches first.
-            lr: this round's learning rate.
+            local: content of a client update.
+            works: training data of each lane, longest first.
+            lr: learning rate of the round.
 
         Returns:
-            the mean training loss of each visit over its labels as they were passed; not a number without one.
+            Mean training loss of each client update over its labels in the order of training; NaN without a batch.
         """
         ...
 
 
 def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
-    """All steps of a stack of visits, the samples gathered, and augmented where the works say so.
+    """Yield all batches of a stack of client updates, with gathered and augmented samples.
 
-    Lanes that have batches left form the stack's head, since the longest come first; among them neighbours with
-    batches of one size step together. So no batch is ever padded, and every step is a slice of the stack.
+    Lanes with batches left form the head of the stack, because the longest come first. Among them, neighbours with
+    batches of one size step together. No batch is padded, and every step is a slice of the stack.
     """
     works = [_narrowed(work) for work in works]
     planned, rows = _plan(works)
@@ -115,8 +114,8 @@ def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
     first = 0
     while first < len(planned):
         last, count = first, 0
-        while last < len(planned) and (last == first or count + planned[last].rows <= most):
-            count += planned[last].rows
+        while last < len(planned) and (last == first or count + _rows(planned[last]) <= most):
+            count += _rows(planned[last])
             last += 1
         chosen, index = index[:count], index[count:]
         gathered_x, gathered_y = x.index_select(0, chosen), y.index_select(0, chosen)
@@ -126,19 +125,31 @@ def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
             if y.dim() > 1:
                 gathered_y = augment.change.labels(gathered_y, now)
         start = 0
-        for plan in planned[first:last]:
-            end = start + plan.rows
-            shape = (plan.lanes.stop - plan.lanes.start, plan.size)
-            # A crop may have changed the shape of an image.
-            step_x = gathered_x[start:end].view(*shape, *gathered_x.shape[1:])
-            step_y = gathered_y[start:end].view(*shape, *gathered_y.shape[1:])
-            yield StackedBatch(plan.lanes, plan.size, step_x, step_y)
+        for lanes, size in planned[first:last]:
+            end = start + _length(lanes) * size
+            # The shape of a sample may differ from the data's after a crop.
+            step_x = gathered_x[start:end].view(_length(lanes), size, *gathered_x.shape[1:])
+            step_y = gathered_y[start:end].view(_length(lanes), size, *gathered_y.shape[1:])
+            yield StackedBatch(lanes, size, step_x, step_y)
             start = end
         first = last
 
 
+Planned = tuple[slice, int]
+"""Lanes that take a step together, and the size of their batches."""
+
+
+def _length(lanes: slice) -> int:
+    length: int = lanes.stop - lanes.start
+    return length
+
+
+def _rows(planned: Planned) -> int:
+    return _length(planned[0]) * planned[1]
+
+
 def _narrowed(work: Work) -> Work:
-    """The same visit on no more samples than it uses, where these are few: a stack is made of what is left."""
+    """Reduce a client update to the samples that it uses, if these are few."""
     sizes = [len(rows) for rows in work.batches]
     used = sum(sizes)
     if not used or SPARSE * used > len(work.y):
@@ -148,27 +159,16 @@ def _narrowed(work: Work) -> Work:
     return replace(work, x=work.x.index_select(0, rows), y=work.y.index_select(0, rows), batches=batches)
 
 
-@dataclass(frozen=True)
-class _Planned:
-    lanes: slice
-    size: int
-
-    @property
-    def rows(self) -> int:
-        count: int = self.lanes.stop - self.lanes.start
-        return count * self.size
-
-
-def _plan(works: Sequence[Work]) -> tuple[list[_Planned], NDArray[np.int64]]:
-    """The steps, and all their rows in the order of their use, as rows of the works' samples end to end."""
-    planned: list[_Planned] = []
+def _plan(works: Sequence[Work]) -> tuple[list[Planned], NDArray[np.int64]]:
+    """Return the steps, and their rows in the order of use, counted over all works' samples end to end."""
+    planned: list[Planned] = []
     batches: list[NDArray[np.int64]] = []
     owners: list[int] = []
     for t in range(len(works[0].batches) if works else 0):
         active = [lane for lane, work in enumerate(works) if t < len(work.batches)]
         for size, lanes in groupby(active, key=lambda lane: len(works[lane].batches[t])):
             members = list(lanes)
-            planned.append(_Planned(slice(members[0], members[-1] + 1), size))
+            planned.append((slice(members[0], members[-1] + 1), size))
             batches += [works[lane].batches[t] for lane in members]
             owners += members
     if not batches:
@@ -178,7 +178,7 @@ def _plan(works: Sequence[Work]) -> tuple[list[_Planned], NDArray[np.int64]]:
 
 
 def _draws(works: Sequence[Work]) -> torch.Tensor:
-    """The draws of all augmented samples, in the order of their use, which is that of `_plan`; else nothing."""
+    """Return the draws of all augmented samples in the order of use; an empty tensor without augmentation."""
     drawn = [(work.augment.draws, work.batches) for work in works if work.augment is not None]
     each = [torch.split(draws, [len(rows) for rows in batches]) for draws, batches in drawn if len(batches)]
     ordered = [parts[t] for t in range(len(works[0].batches)) for parts in each if t < len(parts)]
@@ -186,7 +186,7 @@ def _draws(works: Sequence[Work]) -> torch.Tensor:
 
 
 Taken = tuple[slice, torch.Tensor, torch.Tensor]
-"""A batch's lanes, their numbers of labels [k], and their mean losses [k], on the device: a look would wait for it."""
+"""Lanes of a batch, their numbers of labels [k], and their mean losses [k], still on the device."""
 
 
 def losses_of(taken: Sequence[Taken], lanes: int) -> NDArray[np.float64]:
@@ -199,13 +199,13 @@ def losses_of(taken: Sequence[Taken], lanes: int) -> NDArray[np.float64]:
 def mean_losses(
     owners: Sequence[int], losses: NDArray[np.float64], labels: NDArray[Any], lanes: int
 ) -> NDArray[np.float64]:
-    """Each lane's mean loss over its labels as they were passed.
+    """Return each lane's mean loss over its labels in the order of training.
 
     Args:
-        owners: the lane of each batch.
-        losses: its mean loss.
-        labels: how many labels the mean is over.
-        lanes: how many there are; one without a batch has no mean, and gets not a number; without a label it is 0.
+        owners: lane of each batch.
+        losses: mean loss of each batch.
+        labels: number of labels of each batch.
+        lanes: number of lanes. The mean of a lane without a batch is NaN; without a label it is 0.
     """
     means = np.full(lanes, np.nan)
     if owners:

@@ -1,4 +1,4 @@
-"""Visits stacked by `torch.func`: any model whose layers can be mapped over a stack of their entries."""
+"""Client updates stacked by `torch.func`, for models with layers that can be mapped over a stack of entries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Tensors = dict[str, torch.Tensor]
 
 
 class Vectorised:
-    """Trains all lanes at once: parameters, buffers and dropout masks are mapped over, the module is a template.
+    """Trainer of all lanes at once, which maps the module over parameters, buffers and dropout masks.
 
     Args:
-        resident: the models; their dropout layers are keyed.
-        compute: the precision.
+        resident: models; their dropout layers are keyed.
+        compute: precision.
     """
 
     def __init__(self, resident: Resident, compute: Compute) -> None:
@@ -37,7 +37,7 @@ class Vectorised:
 
     @property
     def lanes(self) -> int:
-        """How many visits are trained at once."""
+        """Number of client updates trained at once."""
         return self._resident.lanes
 
     @property
@@ -46,7 +46,7 @@ class Vectorised:
         return bool(self._masks.layers)
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
-        """Make one visit in each lane; see `Trainer`."""
+        """Make one client update in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
@@ -55,8 +55,8 @@ class Vectorised:
         for batch in stacked_batches(works):
             lanes = batch.lanes
             parameters = {name: stack[lanes] for name, stack in trained.items()}
-            # Running statistics are tracked in place, each lane its own. In place means in copies: where the lanes of
-            # a buffer are not neighbours in memory, batch norm under vmap would silently track nothing.
+            # Batch norm tracks its statistics in place. Under vmap it silently tracks nothing if the lanes of a buffer
+            # are not neighbours in memory, so track in copies.
             buffers = {name: stack[lanes].clone() for name, stack in constant.items()}
             masks = self._masks.draw(works[lanes], batch.size)
             gradients, values = self._step(parameters, buffers, masks, batch.x, batch.y)

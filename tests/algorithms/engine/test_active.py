@@ -101,7 +101,7 @@ def test_chances_that_ran_out_make_smaller_cohorts() -> None:
     # Where nobody has a chance, all have the same.
     for sample in (Sample(cohort=2, by=by), Sample(cohort=2, by="size", active=0.99)):
         assert len(sample.draw(np.arange(4), 0, 9, np.zeros(4))) == 2
-    with pytest.raises(InputError, match="have a chance to be drawn"):
+    with pytest.raises(InputError, match="with a chance above 0"):
         Sample(cohort=3, by="size").draw(np.arange(4), 0, 9, few)
 
 

@@ -167,7 +167,10 @@ def test_a_model_without_batch_norm_is_refused(algorithm: object) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: silobn(HALF, replace(LOCAL, statistics="untracked")), 'untracked.* with place.statistics = "kept"'),
+        (
+            lambda: silobn(HALF, replace(LOCAL, statistics="untracked")),
+            'untracked.* with sharing.statistics = "personal"',
+        ),
         (
             lambda: phases(static_bn(HALF, LOCAL), (2, fedavg(HALF, replace(LOCAL, statistics="frozen")))),
             "untracked.* before a phase that freezes them",

@@ -50,8 +50,8 @@ def test_every_exchange_takes_its_latency(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"devices": {"spread": 1000.0}}, r"devices.spread = 1000.0: must be in \[0, 10\]"),
-        ({"algorithm": {"name": "centralized", "active": 0.5}}, "left out where the data are united"),
-        ({"algorithm": {"name": "centralized", "sampling": "size"}}, "left out where the data are united"),
+        ({"algorithm": {"name": "centralized", "active": 0.5}}, "left out for united data"),
+        ({"algorithm": {"name": "centralized", "sampling": "size"}}, "left out for united data"),
         ({"algorithm": {"name": "centralized", "joins": {"3": 2}}}, "algorithm.joins with centralized"),
         ({"algorithm": {"name": "fedasync", "joins": {"3": 2}}}, "algorithm.joins with an asynchronous algorithm"),
         ({"algorithm": {"name": "fedasync"}, "evaluate": {"measures": ["dl"]}}, "'dl' where arrivals merge one by one"),

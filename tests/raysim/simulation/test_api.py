@@ -238,8 +238,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "fedasync", "concurrency": 11}}, "algorithm.concurrency = 11: must be at most 10"),
     ({"devices": {"compute": 0.0}}, "devices.compute = 0.0"),
     ({"devices": {"bandwidth": 5.0}}, "bandwidth"),
-    ({"algorithm": {"name": "centralized", "fraction": 0.5}}, "fraction = 0.5: must be 1 where the data are united"),
-    ({"algorithm": {"name": "centralized", "cohort": 3}}, "cohort = 3: must be all clients where the data are united"),
+    ({"algorithm": {"name": "centralized", "fraction": 0.5}}, "fraction = 0.5: must be 1 for united data"),
+    ({"algorithm": {"name": "centralized", "cohort": 3}}, "cohort = 3: must be left out for united data"),
     (
         {"algorithm": {"name": "centralized"}, "server": {"rule": "mix", "alpha": 0.5}},
         "must be 'assign' where no models are merged",
