@@ -20,7 +20,7 @@ from pydantic_core import PydanticUndefined
 import algorithms
 import partitioning
 from algorithms import Compute, Local, Sample
-from algorithms.named import ALGORITHMS, SERVERS
+from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.parts import phases, schedule, server, sharing, weighting
 from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config.check import ConfigTable, table_of

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from algorithms.named import ALGORITHMS
+from algorithms.names import ALGORITHMS
 from partitioning import SCHEMES
 from raysim.data.catalogue import DATASETS
 from raysim.measures.columns import MEASURES, columns_of
