@@ -101,7 +101,8 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         yield from _keys(RenormLimits, (), {key.removeprefix(RENORM_PREFIX): key for key in RENORM_KEYS})
     else:
         raise InputError(
-            f"raysim list {kind} {name}: must be without a name, because only algorithms and models have keys; remove the name"
+            f"raysim list {kind} {name}: must be without a name, because only algorithms and models have "
+            "keys; remove the name"
         )
 
 
