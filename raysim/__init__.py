@@ -1,28 +1,28 @@
-"""raysim: federated learning, simulated, with a result that is the same to the last bit on any fleet."""
+"""raysim simulates federated learning; the result is the same to the last bit on any fleet."""
 
 import os
+from importlib import import_module
 
-# An ancestor `uv run` makes Ray rebuild the environment for every worker and upload the working directory.
-# It is read when ray is imported, so it stands before anything that does.
+# Under `uv run`, Ray would rebuild the environment for every worker and upload the working directory.
+# Ray reads the variable when it is imported, so it is set before any other import.
 os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 from raysim.common.errors import InputError
 
 __all__ = ["InputError", "Run", "StudyProgress", "resume", "run", "study"]
 
+# torch takes seconds to import, and `raysim --help` needs none of it.
+_MODULES = {
+    **dict.fromkeys(("run", "resume", "Run"), "raysim.simulation.api"),
+    **dict.fromkeys(("study", "StudyProgress"), "raysim.studies.studying"),
+}
+
 
 def __getattr__(name: str) -> object:
-    # torch takes seconds to import, and `raysim --help` needs none of it.
-    if name in ("run", "resume", "Run"):
-        from raysim.simulation import api
-
-        return getattr(api, name)
-    if name in ("study", "StudyProgress"):
-        from raysim.studies import studying
-
-        return getattr(studying, name)
-    raise AttributeError(f"module 'raysim' has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'raysim' has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), "Run", "StudyProgress", "resume", "run", "study"]
+    return [*globals(), *_MODULES]

@@ -1,4 +1,4 @@
-"""`python -m raysim` is `raysim`."""
+"""Entry point of `python -m raysim`."""
 
 from raysim.cli.commands import main
 

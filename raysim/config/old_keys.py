@@ -13,16 +13,16 @@ REMOVED: Mapping[str, str] = {"fleet.transport": "models always travel through h
 """Reasons by path of a removed key."""
 
 
-def refuse_old_key(path: str, value: object) -> None:
+def refuse_old_key(path: str, value: object = None) -> None:
     """Raise InputError if a former version had this key.
 
     Args:
         path: dotted path of an unknown key.
-        value: its value.
+        value: value of the key; None leaves it out of the message.
     """
+    given = path if value is None else f"{path} = {value!r}"
     above, dot, key = path.rpartition(".")
     if key in RENAMED:
-        new = f"{above}{dot}{RENAMED[key]}"
-        raise InputError(f"{path} = {value!r}: is now {new}; rename the key")
+        raise InputError(f"{given}: is now {above}{dot}{RENAMED[key]}; rename the key")
     if reason := REMOVED.get(path):
-        raise InputError(f"{path} = {value!r}: no longer exists, because {reason}; remove it")
+        raise InputError(f"{given}: no longer exists, because {reason}; remove it")

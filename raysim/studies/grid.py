@@ -15,6 +15,7 @@ from typing import Any
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import flat, known, part
 from raysim.config.experiment import Experiment
+from raysim.config.old_keys import refuse_old_key
 from raysim.config.read import assign
 
 EVERY = "*"
@@ -92,6 +93,7 @@ def inherited_value(source: Source, table: Mapping[str, Any]) -> Any:
     *path, last = key.split(".")
     inner = reduce(lambda place, each: place.get(each, {}) if isinstance(place, Mapping) else {}, path, table)
     if last not in inner:
+        refuse_old_key(key)
         raise unknown(f"key {key!r} of {algorithm}", key, list(dict(flat(dict(table)))))
     return inner[last]
 

@@ -32,7 +32,10 @@ MERGE = r"algorithm\.merge_every = 4: is now algorithm\.aggregate_every; rename 
     [
         ({"algorithm": {"name": "radfed", "merge_every": 4}}, MERGE),
         ({"algorithm": [{"name": "fedavg"}, {"name": "radfed", "merge_every": 4}]}, MERGE),
-        ({"algorithm": {"name": "fedbn", "weigh": "equal"}}, r"algorithm\.weigh = 'equal': is now algorithm\.weighting"),
+        (
+            {"algorithm": {"name": "fedbn", "weigh": "equal"}},
+            r"algorithm\.weigh = 'equal': is now algorithm\.weighting",
+        ),
         ({"fleet": {"transport": "host"}}, r"fleet\.transport = 'host': no longer exists, because .*; remove it"),
     ],
 )
@@ -69,11 +72,13 @@ def test_an_old_key_of_a_reduced_setting_is_refused() -> None:
         **BASE,
         "study": {},
         "reproduction": {"paper": "A", "place": "1"},
-        "claim": [{"says": "It is.", "algorithm": "radfed", "column": "test_accuracy", "over": 0.5}],
+        "claim": [
+            {"says": "It is.", "dataset": "digits", "algorithm": "radfed", "column": "test_accuracy", "above": 0.5}
+        ],
         "reduced": {"set": {"algorithm.radfed.merge_every": 4}},
     }
     with pytest.raises(InputError, match=MERGE):
-        Study.of(Reproduction.of("a", raw).study(full=False))
+        Study.of(Reproduction.of(raw, "a").study(full=False))
 
 
 @pytest.mark.parametrize(
