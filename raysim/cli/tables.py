@@ -17,7 +17,7 @@ from algorithms.names import ALGORITHMS
 from raysim.common.errors import InputError, unknown
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
-from raysim.data.catalogue import DATASETS, FORMS
+from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.models.build import BUILDER_ARGUMENTS, MODELS
 from raysim.models.norm import RENORM_KEYS
 from raysim.models.options import RENORM_PREFIX, ModelOptions
@@ -71,7 +71,7 @@ def listing(kind: str) -> Iterator[tuple[str, str]]:
         yield "module:Class", f"your own, from the file's folder or the working directory: {MODEL_FORM}"
     elif kind == "datasets":
         yield from ((name, data.description) for name, data in DATASETS.items())
-        yield from FORMS.items()
+        yield from DATASET_FORMS.items()
     else:
         for name, path in (recipes() if kind == "recipes" else reproductions()).items():
             alone = " [--full alone]" if kind == "reproductions" and read_reproduction(name).is_full_alone else ""

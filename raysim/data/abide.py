@@ -13,40 +13,40 @@ from raysim.common.errors import InputError
 from raysim.data.arrays import nested
 from raysim.data.fetching import home
 from raysim.data.folders import Tables
-from raysim.data.reading import LARGEST, text_of, words_of
+from raysim.data.reading import LARGEST_FLOAT, text_of, words_of
 
 LOG = logging.getLogger("raysim")
 
 SITES = {"NYU": "NYU", "UM_1": "UM", "USM": "USM", "UCLA_1": "UCLA"}
-"""The table's names of the sites, and FedBN's."""
+"""Names of the sites in the table, and in FedBN."""
 
 FRAMES = 32
-"""Of a window; the next one begins a frame later."""
+"""Frames of a window; the next window begins one frame later."""
 
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 SUFFIX = "_rois_ho.1D"
 
 GROUPS = {"1": 1, "2": 0}
-"""The labels of the table's groups, which are autism and control."""
+"""Labels of the table's groups: 1 is autism, 2 is control."""
 
-LEAST = 2
-"""Regions that have a connection."""
+LEAST_REGIONS = 2
+"""Regions needed for one connection."""
 
 Floats = npt.NDArray[np.float64]
 
 
 def read_abide(root: Path) -> Tables:
-    """Return a row a window of 32 frames, one frame apart: which regions are active together.
+    """Return ABIDE's connectomes: one row per window of 32 frames, the windows one frame apart.
 
         x = (corr(r_i, r_j))_{i < j}   of the frames t, ..., t + 31 of regions r;   110 * 109 / 2 = 5,995 values
 
-    Regions that are constant in every file, as without voxels, are left out: Harvard-Oxford's files have 111 columns,
-    and FedBN's 5,995 values are those of 110. The correlation with a region that is constant in a window is 0; the
-    log says how many regions there are, and how often that is so.
+    Regions that are constant in every file, for example because they have no voxels, are dropped. Harvard-Oxford's
+    files have 111 columns, and FedBN's 5,995 values come from 110. The correlation with a region that is constant in a
+    window is 0. The log counts the regions and these windows.
 
     Args:
-        root: the folder of `Phenotypic_V1_0b_preprocessed1.csv` (columns `SITE_ID`, `FILE_ID`, `DX_GROUP`), and in it
-            or below `FILE_ID_rois_ho.1D` of each subject; or of a folder `abide/` with them.
+        root: folder of `Phenotypic_V1_0b_preprocessed1.csv` (columns `SITE_ID`, `FILE_ID`, `DX_GROUP`), and in it or
+            below `FILE_ID_rois_ho.1D` of each subject; or parent of a folder `abide/` with these files.
 
     Returns:
         `connectome`, float32 [5995], `label` (1: autism, 0: control), `site`, `subject`. There is no test part.
@@ -54,8 +54,10 @@ def read_abide(root: Path) -> Tables:
     Raises:
         InputError: files are missing, double, damaged or too short for a window, or the table is wrong.
 
-    Di Martino et al., Molecular Psychiatry 19, 2014; FedBN, section 5.2 and appendix D.4. The text does not name the
-    measure of connection: it is Pearson's correlation here.
+    Paper: Di Martino et al., Molecular Psychiatry 19, 2014; FedBN, section 5.2 and appendix D.4.
+
+    Deviations:
+        The text does not name the measure of connection. This reader uses Pearson's correlation.
     """
     source = (
         "preprocessed-connectomes-project.org/abide: pipeline cpac, derivative rois_ho, of sites "
@@ -65,37 +67,38 @@ def read_abide(root: Path) -> Tables:
     subjects = _subjects(folder / PHENOTYPES)
     files = _files(folder, [name for name, _, _ in subjects], source)
     series = {name: _series(path) for name, path in files.items()}
-    kept = _varying(series)
+    varying = _varying(series)
     idle = 0
     tables = []
     for name, site, label in subjects:
-        values, constant = connectomes(series[name][:, kept])
+        values, constant = connectomes(series[name][:, varying])
         idle += constant
         rows = len(values)
         columns = [nested(values), np.full(rows, label), pa.array([site] * rows), pa.array([name] * rows)]
         tables.append(pa.table(columns, names=["connectome", "label", "site", "subject"]))
-    LOG.info("abide: %d of %d regions vary; %d are constant in a window", kept.sum(), len(kept), idle)
+    LOG.info("abide: %d of %d regions vary; %d are constant in a window", varying.sum(), len(varying), idle)
     return pa.concat_tables(tables), None
 
 
 def connectomes(series: Floats, frames: int = FRAMES) -> tuple[npt.NDArray[np.float32], int]:
-    """Return the correlations of all pairs of regions in every window, and how many regions are constant in one.
+    """Return the correlations of all pairs of regions in every window, and the number of constant regions.
 
     Args:
         series: [T, R] activity.
-        frames: of a window.
+        frames: frames of a window.
 
     Returns:
-        float32 [T - frames + 1, R (R - 1) / 2], in the order of the upper triangle's rows.
+        float32 [T - frames + 1, R (R - 1) / 2], in the order of the upper triangle's rows; and the number of pairs of
+        a window and a region that is constant in it.
     """
     windows = np.lib.stride_tricks.sliding_window_view(series, frames, axis=0)
     upper = np.triu_indices(series.shape[1], k=1)
     values = np.empty((len(windows), len(upper[0])), dtype=np.float32)
     constant = 0
-    for place, window in enumerate(windows):  # one by one: all of them together would take a gigabyte
+    for place, window in enumerate(windows):  # one at a time: together they would take a gigabyte
         centred = window - window.mean(axis=1, keepdims=True)
         lengths = np.linalg.norm(centred, axis=1)
-        # Of a constant region rounding may leave a length, and of one that hardly varies it may leave none.
+        # Rounding may give a constant region a length, and an almost constant one none.
         flat = (np.ptp(window, axis=1) == 0) | (lengths == 0)
         unit = np.where(flat[:, None], 0, centred / np.where(flat, 1, lengths)[:, None])
         values[place] = np.clip(unit @ unit.T, -1, 1)[upper]
@@ -104,7 +107,7 @@ def connectomes(series: Floats, frames: int = FRAMES) -> tuple[npt.NDArray[np.fl
 
 
 def _subjects(path: Path) -> list[tuple[str, str, int]]:
-    """File name, site and label of each subject of the four sites that has a file, in the table's order."""
+    """Return file name, site and label of each subject of the four sites with a file, in the table's order."""
     rows = [[word.strip() for word in row] for row in words_of(path, "FILE_ID", "SITE_ID", "DX_GROUP")]
     found = [(name, site, group) for name, site, group in rows if site in SITES and name != "no_filename"]
     if not found:
@@ -119,7 +122,7 @@ def _subjects(path: Path) -> list[tuple[str, str, int]]:
 
 
 def _files(folder: Path, names: Sequence[str], source: str) -> dict[str, Path]:
-    """The file of each subject, in its folder or below; two pipelines' files have the same name."""
+    """Return the file of each subject, in its folder or below; two pipelines' files have the same name."""
     found: dict[str, list[Path]] = {name: [] for name in names}
     for path in sorted(folder.rglob(f"*{SUFFIX}")):
         found.get(path.name.removesuffix(SUFFIX), []).append(path)
@@ -141,8 +144,8 @@ def _series(path: Path) -> Floats:
         series = np.loadtxt(lines, ndmin=2) if lines else np.empty((0, 0))
     except ValueError as error:
         raise InputError(f"{path} is no table of numbers ({str(error)[:80]}): copy the file again") from error
-    if not (np.abs(series) <= LARGEST).all():
-        raise InputError(f"{path} has a number that is not finite, or beyond {LARGEST:.1e}: copy the file again")
+    if not (np.abs(series) <= LARGEST_FLOAT).all():
+        raise InputError(f"{path} has a number that is not finite, or beyond {LARGEST_FLOAT:.1e}: copy the file again")
     if len(series) < FRAMES:
         raise InputError(
             f"{path} has {len(series)} frames: must be {FRAMES} or more; remove the subject from the table"
@@ -156,9 +159,11 @@ def _varying(series: dict[str, Floats]) -> npt.NDArray[np.bool_]:
     other = next((name for name in widths if widths[name] != widths[first]), None)
     if other is not None:
         raise InputError(
-            f"{other}{SUFFIX} has {widths[other]} regions where {first}{SUFFIX} has {widths[first]}: use one atlas"
+            f"{other}{SUFFIX} has {widths[other]} regions, but {first}{SUFFIX} has {widths[first]}: use one atlas"
         )
     varying: npt.NDArray[np.bool_] = np.any([np.ptp(values, axis=0) > 0 for values in series.values()], axis=0)
-    if varying.sum() < LEAST:
-        raise InputError(f"{varying.sum()} regions vary in the files, {first}{SUFFIX} and others: must be {LEAST}")
+    if varying.sum() < LEAST_REGIONS:
+        raise InputError(
+            f"{varying.sum()} regions vary in the files, {first}{SUFFIX} and others: must be {LEAST_REGIONS}"
+        )
     return varying

@@ -1,10 +1,12 @@
-"""Nested fixed-size Arrow arrays from NumPy arrays and back, without a copy."""
+"""Nested Arrow arrays from NumPy arrays and back, without a copy, and rows of a table."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from partitioning.making.arranging import gather_batches
 
 
 def nested(values: npt.NDArray[Any]) -> pa.FixedSizeListArray:
@@ -20,7 +22,7 @@ def nested(values: npt.NDArray[Any]) -> pa.FixedSizeListArray:
 
 
 def flat(array: pa.Array) -> pa.Array:
-    """Return the innermost values of an array without nulls; a sliced array gives those of its slice.
+    """Return the innermost values of an array without nulls; for a sliced array, those of its slice.
 
     Args:
         array: nested fixed-size lists, fixed-shape tensors, or plain values.
@@ -33,7 +35,7 @@ def flat(array: pa.Array) -> pa.Array:
 
 
 def has_nulls(array: pa.Array) -> bool:
-    """Say whether a null is in the array, or in the lists it nests."""
+    """Say whether the array, or a list nested in it, has a null."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     while pa.types.is_fixed_size_list(array.type):
@@ -41,3 +43,11 @@ def has_nulls(array: pa.Array) -> bool:
             return True
         array = array.flatten()
     return bool(array.null_count)
+
+
+def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Return the given rows of a table, in the given order.
+
+    `Table.take` would return wrong rows of sliced nested lists.
+    """
+    return pa.Table.from_batches(gather_batches(table, rows, np.array([rows.size])), table.schema)

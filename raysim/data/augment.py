@@ -1,10 +1,10 @@
-"""The papers' augmentations of images: pure functions of samples and uniform draws, batched on the device."""
+"""Augmentations of images from the papers: pure functions of samples and uniform draws, batched on the device."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -13,10 +13,10 @@ from torch.nn.functional import pad
 from algorithms.training.losses import IGNORED
 from raysim.common.errors import InputError
 from raysim.data.images import LUMA, is_image
-from raysim.data.standardise import Global, Scale, Standardise
+from raysim.data.standardise import MeanAndStd, Standardisation
 
 TRIES = 10
-"""Parts of an image that are drawn until one lies inside it."""
+"""Parts of an image to draw; the first one that lies inside the image counts."""
 
 Shape: TypeAlias = tuple[int, ...]
 Size: TypeAlias = tuple[int, int]
@@ -24,16 +24,16 @@ Size: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Crop:
-    """Pad each image on all sides, with zeros and its label with no class, and cut a part out at a random place.
+    """Random crop of a padded image; the padding is 0, and has no class in labels that are images.
 
-        x'[:, i, j] = padded[:, i + a, j + b],   a, b uniform where the part lies inside
+        x'[:, i, j] = padded[:, i + a, j + b],   a, b uniform over all places inside
 
     Args:
         padding: pixels on each side, >= 0.
         size: height and width of the part; None for the image's own.
 
     Raises:
-        InputError: the images are no larger than the padding, or smaller than the part (from a call).
+        InputError: a call finds images that are not larger than the padding, or smaller than the part.
 
     Paper: FixBN, A.1 (2 pixels on CIFAR-10; 768x768 of Cityscapes).
     """
@@ -43,7 +43,7 @@ class Crop:
     numbers = 2
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape that images [c, h, w] come to; InputError where they are too small."""
+        """Return the shape of changed images [c, h, w]; raise an InputError if they are too small."""
         height, width = self.size or shape[1:]
         if height > shape[1] + 2 * self.padding or width > shape[2] + 2 * self.padding:
             raise InputError(
@@ -53,22 +53,22 @@ class Crop:
         if self.padding >= min(shape[1:]):
             raise InputError(
                 f"data.crop_padding = {self.padding} on images of {shape[1]}x{shape[2]}: must be below the smaller "
-                "side, or a crop may have nothing of its image; lower it"
+                "side, or a crop may miss its image; lower it"
             )
         return (shape[0], height, width)
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, c, h, w] by the row a and the column b that two draws each come to."""
+        """Change images [n, c, h, w]; the two draws of each give its row a and column b."""
         return self._cut(pad(x, [self.padding] * 4), self.shape(tuple(x.shape[1:])), draws)
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] as their images."""
+        """Change labels [n, h, w] like their images."""
         return self._cut(pad(y, [self.padding] * 4, value=IGNORED)[:, None], self.shape((1, *y.shape[1:])), draws)[:, 0]
 
     def _cut(self, padded: torch.Tensor, shape: Shape, draws: torch.Tensor) -> torch.Tensor:
         channels, height, width = shape
         room = draws.new_tensor([padded.shape[2] - height, padded.shape[3] - width])
-        # A draw just below 1 may be rounded up to one place too many.
+        # Rounding may turn a draw just below 1 into one place too many.
         top, left = torch.minimum(draws * (room + 1), room).long().unbind(1)
         rows = top[:, None] + torch.arange(height, device=padded.device)
         columns = left[:, None] + torch.arange(width, device=padded.device)
@@ -78,20 +78,22 @@ class Crop:
 
 @dataclass(frozen=True)
 class ResizedCrop:
-    """Cut a part of random area and shape out of each image at a random place, and resize it.
+    """Crop of random area and shape at a random place, resized.
 
         h' = sqrt(s h w / r),   w' = sqrt(s h w r),   s uniform in the scale, log r between the logarithms of the ratio
 
-    The first of ten draws that fits counts; where none does, the image's middle at the nearest ratio. Images are
-    interpolated bilinearly, of labels the nearest pixel is taken.
+    The first of ten draws that fits counts. If none fits, the crop is the middle of the image at the nearest ratio.
+    Images are interpolated bilinearly; labels take the nearest pixel.
 
     Args:
-        size: height and width to come to; None for the image's own.
-        scale: shares of the area, lowest and highest.
-        ratio: of width to height, likewise.
+        size: height and width of the result; None for the image's own.
+        scale: lowest and highest share of the area.
+        ratio: lowest and highest ratio of width to height.
 
-    Paper: FixBN, A.1 (Tiny-ImageNet, "following the official PyTorch ImageNet training script"). Deviations: a part
-    that is larger than what it comes to is not smoothed before.
+    Paper: FixBN, A.1 (Tiny-ImageNet, "following the official PyTorch ImageNet training script").
+
+    Deviations:
+        A part larger than the result is not smoothed first.
     """
 
     size: Size | None = None
@@ -100,7 +102,7 @@ class ResizedCrop:
     numbers = 2 * TRIES + 2
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape that images [c, h, w] come to."""
+        """Return the shape of changed images [c, h, w]."""
         return (shape[0], *(self.size or shape[1:]))
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
@@ -116,7 +118,7 @@ class ResizedCrop:
         return x
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] as their images."""
+        """Change labels [n, h, w] like their images."""
         first, extent = self.parts(draws, y.shape[1], y.shape[2])
         y = y[:, None]
         for axis, size in enumerate(self.size or y.shape[2:]):
@@ -124,8 +126,8 @@ class ResizedCrop:
         return y[:, 0]
 
     def parts(self, draws: torch.Tensor, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The parts of images of a height and a width: first row and column, and height and width, int64 [n, 2]."""
-        # In float64, so that all devices round to the same pixels.
+        """Return the parts to cut: first row and column, and height and width, both int64 [n, 2]."""
+        # All devices round float64 to the same pixels.
         draws, whole = draws.double(), torch.tensor([height, width], device=draws.device, dtype=torch.float64)
         area, ratio = draws[:, :-2].view(-1, TRIES, 2).unbind(2)
         area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * area)
@@ -143,12 +145,12 @@ class ResizedCrop:
 
 @dataclass(frozen=True)
 class Flip:
-    """Mirror each image left to right where its draw is below 1/2. Paper: FixBN, A.1; FedMMB, section 4."""
+    """Mirror image, left to right, if the image's draw is below 1/2. Paper: FixBN, A.1; FedMMB, section 4."""
 
     numbers = 1
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape that images come to: their own."""
+        """Return the shape of changed images, which is their own."""
         return shape
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
@@ -156,39 +158,50 @@ class Flip:
         return torch.where(draws[:, 0].view(-1, 1, 1, 1) < 0.5, x.flip(3), x)
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] as their images."""
+        """Change labels [n, h, w] like their images."""
         return self(y[:, None], draws)[:, 0]
 
 
 @dataclass(frozen=True)
 class ColourJitter:
-    """Change brightness, contrast, saturation and hue, in this order, each by a draw of its own.
+    """Random change of brightness, contrast, saturation and hue, in this order, each by its own draw.
 
         x <- f x;   x <- f x + (1 - f) mean(grey(x));   x <- f x + (1 - f) grey(x);   hue(x) <- hue(x) + t
 
-    with f = 1 + s u, t = s u turns, u uniform in [-1, 1), s the strength; all but the hue's cut off to [0, 1]. Of a
-    grey image brightness and contrast change. Other values than those of pixels in [0, 1] have no colours: they are
-    refused before (`check_pixels`).
+    Here f = 1 + s u and t = s u turns, with u uniform in [-1, 1) and s the strength. All results except the hue's are
+    cut off to [0, 1]. Grey images change in brightness and contrast. `check_pixels` refuses values outside [0, 1].
 
     Args:
-        brightness, contrast, saturation: in [0, 1]; 0 changes nothing.
-        hue: in [0, 1/2] turns of the colour circle.
+        brightness: strength in [0, 1]; 0 changes nothing.
+        contrast: likewise.
+        saturation: likewise.
+        hue: strength in [0, 1/2] turns of the colour circle.
+        standardised: standardisation of the samples, undone before the change and redone after; None for pixels.
 
-    Paper: FedMMB, section 4. Deviations: its text gives no strengths; the defaults are ours.
+    Paper: FedMMB, section 4.
+
+    Deviations:
+        The text gives no strengths; the defaults are raysim's.
     """
 
     brightness: float = 0.2
     contrast: float = 0.2
     saturation: float = 0.2
     hue: float = 0.05
+    standardised: MeanAndStd | None = None
     numbers = 4
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape that images come to: their own."""
+        """Return the shape of changed images, which is their own."""
         return shape
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change images [n, c, h, w] with values in [0, 1], c being 1 or 3."""
+        """Change images [n, 1 or 3, h, w]."""
+        if self.standardised is None:
+            return self._on_pixels(x, draws)
+        return self.standardised(self._on_pixels(self.standardised.undo(x), draws))
+
+    def _on_pixels(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         strengths = x.new_tensor([self.brightness, self.contrast, self.saturation, self.hue])
         changes = (strengths * (2 * draws.to(x) - 1)).view(-1, 4, 1, 1, 1).unbind(1)
         x = _towards(torch.zeros_like(x), x, changes[0])
@@ -198,7 +211,7 @@ class ColourJitter:
         return _turned(_towards(_grey(x), x, changes[2]), changes[3][:, 0])
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Leave labels as they are."""
+        """Return the labels unchanged."""
         return y
 
 
@@ -210,96 +223,74 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
     "flip": Flip,
     "colour-jitter": ColourJitter,
 }
-"""By their names in an experiment's file."""
+"""Augmentations by their names in an experiment file."""
 
 
 @dataclass(frozen=True)
-class OnPixels:
-    """A change that needs pixels in [0, 1], on samples that are standardised."""
+class AugmentationChain:
+    """Changes one after the other, each with its own draws."""
 
-    change: ColourJitter
-    scale: Scale
-
-    @property
-    def numbers(self) -> int:
-        """As many as the change takes."""
-        return self.change.numbers
-
-    def shape(self, shape: Shape) -> Shape:
-        """The shape that images come to."""
-        return self.change.shape(shape)
-
-    def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change standardised images [n, c, h, w]."""
-        return self.scale(self.change(self.scale.undo(x), draws))
-
-    def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] as the change does."""
-        return self.change.labels(y, draws)
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Changes one after the other, each with draws of its own."""
-
-    changes: tuple[Augmentation | OnPixels, ...]
+    changes: tuple[Augmentation, ...]
 
     @property
     def numbers(self) -> int:
-        """What all of them take."""
+        """Return the number of draws that a sample takes."""
         return sum(change.numbers for change in self.changes)
 
     def shape(self, shape: Shape) -> Shape:
-        """The shape that images [c, h, w] come to; InputError where a change cannot be made to them."""
+        """Return the shape of changed images [c, h, w]; raise an InputError if a change cannot take them."""
         for change in self.changes:
             shape = change.shape(shape)
         return shape
 
     def __call__(self, x: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change images [n, c, h, w]."""
-        for change, numbers in self._with(draws):
-            x = change(x, numbers)
+        for change, own in self._with_draws(draws):
+            x = change(x, own)
         return x
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Change labels [n, h, w] as their images."""
-        for change, numbers in self._with(draws):
-            y = change.labels(y, numbers)
+        """Change labels [n, h, w] like their images."""
+        for change, own in self._with_draws(draws):
+            y = change.labels(y, own)
         return y
 
-    def _with(self, draws: torch.Tensor) -> Iterable[tuple[Augmentation | OnPixels, torch.Tensor]]:
+    def _with_draws(self, draws: torch.Tensor) -> Iterable[tuple[Augmentation, torch.Tensor]]:
         return zip(self.changes, torch.split(draws, [change.numbers for change in self.changes], 1), strict=True)
 
 
-def chain(names: Sequence[str], strengths: Mapping[str, Any], scale: Scale | None = None) -> Chain:
-    """Augmentations by their names, in this order.
+def make_chain(
+    names: Sequence[str], strengths: Mapping[str, Any], standardised: MeanAndStd | None = None
+) -> AugmentationChain:
+    """Return the augmentations of these names, in this order.
 
     Args:
-        names: of `AUGMENTATIONS`.
-        strengths: what they take, by name.
-        scale: by which the samples are standardised, where they are.
+        names: names from `AUGMENTATIONS`.
+        strengths: parameters of all augmentations, by name.
+        standardised: standardisation of the samples; None for pixels.
     """
-    changes: list[Augmentation | OnPixels] = []
+    changes: list[Augmentation] = []
     for name in names:
         kind = AUGMENTATIONS[name]
-        change: Augmentation = kind(**{each.name: strengths[each.name] for each in fields(kind)})
-        changes.append(OnPixels(change, scale) if isinstance(change, ColourJitter) and scale is not None else change)
-    return Chain(tuple(changes))
+        keys = [field.name for field in fields(kind) if field.name != "standardised"]
+        change: Augmentation = kind(**{key: strengths[key] for key in keys})
+        changes.append(replace(change, standardised=standardised) if isinstance(change, ColourJitter) else change)
+    return AugmentationChain(tuple(changes))
 
 
 def augmentation(
-    names: Sequence[str], strengths: Mapping[str, Any], standardise: Standardise | None, shape: tuple[int, ...]
-) -> Chain | None:
-    """What changes inputs in training; None where nothing does.
+    names: Sequence[str], strengths: Mapping[str, Any], standardise: Standardisation | None, shape: tuple[int, ...]
+) -> AugmentationChain | None:
+    """Return the augmentations of inputs in training; None for none.
 
     Args:
-        names: of `AUGMENTATIONS`.
-        strengths: what they take, by name.
-        standardise: what is done to inputs before.
-        shape: of one sample.
+        names: names from `AUGMENTATIONS`.
+        strengths: parameters of all augmentations, by name.
+        standardise: standardisation of the inputs before.
+        shape: shape of one sample.
 
     Raises:
-        InputError: samples are no images, or too small.
+        InputError: samples are not images, or too small.
     """
     if not names:
         return None
@@ -308,37 +299,37 @@ def augmentation(
             f"data.augment = {list(names)} on samples of shape {shape}: must be on images, [1 or 3, height, width]; "
             "remove it"
         )
-    made = chain(names, strengths, standardise.scale if isinstance(standardise, Global) else None)
-    made.shape(shape)
-    return made
+    chain = make_chain(names, strengths, None if standardise is None or standardise.per_client else standardise.scale)
+    chain.shape(shape)
+    return chain
 
 
 def _centres(size: int, extent: torch.Tensor) -> torch.Tensor:
-    """Where the middles of so many pixels fall on extents [n], float64 [n, size]."""
+    """Return the centres of `size` pixels that divide each of the extents [n] evenly, float64 [n, size]."""
     return (torch.arange(size, device=extent.device, dtype=torch.float64) + 0.5) * extent[:, None] / size
 
 
 def _along(axis: int, values: torch.Tensor) -> torch.Tensor:
-    """Values of each image's rows (0) or columns (1), [n, size], to go with images [n, c, h, w]."""
+    """Return values per row (axis 0) or column (1), [n, size], in a shape that broadcasts to images [n, c, h, w]."""
     return values[:, None, :, None] if axis == 0 else values[:, None, None, :]
 
 
 def _picked(x: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tensor:
-    """Rows (0) or columns (1) of images [n, c, h, w], at each one's own places [n, size]."""
+    """Return rows (axis 0) or columns (1) of images [n, c, h, w] at each image's own places [n, size]."""
     other = (-1, x.shape[1], -1, x.shape[3]) if axis == 0 else (-1, x.shape[1], x.shape[2], -1)
     return x.gather(2 + axis, _along(axis, places).expand(other))
 
 
 def check_pixels(x: torch.Tensor, names: Collection[str], where: str) -> None:
-    """Refuse values that are no pixels in [0, 1] where colours are to be changed.
+    """Refuse values outside [0, 1] if "colour-jitter" is among the augmentations.
 
     Args:
-        x: before they are standardised.
-        names: the augmentations.
-        where: whose values they are, for the message.
+        x: values before standardisation.
+        names: names of the augmentations.
+        where: origin of the values, for the error message.
 
     Raises:
-        InputError: some are beyond.
+        InputError: a value is outside.
     """
     if "colour-jitter" in names and x.numel() and not (x.min() >= 0 and x.max() <= 1):
         raise InputError(
@@ -353,16 +344,16 @@ def _towards(far: torch.Tensor, x: torch.Tensor, change: torch.Tensor) -> torch.
 
 
 def _grey(x: torch.Tensor) -> torch.Tensor:
-    """The luma of colour, [n, 1, h, w]; of grey itself."""
+    """Return the luma of colour images, [n, 1, h, w]; grey images unchanged."""
     return x if x.shape[1] == 1 else (x * x.new_tensor(LUMA).view(-1, 1, 1)).sum(1, keepdim=True)
 
 
 def _turned(x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
-    """Colours with their hue turned, their largest and smallest values as they were.
+    """Return colours with another hue; their largest and smallest values stay.
 
     Args:
         x: [n, 3, h, w].
-        turns: [n, 1, 1], 1 being once around.
+        turns: [n, 1, 1], 1 for once around the colour circle.
     """
     red, green, blue = x.unbind(1)
     most, least = x.amax(1), x.amin(1)

@@ -1,4 +1,4 @@
-"""The data sets that have a name; docs/reference/datasets.md lists their files."""
+"""Table of the data sets by name; docs/reference/datasets.md lists their files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class DataSet:
+class NamedDataSet:
     """A data set that has a name.
 
     Args:
-        description: one line that says what it is.
-        reader: "module:function"; the function, given the folder of the files, returns the train and test table.
-        dividing: columns that say whose a row is, and are no features.
+        description: one line about its contents.
+        reader: "module:function"; from the folder of its files, the function returns the train and test table.
+        dividing: columns that identify a row's owner and are no features.
         label: name of the label column.
         drawn: whether the rows are drawn; the reader then takes a seed, too.
     """
@@ -27,105 +27,107 @@ class DataSet:
     drawn: bool = False
 
     def read(self, root: Path, seed: int = 0) -> tuple[pa.Table, pa.Table | None]:
-        """Read the tables."""
-        # The reader is found only now: torchvision takes seconds to import, in every client actor too.
+        """Read the train and test table."""
+        # Import the reader late: torchvision takes seconds to import, in every client actor too.
         given = {"seed": seed} if self.drawn else {}
         tables: tuple[pa.Table, pa.Table | None] = resolve_name(self.reader)(root, **given)
         return tables
 
 
-DATASETS: Mapping[str, DataSet] = {
-    "digits": DataSet(
-        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", "raysim.data.digits:read_digits"
+DATASETS: Mapping[str, NamedDataSet] = {
+    "digits": NamedDataSet(
+        "1,797 scanned digits, 1x8x8, 10 classes; comes with scikit-learn", "raysim.data.small_images:read_digits"
     ),
-    "mnist": DataSet(
-        "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.vision:read_mnist"
+    "mnist": NamedDataSet(
+        "handwritten digits, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.small_images:read_mnist"
     ),
-    "fashion-mnist": DataSet(
-        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.vision:read_fashion_mnist"
+    "fashion-mnist": NamedDataSet(
+        "clothes, 60,000 and 10,000 for test, 1x28x28, 10 classes", "raysim.data.small_images:read_fashion_mnist"
     ),
-    "cifar10": DataSet(
-        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.vision:read_cifar10"
+    "cifar10": NamedDataSet(
+        "photographs, 50,000 and 10,000 for test, 3x32x32, 10 classes", "raysim.data.small_images:read_cifar10"
     ),
-    "svhn": DataSet(
+    "svhn": NamedDataSet(
         "house numbers, 73,257 and 26,032 for test, 3x32x32, 10 classes", "raysim.data.digit_domains:read_svhn"
     ),
-    "usps": DataSet(
+    "usps": NamedDataSet(
         "digits on letters, 7,291 and 2,007 for test, 1x16x16, 10 classes", "raysim.data.digit_domains:read_usps"
     ),
-    "mnist-m": DataSet(
+    "mnist-m": NamedDataSet(
         "digits on photographs, 59,001 and 9,001 for test, 3x32x32, 10 classes; your files",
         "raysim.data.digit_domains:read_mnist_m",
     ),
-    "synth-digits": DataSet(
+    "synth-digits": NamedDataSet(
         "digits of many fonts, 479,400 and 9,553 for test, 3x32x32, 10 classes; your files",
         "raysim.data.digit_domains:read_synth_digits",
     ),
-    "morpho-mnist": DataSet(
+    "morpho-mnist": NamedDataSet(
         "MNIST thinned, thickened, swollen and broken, 1x28x28, 10 classes, a domain a folder; your files",
         "raysim.data.digit_domains:read_morpho_mnist",
         ("domain",),
     ),
-    "tiny-imagenet": DataSet(
+    "tiny-imagenet": NamedDataSet(
         "photographs, 100,000 and 10,000 for test, 64x64, 200 classes; your files",
         "raysim.data.photographs:read_tiny_imagenet",
     ),
-    "imagenet": DataSet(
+    "imagenet": NamedDataSet(
         "photographs, 1,281,167 and 50,000 for test, many sizes, 1,000 classes; your files, licensed",
         "raysim.data.photographs:read_imagenet",
     ),
-    "office-caltech10": DataSet(
+    "office-caltech10": NamedDataSet(
         "objects from 4 domains, 2,533 in all, many sizes, 10 classes; your files",
         "raysim.data.photographs:read_office_caltech10",
         ("domain",),
     ),
-    "domainnet": DataSet(
+    "domainnet": NamedDataSet(
         "pictures from 6 domains, many sizes, the 10 largest classes of 345; your files",
         "raysim.data.photographs:read_domainnet",
         ("domain",),
     ),
-    "ham10000": DataSet(
+    "ham10000": NamedDataSet(
         "skin lesions, 10,015 in all, 450x600, 7 classes; your files", "raysim.data.photographs:read_ham10000"
     ),
-    "cityscapes": DataSet(
+    "cityscapes": NamedDataSet(
         "streets, 2,975 and 500 for test, 3x1024x2048, a mask of 19 classes each; your files, licensed",
         "raysim.data.photographs:read_cityscapes",
         ("city",),
         label="mask",
     ),
-    "covertype": DataSet("forest plots, 581,012 in all, 54 numbers, 7 classes", "raysim.data.tabular:read_covertype"),
-    "shakespeare": DataSet(
+    "covertype": NamedDataSet(
+        "forest plots, 581,012 in all, 54 numbers, 7 classes", "raysim.data.tabular:read_covertype"
+    ),
+    "shakespeare": NamedDataSet(
         "80 characters and the next by speaking role, 80 numbers; your file",
         "raysim.data.shakespeare:read_shakespeare",
         ("speaker",),
     ),
-    "abide": DataSet(
+    "abide": NamedDataSet(
         "brain activity at 4 sites, 5,995 numbers, 2 classes; your files",
         "raysim.data.abide:read_abide",
         ("site", "subject"),
     ),
-    "eicu": DataSet(
+    "eicu": NamedDataSet(
         "admissions to hospitals, numbers, 2 classes; your table, licensed",
         "raysim.data.tabular:read_eicu",
         ("hospital",),
     ),
-    "gaussians": DataSet(
+    "gaussians": NamedDataSet(
         "points of 2 clients, 2,000 and 2,000 for test, 10 numbers, 2 classes; drawn from the seed",
-        "raysim.data.gaussians:read_gaussians",
+        "raysim.data.synthetic:read_gaussians",
         ("domain",),
         drawn=True,
     ),
 }
 
-FORMS: Mapping[str, str] = {
+DATASET_FORMS: Mapping[str, str] = {
     "file:PATH.parquet": "your own table: columns of numbers, arrays of one shape, or encoded images; several "
     "paths, with commas between, are domains",
     "folder:PATH": "images by class: PATH/CLASS/*.png, PATH/DOMAIN/CLASS/*.png, or with masks: PATH/images/*.png and "
     "PATH/masks/*.png; or any of them below train/ and test/; several paths are domains",
     "synthetic:ALPHA,BETA,CLIENTS": "FedProx's clients whose models (ALPHA) and inputs (BETA) differ, 60 numbers, 10 "
-    "classes; drawn from the seed; iid in the place of ALPHA,BETA: all alike; ,ROWS at the end: their mean number",
+    "classes; drawn from the seed; iid instead of ALPHA,BETA: all alike; ,ROWS at the end: their mean number",
     "NAME,NAME": "several of these data sets, a domain each",
     "shifted:NAME": "one domain for each of data.shifts: none, invert, colour, blur, contrast, noise, thin, thick, "
     "swell, fracture; behind other names, NAME,shifted:NAME, domains beside theirs",
 }
-"""What `data.dataset` may be besides a name."""
+"""Forms of `data.dataset` besides a name."""

@@ -10,26 +10,26 @@ from torchvision import datasets
 
 from raysim.common.errors import InputError
 from raysim.data.fetching import damaged, fetch, missing
-from raysim.data.folders import Picture, Tables, image_table, read_folder
-from raysim.data.idx import digits_table, read_idx
+from raysim.data.folders import ImageRow, Tables, image_table, read_folder
 from raysim.data.reading import check_columns, check_labels, named_in, table_of, text_of
+from raysim.data.small_images import digits_table, read_idx
 
-TEN = 10
-"""The label that files have where Matlab counts from 1: of SVHN's digit 0, and of USPS's digit 9."""
+LARGEST_LABEL = 10
+"""Largest label of files that count from 1: digit 0 in SVHN, digit 9 in USPS."""
 
 DIGITS = tuple("0123456789")
 
 
 def read_svhn(root: Path) -> Tables:
-    """Return SVHN's train and test tables: `image`, 3x32x32 uint8, and `label`, int64; a 10 of the files is digit 0.
+    """Return SVHN's train and test tables: `image`, 3x32x32 uint8, and `label`, int64. Label 10 means digit 0.
 
     Args:
-        root: the folder of `train_32x32.mat` and `test_32x32.mat`.
+        root: folder of `train_32x32.mat` and `test_32x32.mat`.
 
     Raises:
-        InputError: a file is missing and cannot be downloaded, or is damaged.
+        InputError: a file is damaged, or missing and cannot be downloaded.
 
-    Netzer et al., "Reading digits in natural images with unsupervised feature learning", 2011.
+    Paper: Netzer et al., "Reading digits in natural images with unsupervised feature learning", 2011.
     """
 
     def download(stage: str) -> None:
@@ -43,17 +43,17 @@ def read_svhn(root: Path) -> Tables:
 
 
 def read_usps(root: Path) -> Tables:
-    """Return USPS's train and test tables: `image`, 1x16x16 uint8, and `label`, int64, one below the files'.
+    """Return USPS's train and test tables: `image`, 1x16x16 uint8, and `label`, int64, the files' label - 1.
 
-        pixel = floor(255 (x + 1) / 2)   with x in [-1, 1] as the files have it
+        pixel = floor(255 (x + 1) / 2),   x in [-1, 1] in the files
 
     Args:
-        root: the folder of `usps.bz2` and `usps.t.bz2`.
+        root: folder of `usps.bz2` and `usps.t.bz2`.
 
     Raises:
-        InputError: a file is missing and cannot be downloaded, or is damaged.
+        InputError: a file is damaged, or missing and cannot be downloaded.
 
-    Hull, "A database for handwritten text recognition research", 1994.
+    Paper: Hull, "A database for handwritten text recognition research", 1994.
     """
 
     def download(stage: str) -> None:
@@ -68,13 +68,13 @@ def read_mnist_m(root: Path) -> Tables:
     """Return MNIST-M's train and test tables: encoded `image`, 32x32 in colour, and `label`, int64.
 
     Args:
-        root: the folder of `mnist_m/`, which has `mnist_m_train/`, `mnist_m_train_labels.txt` (lines of a file's name
-            and its digit) and the same of `test`; or of `mnist-m-train.parquet` and `mnist-m-test.parquet`.
+        root: folder of `mnist_m/`, which has `mnist_m_train/`, `mnist_m_train_labels.txt` (lines of a file's name
+            and its digit), and likewise for `test`; or of `mnist-m-train.parquet` and `mnist-m-test.parquet`.
 
     Raises:
         InputError: files are missing or damaged.
 
-    Ganin and Lempitsky, arXiv:1409.7495.
+    Paper: Ganin and Lempitsky, arXiv:1409.7495.
     """
     folder = root / "mnist_m"
     if folder.is_dir():
@@ -86,13 +86,13 @@ def read_synth_digits(root: Path) -> Tables:
     """Return SynthDigits' train and test tables: `image`, 3x32x32 uint8, or encoded, and `label`, int64.
 
     Args:
-        root: the folder of `synth_train_32x32.mat` and `synth_test_32x32.mat`; or of `synth-digits-train.parquet` and
-            `synth-digits-test.parquet`; or of `synth-digits/` with `train/` and `test/`, and a folder a digit.
+        root: folder of `synth_train_32x32.mat` and `synth_test_32x32.mat`; or of `synth-digits-train.parquet` and
+            `synth-digits-test.parquet`; or of `synth-digits/` with `train/` and `test/`, and a folder per digit.
 
     Raises:
         InputError: files are missing or damaged.
 
-    Ganin and Lempitsky, arXiv:1409.7495.
+    Paper: Ganin and Lempitsky, arXiv:1409.7495.
     """
     files = [root / f"synth_{part}_32x32.mat" for part in ("train", "test")]
     if files[0].is_file():
@@ -104,13 +104,13 @@ def read_morpho_mnist(root: Path) -> Tables:
     """Return Morpho-MNIST's train and test tables: `image`, 1x28x28 uint8, `label`, int64, and `domain`.
 
     Args:
-        root: the folder of `morpho-mnist/`, which has one or more of `plain/`, `global/` (thinned and thickened) and
-            `local/` (swollen and fractured), a domain each, with MNIST's four files, packed (.gz) or not.
+        root: folder of `morpho-mnist/`, which has one or more of `plain/`, `global/` (thinned and thickened) and
+            `local/` (swollen and fractured). Each is a domain, with MNIST's four files, plain or packed (.gz).
 
     Raises:
         InputError: files are missing or damaged.
 
-    Castro et al., "Morpho-MNIST", JMLR 20(178), 2019.
+    Paper: Castro et al., "Morpho-MNIST", JMLR 20(178), 2019.
     """
     folder = root / "morpho-mnist"
     found = [name for name in ("plain", "global", "local") if (folder / name).is_dir()]
@@ -128,14 +128,13 @@ def _matlab(path: Path) -> pa.Table:
         content = loadmat(str(path))
         images, labels = content["X"].transpose(3, 2, 0, 1), content["y"].reshape(-1)
         whole = labels.astype(np.int64)
-    except Exception as error:
-        # Of any class: SciPy raises what it trips over.
+    except Exception as error:  # SciPy may raise anything
         raise damaged(path, str(error).partition("\n")[0] or type(error).__name__) from error
     if images.dtype != np.uint8 or images.shape[1:] != (3, 32, 32) or len(images) != len(labels):
         raise damaged(path, f"X is {images.dtype} {images.shape} and y has {len(labels)} labels")
-    if not (np.array_equal(whole, labels) and whole.min(initial=0) >= 0 and whole.max(initial=0) <= TEN):
+    if not (np.array_equal(whole, labels) and whole.min(initial=0) >= 0 and whole.max(initial=0) <= LARGEST_LABEL):
         raise damaged(path, "y has other labels than 0 to 10")
-    return digits_table(images, whole % TEN, path)
+    return digits_table(images, whole % LARGEST_LABEL, path)
 
 
 def _libsvm(path: Path) -> pa.Table:
@@ -149,7 +148,7 @@ def _libsvm(path: Path) -> pa.Table:
         raise damaged(path, str(error).partition("\n")[0]) from error
     if not ((places == np.arange(1, 257)).all() and (np.abs(values) <= 1).all()):
         raise damaged(path, "a line has other numbers than 256 in [-1, 1], numbered from 1")
-    if not np.isin(labels, np.arange(1, TEN + 1)).all():
+    if not np.isin(labels, np.arange(1, LARGEST_LABEL + 1)).all():
         raise damaged(path, "a line has another label than 1 to 10")
     images = ((values.astype(np.float32).reshape(-1, 1, 16, 16) + 1) / 2 * 255).astype(np.uint8)
     return digits_table(images, labels.astype(np.int64) - 1, path)
@@ -159,20 +158,20 @@ def _listed(folder: Path, part: str) -> pa.Table:
     names = folder / f"mnist_m_{part}_labels.txt"
     if not names.is_file():
         raise missing(folder.parent, f"{folder.name}/{names.name}", "it is part of mnist_m.tar.gz")
-    pictures: dict[str, Picture] = {}
+    rows: dict[str, ImageRow] = {}
     for number, line in enumerate(text_of(names).splitlines(), start=1):
         name, _, digit = line.strip().rpartition(" ")
         if not line.strip():
             continue
-        if not name or name in pictures or digit not in DIGITS:
+        if not name or name in rows or digit not in DIGITS:
             raise InputError(
                 f"{names}, line {number}, is {line[:40]!r}: must be a file's name that no other line has, a space and "
                 "a digit; correct it"
             )
-        pictures[name] = Picture(named_in(folder / f"mnist_m_{part}", name, names), (int(digit),))
-    if not pictures:
+        rows[name] = (named_in(folder / f"mnist_m_{part}", name, names), (int(digit),))
+    if not rows:
         raise InputError(f"{names} has no lines: must name each file and its digit; unpack mnist_m.tar.gz again")
-    return image_table(folder, list(pictures.values()), {"label": pa.int64()})
+    return image_table(folder, list(rows.values()), {"label": pa.int64()})
 
 
 def _tables_or_folder(root: Path, name: str, files: str) -> Tables:
@@ -181,8 +180,8 @@ def _tables_or_folder(root: Path, name: str, files: str) -> Tables:
         train, test = (_digits_of(table_of(path), path) for path in tables)
         return train, test
     if (root / name / "train").is_dir():
-        train, tested = read_folder(root / name)
-        return _digits_of(train, root / name), None if tested is None else _digits_of(tested, root / name)
+        train, test = read_folder(root / name)
+        return _digits_of(train, root / name), None if test is None else _digits_of(test, root / name)
     raise missing(root, f"{files} or {name}/train/", "sites.skoltech.ru/compvision/projects/grl, research use")
 
 

@@ -1,37 +1,159 @@
-"""Domains' rows: as many of each as are asked for, and a test set of each."""
+"""Domains: several tables joined into one, and the rows of each domain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import Purpose, generator
 from raysim.common.errors import InputError
-from raysim.data.prepare import taken
+from raysim.data.arrays import flat, take_rows
+from raysim.data.features import ArrayColumn, ImageColumn, features
+from raysim.data.folders import ENCODED, Tables
+from raysim.data.images import encoded, is_image, png
+
+DOMAIN = "domain"
+"""Column that names a row's domain."""
 
 
-def by_domain(table: pa.Table, column: str) -> Mapping[str, pa.Table]:
-    """A table's rows by the domain that a column names."""
-    names = sorted(pc.unique(table[column]).to_pylist(), key=str)
-    values = np.asarray(table[column].to_pylist())
-    return {str(name): taken(table, np.flatnonzero(values == name)) for name in names}
+def join(parts: Mapping[str, Tables], label: str, dividing: Sequence[str] = ()) -> Tables:
+    """Join data sets with the same columns end to end; a new column `domain` has their names.
 
+    Images in arrays become PNG if the data sets differ in size or colour, or some hold encoded images.
 
-def of_each(table: pa.Table, column: str, count: int, seed: int) -> pa.Table:
-    """So many rows of each domain, drawn at random without replacement, in the table's order.
+    Args:
+        parts: train and test table of each domain.
+        label: column of classes.
+        dividing: columns that identify a row's owner.
 
     Raises:
-        InputError: a domain has fewer.
+        InputError: the columns or the labels do not match, or only some data sets have a test table.
+    """
+    lacking = [name for name, (_, test) in parts.items() if test is None]
+    if 0 < len(lacking) < len(parts):
+        raise InputError(f"{lacking[0]} has no test part, and others have one: give all of them one, or none")
+    trains = {name: train for name, (train, _) in parts.items()}
+    tests = {name: test for name, (_, test) in parts.items() if test is not None}
+    if len({_common_label_type(table.schema.field(label).type) for table in trains.values()}) > 1:
+        listed = ", ".join(f"{name} ({table.schema.field(label).type})" for name, table in trains.items())
+        raise InputError(
+            f"the labels of {listed} are of several kinds: give all whole numbers, all strings, or masks of one type"
+        )
+    encode = len({_feature_form(table.schema, label, dividing) for table in trains.values()}) > 1
+    train = _joined(trains, label, dividing, encode=encode)
+    return train, _joined(tests, label, dividing, encode=encode) if tests else None
+
+
+def split_by_domain(table: pa.Table, column: str) -> Mapping[str, pa.Table]:
+    """Return the rows of each domain that a column names."""
+    names = sorted(pc.unique(table[column]).to_pylist(), key=str)
+    values = np.asarray(table[column].to_pylist())
+    return {str(name): take_rows(table, np.flatnonzero(values == name)) for name in names}
+
+
+def draw_per_domain(table: pa.Table, column: str, count: int, seed: int) -> pa.Table:
+    """Draw `count` rows of each domain without replacement; the rows keep the table's order.
+
+    Args:
+        table: rows of all domains.
+        column: column that names a row's domain.
+        count: rows of each domain.
+        seed: key of the draws.
+
+    Raises:
+        InputError: a domain has fewer rows.
     """
     values = np.asarray(table[column].to_pylist())
     chosen = []
-    for place, name in enumerate(np.unique(values)):
+    for number, name in enumerate(np.unique(values)):
         rows = np.flatnonzero(values == name)
         if len(rows) < count:
             raise InputError(
-                f"data.per_domain = {count}: must be at most {len(rows)}, for domain {name} has no more rows to train "
-                "on; lower it"
+                f"data.per_domain = {count}: must be at most {len(rows)}, because domain {name} has no more rows to "
+                "train on; lower it"
             )
-        chosen.append(generator(seed, Purpose.DOMAIN_ROWS, place).permutation(rows)[:count])
-    return taken(table, np.sort(np.concatenate(chosen)))
+        chosen.append(generator(seed, Purpose.DOMAIN_ROWS, number).permutation(rows)[:count])
+    return take_rows(table, np.sort(np.concatenate(chosen)))
+
+
+def image_array(column: pa.ChunkedArray, shape: Sequence[int]) -> npt.NDArray[np.uint8]:
+    """Return a column of images as uint8 [n, channels, height, width]; floats in [0, 1] are rounded to 255 steps.
+
+    Raises:
+        InputError: a value is outside the range of pixels.
+    """
+    values = np.concatenate([flat(chunk).to_numpy(zero_copy_only=False) for chunk in column.chunks])
+    images = values.reshape(-1, *shape)
+    if np.issubdtype(images.dtype, np.floating):
+        images = images * 255
+    if images.dtype != np.uint8:
+        if images.size and not (images.min() >= 0 and images.max() <= 255):
+            raise InputError("the images have values beyond black and white: scale floats to [0, 1], or give uint8")
+        images = np.rint(images).astype(np.uint8)
+    return images
+
+
+def _feature_form(schema: pa.Schema, label: str, dividing: Sequence[str]) -> str:
+    form = features(schema, label, dividing)
+    return f"{form}" if isinstance(form, ArrayColumn) else type(form).__name__
+
+
+def _joined(tables: Mapping[str, pa.Table], label: str, dividing: Sequence[str], *, encode: bool) -> pa.Table:
+    first = next(iter(tables))
+    made = [_as_domain(table, name, label, dividing, encode=encode) for name, table in tables.items()]
+    schema = made[0].schema
+    for name, table in zip(tables, made, strict=True):
+        if table.schema.names != schema.names or table.schema.types != schema.types:
+            raise InputError(
+                f"{name} has the columns {_listed(table.schema)}, but {first} has {_listed(schema)}: "
+                "give all the same names and types, in the same order"
+            )
+    # Equal types may still name a list's inner field differently: Parquet says "element", memory "item".
+    return pa.concat_tables([table.cast(schema) for table in made])
+
+
+def _as_domain(table: pa.Table, name: str, label: str, dividing: Sequence[str], *, encode: bool) -> pa.Table:
+    """Return a table with labels of a common type, images encoded if `encode`, and its name in the column `domain`."""
+    if DOMAIN in table.schema.names:
+        raise InputError(f"{name} has a column {DOMAIN!r} of its own: give it alone, or rename the column")
+    try:
+        table = _put(table, label, table[label].cast(_common_label_type(table.schema.field(label).type)))
+    except pa.ArrowException as error:
+        raise InputError(f"the labels of {name} do not fit int64 ({error}): give smaller ones") from error
+    table = _with_encoded_images(table, label, dividing, name) if encode else table
+    return table.append_column(DOMAIN, pa.array([name] * table.num_rows, pa.string()))
+
+
+def _common_label_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that labels are cast to: int64 for whole numbers of any width, string for strings."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+def _with_encoded_images(table: pa.Table, label: str, dividing: Sequence[str], name: str) -> pa.Table:
+    form = features(table.schema, label, dividing)
+    if isinstance(form, ImageColumn):
+        contents = [encoded(chunk).cast(pa.binary()) for chunk in table[form.column].chunks]
+    elif isinstance(form, ArrayColumn) and is_image(form.shape):
+        contents = [pa.array([png(image) for image in image_array(table[form.column], form.shape)], pa.binary())]
+    else:
+        raise InputError(f"{name} holds no images, and others do or differ: give data sets of one kind")
+    chunks = [
+        pa.StructArray.from_arrays([chunk, pa.nulls(len(chunk), pa.string())], fields=list(ENCODED))
+        for chunk in contents
+    ]
+    return _put(table, form.column, pa.chunked_array(chunks, ENCODED))
+
+
+def _put(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
+def _listed(schema: pa.Schema) -> str:
+    listed = [f"{field.name} ({field.type})" for field in schema]
+    return ", ".join(listed if len(listed) <= 8 else [*listed[:8], "..."])

@@ -1,4 +1,4 @@
-"""Data sets as Parquet files, which the partitioner and other tools read."""
+"""Data sets written as Parquet files, for the partitioner and other tools."""
 
 import tempfile
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from partitioning.common.disk import DiskFullError, report_full_disk
 from raysim.common.errors import InputError
 from raysim.data.sources import read
 
-ROWS = 10_000
-"""Rows of a row group: a reader holds one at a time."""
+ROW_GROUP = 10_000
+"""Rows of a row group; a reader holds one group at a time."""
 
 
 def export(
@@ -23,23 +23,23 @@ def export(
     shifts: Sequence[str] = (),
     seed: int = 0,
 ) -> tuple[Path, ...]:
-    """Write a data set as Parquet: the rows to partition to `path`, a test set beside it, with all columns.
+    """Write a data set with all its columns as Parquet: the rows to partition to `path`, its test rows beside it.
 
-    Files that are there are replaced, and only by whole ones.
+    Existing files are replaced, and only by whole ones.
 
     Args:
-        dataset: one of `DATASETS` or `FORMS`.
-        path: the file to write, "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
-        root: folder of the data set's files, as `load` takes it.
+        dataset: one of `DATASETS` or `DATASET_FORMS`.
+        path: file to write, such as "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
+        root: folder of the data set's files, see `load`.
         label: name of the label column, by default the data set's own.
-        shifts: the domains that "shifted:NAME" makes.
-        seed: keys what is drawn.
+        shifts: domains of "shifted:NAME".
+        seed: key of the draws.
 
     Returns:
-        The files written.
+        The written files.
 
     Raises:
-        InputError: `load`'s reasons, or the file cannot be written.
+        InputError: see `load`; also if the file cannot be written.
     """
     path = Path(path)
     _check(path)
@@ -48,10 +48,10 @@ def export(
     if source.test is not None:
         tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test
     try:
-        # In the same folder, hence on the same disk, so that the renames at the end are atomic.
+        # The stage is on the same disk, so the renames at the end are atomic.
         with report_full_disk(path), tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
             for target, table in tables.items():
-                pq.write_table(table, Path(stage) / target.name, compression="zstd", row_group_size=ROWS)
+                pq.write_table(table, Path(stage) / target.name, compression="zstd", row_group_size=ROW_GROUP)
             for target in tables:
                 (Path(stage) / target.name).replace(target)
     except DiskFullError:

@@ -1,4 +1,4 @@
-"""What the features of a table are: columns of numbers, one column of arrays, or one of encoded images."""
+"""Features of a table: columns of numbers, one column of arrays, or one of encoded images."""
 
 import math
 from collections.abc import Collection
@@ -14,14 +14,14 @@ from raysim.data.images import is_image
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberColumns:
     """Columns of one number a sample; together, in their order, they are its feature vector."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Arrays:
+class ArrayColumn:
     """One column of arrays of one shape: nested fixed-size lists, or Arrow's fixed-shape tensor."""
 
     column: str
@@ -30,50 +30,50 @@ class Arrays:
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageColumn:
     """One column of encoded images: struct<bytes: binary, path: string>, or plain binary."""
 
     column: str
 
 
-Features: TypeAlias = Numbers | Arrays | Images
+Features: TypeAlias = NumberColumns | ArrayColumn | ImageColumn
 
-NUMBERS = "columns of numbers, one column of fixed-size arrays, or one column of encoded images"
+ALLOWED = "columns of numbers, one column of fixed-size arrays, or one column of encoded images"
 
 
 def features(schema: pa.Schema, label: str, dividing: Collection[str] = ()) -> Features:
-    """Return what the columns that a model sees are.
+    """Return the form of the columns that a model sees.
 
     Args:
-        schema: the table's columns.
-        label: the column that is not a feature.
-        dividing: columns that say whose a row is, which are none either.
+        schema: columns of the table.
+        label: label column.
+        dividing: columns that identify a row's owner; neither they nor the label are features.
 
     Raises:
-        InputError: there are no features, a column's type cannot be one, or the columns do not go together, or with the
+        InputError: there are no features, a column's type cannot be one, or columns do not match each other or the
             label.
     """
     columns = [field for field in schema if field.name != label and field.name not in dividing]
     if not columns:
-        raise InputError(f"the table has no column but the label {label!r}: add {NUMBERS}")
+        raise InputError(f"the table has no column but the label {label!r}: add {ALLOWED}")
     forms = [form_of(field) for field in columns]
-    _check_beside(schema, label, forms[0])
-    if all(isinstance(form, Numbers) for form in forms):
-        return Numbers(tuple(field.name for field in columns))
+    _check_image_label(schema, label, forms[0])
+    if all(isinstance(form, NumberColumns) for form in forms):
+        return NumberColumns(tuple(field.name for field in columns))
     if len(forms) > 1:
         listed = ", ".join(f"{field.name!r} ({_short(field.type)})" for field in columns[:4])
         more = ", ..." if len(columns) > 4 else ""
-        raise InputError(f"the columns {listed}{more} do not go together: keep {NUMBERS}, and drop the others")
+        raise InputError(f"the columns {listed}{more} do not go together: keep {ALLOWED}, and drop the others")
     return forms[0]
 
 
-def _check_beside(schema: pa.Schema, label: str, form: Features) -> None:
-    """Labels that are images are the labels of images."""
-    shown = isinstance(form, Images) or (isinstance(form, Arrays) and is_image(form.shape))
+def _check_image_label(schema: pa.Schema, label: str, form: Features) -> None:
+    """Refuse labels that are images if the features are not images."""
+    shown = isinstance(form, ImageColumn) or (isinstance(form, ArrayColumn) and is_image(form.shape))
     if label in schema.names and is_image_label(schema.field(label).type) and not shown:
         raise InputError(
             f"label column {label!r} is {_short(schema.field(label).type)}, but must hold whole numbers or strings "
-            "where features are no images, encoded or arrays [1 or 3, height, width]: name the classes"
+            "unless features are images, encoded or arrays [1 or 3, height, width]: name the classes"
         )
 
 
@@ -81,9 +81,9 @@ def check_label(schema: pa.Schema, label: str, where: str) -> None:
     """Check that the label column exists and holds whole numbers, booleans, strings or images.
 
     Args:
-        schema: the table's columns.
+        schema: columns of the table.
         label: name of the label column.
-        where: the table, for the message.
+        where: name of the table, for the error message.
 
     Raises:
         InputError: it does not.
@@ -97,29 +97,22 @@ def check_label(schema: pa.Schema, label: str, where: str) -> None:
         )
 
 
-def array_type(values: pa.DataType, shape: tuple[int, ...]) -> pa.DataType:
-    """Return the type of nested fixed-size lists of `values` for samples of `shape`."""
-    for size in reversed(shape):
-        values = pa.list_(values, size)
-    return values
-
-
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether a column of this type can be a feature as it is: integers, floats and booleans."""
+    """Say whether a column of this type can be a feature unchanged: integers, floats and booleans."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def form_of(field: pa.Field) -> Features:
-    """Return what one column is; InputError where its type cannot be a feature."""
+    """Return the form of one column; raise an InputError if its type cannot be a feature."""
     if is_number(field.type):
-        return Numbers((field.name,))
+        return NumberColumns((field.name,))
     if _is_bytes(_encoded(field.type)):
-        return Images(field.name)
+        return ImageColumn(field.name)
     shape, values = _array(field.type)
     if shape and is_number(values):
         if math.prod(shape) == 0:
             raise InputError(f"column {field.name!r} has arrays of shape {shape}, without a value: drop the column")
-        return Arrays(field.name, shape, values)
+        return ArrayColumn(field.name, shape, values)
     raise InputError(_refusal(field))
 
 
@@ -135,7 +128,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 def _array(kind: pa.DataType) -> tuple[tuple[int, ...], pa.DataType]:
     if isinstance(kind, pa.FixedShapeTensorType):
-        # A permutation would make the logical shape another than the stored one.
+        # With a permutation, the logical shape would differ from the stored one.
         permuted = kind.permutation is not None and list(kind.permutation) != sorted(kind.permutation)
         return ((), kind) if permuted else (tuple(kind.shape), kind.value_type)
     shape: tuple[int, ...] = ()
@@ -149,17 +142,12 @@ def _refusal(field: pa.Field) -> str:
     what = f"column {name!r} is {_short(kind)}, which is not a feature"
     if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return f"{what}: drop the column from the file, or encode its values as numbers"
-    if _innermost_list(kind):
-        return f"{what}, as its lists may vary in length: cast it to pa.list_(pa.float32(), LENGTH)"
+    innermost = _array(kind)[1]
+    if pa.types.is_list(innermost) or pa.types.is_large_list(innermost):
+        return f"{what}, because its lists may vary in length: cast it to pa.list_(pa.float32(), LENGTH)"
     if isinstance(kind, pa.FixedShapeTensorType):
-        return f"{what}, as it is permuted or holds no numbers: store it unpermuted, as numbers"
-    return f"{what}: allowed are {NUMBERS}; drop the column, or convert it"
-
-
-def _innermost_list(kind: pa.DataType) -> bool:
-    while pa.types.is_fixed_size_list(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+        return f"{what}, because it is permuted or holds no numbers: store it unpermuted, as numbers"
+    return f"{what}: allowed are {ALLOWED}; drop the column, or convert it"
 
 
 def _short(kind: pa.DataType) -> str:

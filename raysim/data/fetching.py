@@ -1,4 +1,4 @@
-"""Files of data sets: downloaded where they may be, and named in one line where they are missing."""
+"""Files of data sets: download those with a public source, and name the missing ones in one line."""
 
 import contextlib
 import io
@@ -13,13 +13,13 @@ from raysim.common.errors import InputError
 
 
 def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, archives: Sequence[str] = ()) -> None:
-    """Download a data set's files unless they are there; nothing stays behind if that fails.
+    """Download a data set's files unless they exist; a failed download leaves nothing behind.
 
     Args:
-        download: makes the files in the folder that it is given.
-        root: the folder where they belong.
-        files: their names in it.
-        archives: what they are packed in; an archive that is there is unpacked instead of downloaded.
+        download: function that writes the files into the given folder.
+        root: folder of the files.
+        files: names of the files in it.
+        archives: packed files; an existing archive is unpacked instead of downloaded.
 
     Raises:
         InputError: a file is missing and cannot be downloaded.
@@ -30,7 +30,7 @@ def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, a
     base = next(folder for folder in (root, *root.parents) if folder.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".raysim-download-", dir=base) as stage:
-            for name in archives:  # torchvision unpacks an archive that is there instead of downloading it
+            for name in archives:  # torchvision unpacks an existing archive instead of downloading it
                 if (root / name).is_file():
                     (Path(stage) / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(root / name, Path(stage) / name)
@@ -40,8 +40,7 @@ def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, a
             for name in missing:
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(stage) / name).replace(root / name)
-    except Exception as error:
-        # Of any class: a download, and what unpacks it, raise what they trip over.
+    except Exception as error:  # a download or its unpacking may raise anything
         reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
         packed = f", or {archives[0] if len(archives) == 1 else 'the same as .gz'}," if archives else ""
         raise InputError(
@@ -51,12 +50,12 @@ def fetch(download: Callable[[str], Any], root: Path, files: Sequence[str], *, a
 
 
 def missing(root: Path, what: str, source: str) -> InputError:
-    """The error for files that are not there and that nobody downloads.
+    """Return the error for missing files that raysim cannot download.
 
     Args:
-        root: where they were looked for.
-        what: their names.
-        source: where they come from, and under which licence.
+        root: folder that should have them.
+        what: names of the files.
+        source: origin and licence of the files.
     """
     return InputError(
         f"{what} not found in {root}: get the files ({source}) and put them there, "
@@ -65,7 +64,7 @@ def missing(root: Path, what: str, source: str) -> InputError:
 
 
 def damaged(path: Path, reason: str) -> InputError:
-    """The error for a file that is not what its name says."""
+    """Return the error for a file with wrong contents."""
     return InputError(f"{path} is damaged ({reason}): copy a good one there, or delete it if raysim downloaded it")
 
 
@@ -73,18 +72,18 @@ def home(root: Path, name: str, marks: Sequence[str], source: str) -> Path:
     """Return the folder that holds a data set: `root/name`, or `root` itself.
 
     Args:
-        root: the folder of data sets, or of this one.
-        name: the data set's own folder.
-        marks: what that folder has, all of it.
-        source: where the files come from.
+        root: folder of data sets, or of this one.
+        name: name of the data set's own folder.
+        marks: files and folders that it must have.
+        source: origin of the files.
 
     Raises:
-        InputError: neither has them.
+        InputError: neither folder has all of them.
     """
     for folder in (root / name, root):
         if all((folder / mark).exists() for mark in marks):
             return folder
-    # Where some of it lies in the root itself, the rest belongs there, too.
+    # If some files lie in the root itself, the others belong there, too.
     prefix = "" if any((root / mark).exists() for mark in marks) and not (root / name).exists() else f"{name}/"
     absent = next(mark for mark in marks if not (root / prefix / mark).exists())
     raise missing(root, f"{prefix}{absent}", source)

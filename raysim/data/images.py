@@ -1,6 +1,7 @@
 """Images as arrays of pixels, decoded, converted and resized."""
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,15 @@ from PIL import Image
 from raysim.common.errors import InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
-"""What is decoded: Pillow reads more formats, of which some run other programs."""
+"""Formats that raysim decodes. Pillow reads more, and runs other programs for some of them."""
 
-_TARGET = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
+CONVERSIONS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
+"""Pillow's modes that raysim reads, and their conversion: grey or colour of 8 bits."""
 
 Pixels = npt.NDArray[np.uint8]
 
 LUMA = np.array([299, 587, 114]) / 1000
-"""What red, green and blue weigh in the grey of a colour (ITU-R 601), as Pillow has it."""
+"""Weights of red, green and blue in the grey of a colour (ITU-R 601), as in Pillow."""
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
@@ -29,12 +31,12 @@ def is_image(shape: tuple[int, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """What all images are made: grey or colour first, then of one size, by Pillow's bilinear filter.
+class ImageFormat:
+    """Format that all images get: grey or colour first, then one size by Pillow's bilinear filter.
 
     Args:
-        size: height and width in pixels; None leaves each as it is.
-        channels: 3 repeats a grey channel, 1 takes a colour's luma; None leaves each as it is.
+        size: height and width in pixels; None to keep each image's own.
+        channels: 3 repeats a grey channel, 1 takes the luma of a colour; None to keep each image's own.
     """
 
     size: tuple[int, int] | None = None
@@ -44,21 +46,21 @@ class Picture:
         return self.size is not None or self.channels is not None
 
     def __str__(self) -> str:
-        size = () if self.size is None else (f"{self.size[0]}x{self.size[1]}",)
-        return "".join(f"-{part}" for part in (*size, *(() if self.channels is None else (f"c{self.channels}",))))
+        size = "" if self.size is None else f"-{self.size[0]}x{self.size[1]}"
+        return size + ("" if self.channels is None else f"-c{self.channels}")
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape that images [channels, height, width] come to."""
+        """Return the shape of converted images [channels, height, width]."""
         return (self.channels or shape[0], *(self.size or shape[1:]))
 
     def of_image(self, image: Image.Image) -> Image.Image:
-        """Make a grey or RGB image of Pillow's so."""
+        """Convert Pillow's grey or RGB image."""
         if self.channels is not None:
             image = image.convert("L" if self.channels == 1 else "RGB")
         return image if self.size is None else image.resize(self.size[::-1], Image.Resampling.BILINEAR)
 
     def of_arrays(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Make arrays [n, 1 or 3, height, width] so: uint8 as images are, floats by the same formulas, unrounded."""
+        """Convert arrays [n, 1 or 3, height, width]: uint8 like images, floats by the same formulas, unrounded."""
         made = np.empty((len(values), *self.shape(values.shape[1:])), values.dtype)
         for row, image in enumerate(values):
             if values.dtype == np.uint8:
@@ -88,21 +90,28 @@ def encoded(column: pa.Array) -> pa.Array:
     return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
 
 
-def paths(column: pa.Array) -> list[str | None]:
-    """Return the files' names of a column of encoded images, where it has them."""
-    if pa.types.is_struct(column.type) and column.type.get_field_index("path") >= 0:
-        names: list[str | None] = pc.struct_field(column, "path").to_pylist()
-        return names
-    return [None] * len(column)
-
-
-def pixels(data: bytes | None, where: str, picture: Picture = Picture()) -> Pixels:
-    """Return one image's pixels: uint8 [1, height, width] where it is grey, [3, height, width] where not.
+def with_places(column: pa.Array, prefix: str, first: int = 0) -> Iterator[tuple[bytes | None, str]]:
+    """Yield the bytes of each encoded image, and its place for an error message: prefix, row and path.
 
     Args:
-        data: the file's content: JPEG, PNG or WebP; None where the table has only the file's path.
-        where: the image, for the message.
-        picture: what it is made.
+        column: struct<bytes: binary, path: string>, or plain binary.
+        prefix: beginning of the place, such as "column 'image' of client 3, row".
+        first: number of the first row.
+    """
+    paths: list[str | None] = [None] * len(column)
+    if pa.types.is_struct(column.type) and column.type.get_field_index("path") >= 0:
+        paths = pc.struct_field(column, "path").to_pylist()
+    for row, (data, path) in enumerate(zip(encoded(column), paths, strict=True), start=first):
+        yield data.as_py(), f"{prefix} {row}{f' ({path})' if path else ''},"
+
+
+def pixels(data: bytes | None, where: str, picture: ImageFormat = ImageFormat()) -> Pixels:
+    """Return one image's pixels: uint8 [1, height, width] for grey, [3, height, width] for colour.
+
+    Args:
+        data: content of a JPEG, PNG or WebP file; None if the table has only the file's path.
+        where: place of the image, for the error message.
+        picture: format of the result.
 
     Raises:
         InputError: the file is damaged or of another format, or the image is transparent or too deep.
@@ -111,22 +120,25 @@ def pixels(data: bytes | None, where: str, picture: Picture = Picture()) -> Pixe
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            target = None if image.has_transparency_data else _TARGET.get(image.mode)
+            target = None if image.has_transparency_data else CONVERSIONS.get(image.mode)
             mode = image.mode
             values = _channels_first(picture.of_image(image.convert(target))) if target else None
-    except Exception as error:
-        # Of any class: a decoder raises what it trips over, OSError, SyntaxError, struct.error and more.
-        reason = str(error).partition("\n")[0].partition(" <_io")[0] or type(error).__name__
+    except Exception as error:  # a decoder may raise anything: OSError, SyntaxError, struct.error and more
         raise InputError(
-            f"{where} cannot be decoded ({reason}): give a whole JPEG, PNG or WebP file, or drop the row"
+            f"{where} cannot be decoded ({fault(error)}): give a whole JPEG, PNG or WebP file, or drop the row"
         ) from error
     if values is None:
         raise InputError(f"{where} is transparent or deeper than 8 bits (mode {mode}): convert it to grey (L) or RGB")
     return values
 
 
+def fault(error: Exception) -> str:
+    """Return a decoder's error in a few words, without the address of its buffer."""
+    return str(error).partition("\n")[0].partition(" <_io")[0] or type(error).__name__
+
+
 def png(image: Pixels) -> bytes:
-    """Return an image [1 or 3, height, width] as PNG, which loses nothing."""
+    """Return an image [1 or 3, height, width] as PNG, without loss."""
     file = io.BytesIO()
     Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(file, "PNG", compress_level=1)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Labels that are images: a class for each pixel, 255 where it has none."""
+"""Labels that are images: a class for each pixel, 255 for pixels without a class."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from algorithms.training.losses import IGNORED
 from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
-from raysim.data.features import Arrays, form_of
-from raysim.data.images import encoded, paths
+from raysim.data.features import ArrayColumn, form_of
+from raysim.data.images import fault, with_places
 
 Mask = npt.NDArray[np.uint8]
 
 CLASSES = b"classes"
-"""The key of a label column's metadata that says how many classes its pixels have."""
+"""Key of a label column's metadata with the number of classes of its pixels."""
 
 LARGEST_CLASS = IGNORED - 1
-"""A pixel has a byte, whose largest value is no class."""
+"""Largest class that fits a byte, whose largest value means no class."""
 
-
-STEPS = {"L;2": 85, "L;4": 17}
-"""What Pillow multiplies the values of grey files of 2 and 4 bits by, which are classes here, to make them shades."""
+SHADE_FACTORS = {"L;2": 85, "L;4": 17}
+"""Factors by which Pillow turns the values of grey files of 2 and 4 bits, which are classes here, into shades."""
 
 
 @dataclass(frozen=True)
-class Masks:
+class MaskColumn:
     """A label column of images.
 
     Args:
-        column: its name.
-        shape: height and width where it holds arrays; None where it holds encoded images.
-        is_bytes: whether it holds arrays of uint8, as it is to be read.
-        classes: how many classes its pixels have; None where nobody has counted them.
+        column: name of the column.
+        shape: height and width of arrays; None for encoded images.
+        is_bytes: whether it holds arrays of uint8, which need no conversion.
+        classes: number of classes of its pixels; None if nobody has counted them.
     """
 
     column: str
@@ -48,83 +47,84 @@ class Masks:
     classes: int | None
 
     def each(self, batch: pa.RecordBatch, owner: str) -> Iterator[tuple[str, Mask]]:
-        """Each row's mask, [height, width], and what to call it in a message.
+        """Yield the place of each row, for error messages, and its mask [height, width].
 
         Args:
-            batch: has the column.
-            owner: whose it is.
+            batch: rows with this column.
+            owner: name of the rows' owner, for the error message.
 
         Raises:
-            InputError: one cannot be decoded, or has values that are no classes.
+            InputError: a mask cannot be decoded, or has values that are not classes.
         """
-        column = batch.column(self.column)
+        column, prefix = batch.column(self.column), f"column {self.column!r} of {owner}, row"
         if self.shape is None:
-            for row, (data, path) in enumerate(zip(encoded(column), paths(column), strict=True)):
-                where = f"column {self.column!r} of {owner}, row {row}{f' ({path})' if path else ''},"
-                yield where, self._known(mask_of(data.as_py(), where), where)
+            for data, where in with_places(column, prefix):
+                yield where, self._checked(mask_of(data, where), where)
             return
         values = flat(column).to_numpy(zero_copy_only=False).reshape(-1, *self.shape)
         for row, mask in enumerate(values):
-            where = f"column {self.column!r} of {owner}, row {row},"
-            yield where, self._known(_bytes(mask, where), where)
+            where = f"{prefix} {row},"
+            yield where, self._checked(_bytes(mask, where), where)
 
-    def _known(self, mask: Mask, where: str) -> Mask:
-        """The mask where all its classes are among those that the column says that there are."""
+    def _checked(self, mask: Mask, where: str) -> Mask:
+        """Return the mask if the column's metadata allow all its classes."""
         beyond = mask[(mask >= self.classes) & (mask <= LARGEST_CLASS)] if self.classes is not None else mask[:0]
         if beyond.size:
             raise InputError(
                 f"{where} has pixels of the class {beyond[0]}: must be from 0 to {(self.classes or 0) - 1}, or 255 for "
-                "none, as the column's metadata (classes) say; correct these"
+                "none, by the column's metadata (classes); correct these"
             )
         return mask
 
     def field(self, shape: tuple[int, int], classes: int) -> pa.Field:
-        """The column as it is read: arrays of uint8 with the number of their classes."""
+        """Return the field of the converted column: arrays of uint8, and the number of their classes."""
         kind = pa.list_(pa.list_(pa.uint8(), shape[1]), shape[0])
-        return pa.field(self.column, kind, metadata=counted(classes))
+        return pa.field(self.column, kind, metadata=class_metadata(classes))
 
 
-def masks_of(schema: pa.Schema, label: str) -> Masks | None:
-    """The labels where they are images; None where each sample has a class.
+def masks_of(schema: pa.Schema, label: str) -> MaskColumn | None:
+    """Return the labels that are images; None if each sample has one class.
 
     Raises:
-        InputError: the column's metadata name no number of classes.
+        InputError: the column's metadata have no valid number of classes.
     """
     field = schema.field(label)
     if not is_image(field.type):
         return None
-    form, classes = form_of(field), _classes(field)
-    if isinstance(form, Arrays):
-        return Masks(label, form.shape, pa.types.is_uint8(form.values), classes)
-    return Masks(label, None, False, classes)
+    form, classes = form_of(field), _stated_classes(field)
+    if isinstance(form, ArrayColumn):
+        return MaskColumn(label, form.shape, pa.types.is_uint8(form.values), classes)
+    return MaskColumn(label, None, False, classes)
 
 
-def _classes(field: pa.Field) -> int | None:
-    """How many classes a label column's metadata say that there are; None where they say nothing."""
-    told = (field.metadata or {}).get(CLASSES)
-    if told is None:
+def _stated_classes(field: pa.Field) -> int | None:
+    """Return the number of classes in a label column's metadata; None if it has none."""
+    stated = (field.metadata or {}).get(CLASSES)
+    if stated is None:
         return None
-    if not told.isdigit() or not 2 <= int(told) <= IGNORED:
+    if not stated.isdigit() or not 2 <= int(stated) <= IGNORED:
         raise InputError(
-            f"label column {field.name!r} has the metadata classes = {told.decode(errors='replace')[:40]!r}: must be a "
-            f"number of classes, from 2 to {IGNORED}; correct or remove it"
+            f"label column {field.name!r} has the metadata classes = {stated.decode(errors='replace')[:40]!r}: must be "
+            f"a number of classes, from 2 to {IGNORED}; correct or remove it"
         )
-    return int(told)
+    return int(stated)
 
 
-def counted(classes: int) -> dict[bytes, bytes]:
-    """What the metadata of a label column says."""
+def class_metadata(classes: int) -> dict[bytes, bytes]:
+    """Return the metadata of a label column with this number of classes."""
     return {CLASSES: str(classes).encode()}
 
 
 def check_classes_of_samples(schema: pa.Schema, label: str, key: str) -> None:
-    """Refuse a key that needs a class a sample; InputError where the labels are images."""
+    """Raise an InputError if the labels are images; `key` needs one class per sample."""
     if label in schema.names and is_image(schema.field(label).type):
-        raise InputError(f"{key} with label column {label!r}: must be left out, for its labels are images; remove it")
+        raise InputError(
+            f"{key} with label column {label!r}: must be left out, because its labels are images; remove it"
+        )
 
 
 def resized(mask: Mask, size: tuple[int, int]) -> Mask:
-    """A mask at another height and width, each pixel the nearest one's."""
+    """Return a mask of another height and width; each pixel takes the nearest one's class."""
     return np.asarray(Image.fromarray(mask).resize(size[::-1], Image.Resampling.NEAREST))
 
 
@@ -132,11 +132,11 @@ def mask_of(data: bytes | None, where: str) -> Mask:
     """Return one mask, [height, width].
 
     Args:
-        data: the file's content, a PNG; None where the table has only the file's path.
-        where: the mask, for the message.
+        data: content of a PNG file; None if the table has only the file's path.
+        where: place of the mask, for the error message.
 
     Raises:
-        InputError: the file is damaged or of another format, or its values are no classes.
+        InputError: the file is damaged or of another format, or its values are not classes.
     """
     if data is None:
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")
@@ -144,16 +144,14 @@ def mask_of(data: bytes | None, where: str) -> Mask:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             packed = image.tile[0].args if image.tile else None
             values = np.asarray(image)
-            if image.mode == "L" and (step := STEPS.get(str(packed))):
-                values = values // step
-    except Exception as error:
-        # Of any class: a decoder raises what it trips over.
-        reason = str(error).partition("\n")[0].partition(" <_io")[0] or type(error).__name__
+            if image.mode == "L" and (factor := SHADE_FACTORS.get(str(packed))):
+                values = values // factor
+    except Exception as error:  # a decoder may raise anything
         raise InputError(
-            f"{where} cannot be decoded ({reason}): give labels as whole PNG files, which lose nothing"
+            f"{where} cannot be decoded ({fault(error)}): give labels as whole PNG files, which are lossless"
         ) from error
     if values.ndim != 2:
-        raise InputError(f"{where} has {values.shape[2]} channels: must have one, whose values are classes; convert it")
+        raise InputError(f"{where} has {values.shape[2]} channels: must have one, of classes; convert it")
     return _bytes(values, where)
 
 

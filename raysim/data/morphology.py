@@ -1,10 +1,10 @@
-"""Strokes made thinner and thicker, swollen and broken, as Morpho-MNIST does it (Castro et al., JMLR 20(178), 2019).
+"""Strokes made thinner and thicker, swollen and broken, like in Morpho-MNIST (Castro et al., JMLR 20(178), 2019).
 
-An image is enlarged four times and cut into ink and ground at half of white; the stroke's middle are the points that
-are farthest from the ground among their neighbours, and its thickness t is twice their mean distance. What comes out
-is made small again by averaging. Strengths are those with which Morpho-MNIST was made.
+An image is enlarged four times and cut into ink and ground at half of white. The middle of the stroke consists of the
+points that are farthest from the ground among their neighbours. The stroke's thickness t is twice their mean distance.
+Averaging reduces the result to the original size. Strengths are those of Morpho-MNIST.
 
-Deviations: the middle is not thinned to a skeleton, and fractures may be at its ends; a cut has straight sides.
+Deviations: the middle is not thinned to a skeleton, fractures may be at its ends, and a cut has straight sides.
 """
 
 from collections.abc import Callable
@@ -18,26 +18,26 @@ Mask = npt.NDArray[np.bool_]
 
 SCALE = 4
 THINNER = 0.7
-"""Share of the thickness that thinning takes away."""
+"""Share of the thickness that thinning removes."""
 THICKER = 1.0
 """Share of the thickness that thickening adds."""
 SWOLLEN = 3.0
-"""Exponent of swelling: at a distance d of the centre is what was at R (d / R)^3."""
+"""Exponent of swelling: the value at a distance d of the centre comes from R (d / R)^3."""
 REACH = 7.0
-"""Swelling's radius R is 7 sqrt(t) / 2, of an image of 28 pixels."""
+"""Radius R of swelling is 7 sqrt(t) / 2, in an image of 28 pixels."""
 FRACTURES = 3
 GAP = 1.5
-"""Width of a fracture, of an image of 28 pixels."""
+"""Width of a fracture, in an image of 28 pixels."""
 SIDE = 28
-"""The image's side for which Morpho-MNIST states lengths: in larger images they are larger."""
+"""Side of the image for which Morpho-MNIST states lengths; lengths grow with the image."""
 
 
 def thinned(image: Image, random: np.random.Generator) -> Image:
-    """Ink that is farther from the ground than 0.7 t / 2.
+    """Remove ink that is at most 0.7 t / 2 away from the ground.
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
-        random: not drawn from.
+        random: unused.
     """
 
     def thin(ink: Mask) -> Mask:
@@ -49,7 +49,7 @@ def thinned(image: Image, random: np.random.Generator) -> Image:
 
 
 def thickened(image: Image, random: np.random.Generator) -> Image:
-    """Ink, and ground that is nearer to it than t / 2; the arguments are those of `thinned`."""
+    """Add ground that is at most t / 2 away from the ink; the arguments are those of `thinned`."""
 
     def thicken(ink: Mask) -> Mask:
         depth, middle = _middle(ink)
@@ -60,11 +60,11 @@ def thickened(image: Image, random: np.random.Generator) -> Image:
 
 
 def swollen(image: Image, random: np.random.Generator) -> Image:
-    """The surroundings of one point of the stroke's middle, drawn at random, seen through a lens.
+    """Magnify the surroundings of one random point of the stroke's middle, like a lens.
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
-        random: draws the point.
+        random: generator of the point.
     """
 
     def swell(ink: Mask) -> Mask:
@@ -83,11 +83,11 @@ def swollen(image: Image, random: np.random.Generator) -> Image:
 
 
 def fractured(image: Image, random: np.random.Generator) -> Image:
-    """Three cuts across the stroke, at points of its middle drawn at random.
+    """Cut the stroke at three random points of its middle.
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
-        random: draws the points.
+        random: generator of the points.
     """
 
     def fracture(ink: Mask) -> Mask:
@@ -107,7 +107,7 @@ def fractured(image: Image, random: np.random.Generator) -> Image:
 
 
 def _on_ink(image: Image, change: Callable[[Mask], Mask]) -> Image:
-    """The image after a change of its enlarged ink; an image without ink stays as it is."""
+    """Return the image after a change of its enlarged ink; an image without ink stays."""
     large = ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
     ink = large >= 127.5
     if not ink.any() or ink.all():
@@ -119,13 +119,13 @@ def _on_ink(image: Image, change: Callable[[Mask], Mask]) -> Image:
 
 
 def _middle(ink: Mask) -> tuple[npt.NDArray[np.float64], Mask]:
-    """Each point's distance to the ground, and the points where it is largest among the neighbours."""
+    """Return each point's distance to the ground, and a mask of its local maxima."""
     depth = ndimage.distance_transform_edt(ink)
     return depth, ink & (depth >= ndimage.maximum_filter(depth, size=3))
 
 
 def _direction(points: npt.NDArray[np.int64], centre: npt.NDArray[np.int64], reach: float) -> npt.NDArray[np.float64]:
-    """The unit vector along which the middle runs near a point of it."""
+    """Return the unit vector along the stroke's middle near one of its points."""
     away = points - centre
     near = away[np.hypot(away[:, 0], away[:, 1]) <= reach].astype(np.float64)
     along: npt.NDArray[np.float64] = np.linalg.eigh(near.T @ near)[1][:, -1]

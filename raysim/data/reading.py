@@ -1,4 +1,4 @@
-"""What a data set's files hold, as text, rows and tables; what is wrong with one is said in a line that names it."""
+"""Texts, rows and tables of a data set's files; a fault is reported in one line that names the file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from raysim.common.errors import InputError
 from raysim.data.arrays import flat, has_nulls
 from raysim.data.fetching import damaged
 
-LARGEST = 3.4028234663852886e38
-"""The largest number that float32 holds, which is what models see."""
+LARGEST_FLOAT = 3.4028234663852886e38
+"""Largest number of float32, the type of a model's inputs."""
 
 
 def text_of(path: Path) -> str:
-    """Return a text, whose lines end in line feeds.
+    """Return a text, with line feeds at the ends of lines.
 
     Args:
-        path: a file in UTF-8, with or without a byte order mark, and with line ends of any system.
+        path: file in UTF-8, with or without a byte order mark, and with line ends of any system.
 
     Raises:
-        InputError: it is in another encoding, or cannot be read.
+        InputError: the file is in another encoding, or cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -33,21 +33,26 @@ def text_of(path: Path) -> str:
         raise damaged(path, error.strerror or str(error)) from error
 
 
+def read_parquet(path: Path) -> pa.Table:
+    """Read a Parquet file."""
+    # pq.read_table would take a folder named key=value in the path for a column.
+    with pq.ParquetFile(path) as file:
+        return file.read()
+
+
 def table_of(path: Path, words: Sequence[str] = ()) -> pa.Table:
     """Return a table.
 
     Args:
-        path: a Parquet file where its name ends so, or else a CSV file with a header.
-        words: columns of a CSV file that are strings whatever they look like, "0013" or "NA".
+        path: Parquet file, if its name ends in .parquet, or else CSV file with a header.
+        words: columns of a CSV file to read as strings, even if they look like "0013" or "NA".
 
     Raises:
-        InputError: it is damaged, or cannot be read.
+        InputError: the file is damaged, or cannot be read.
     """
     try:
         if path.suffix.lower() == ".parquet":
-            # Not pq.read_table: it takes a folder named key=value in the path for a column.
-            with pq.ParquetFile(path) as file:
-                return file.read()
+            return read_parquet(path)
         kinds = csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()))
         return csv.read_csv(path, convert_options=kinds)
     except (pa.ArrowException, OSError) as error:
@@ -59,10 +64,10 @@ def words_of(path: Path, *names: str) -> list[tuple[str, ...]]:
 
     Args:
         path: see `table_of`.
-        names: of the columns.
+        names: names of the columns.
 
     Raises:
-        InputError: it is damaged, has no rows, or lacks a column; a value is missing, or no text.
+        InputError: the file is damaged, has no rows, or lacks a column; a value is missing, or not text.
     """
     table = table_of(path, names)
     check_columns(table, names, path)
@@ -81,12 +86,12 @@ def words_of(path: Path, *names: str) -> list[tuple[str, ...]]:
 
 
 def named_in(folder: Path, name: str, listing: Path) -> Path:
-    """Return a file of a folder or below it.
+    """Return the path of a file in a folder or below it.
 
     Args:
-        folder: where it is.
-        name: its path in there.
-        listing: the file that names it, for the message.
+        folder: folder of the file.
+        name: path of the file inside the folder.
+        listing: file that names it, for the error message.
 
     Raises:
         InputError: there is no such file, or the name leads out of the folder.
@@ -99,7 +104,7 @@ def named_in(folder: Path, name: str, listing: Path) -> Path:
 
 
 def check_columns(table: pa.Table, names: Sequence[str], path: Path) -> None:
-    """Refuse a table without rows, or that has not just one column of each of these names."""
+    """Refuse a table without rows, or without exactly one column of each of these names."""
     for name in names:
         if (count := table.schema.names.count(name)) != 1:
             what = f"{count} columns named" if count else "no column"
@@ -114,8 +119,8 @@ def check_rows(table: pa.Table, where: str) -> None:
 
 
 def check_labels(labels: pa.ChunkedArray, path: Path, least: int, most: int) -> None:
-    """Refuse labels, whole numbers, beyond a range; the first such row is named."""
-    numbers = labels.cast(pa.int64(), safe=False)  # what is beyond int64 becomes negative, and so is no label either
+    """Refuse labels outside a range of whole numbers; the message names the first such row."""
+    numbers = labels.cast(pa.int64(), safe=False)  # values beyond int64 become negative, and are refused too
     wrong = pc.invert(pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most)))
     if (row := pc.index(pc.fill_null(wrong, True), True).as_py()) >= 0:
         raise InputError(
@@ -127,11 +132,11 @@ def check_values(table: pa.Table, where: str) -> None:
     """Refuse a table without rows, and values that are missing, infinite, not a number, or too large for float32.
 
     Args:
-        table: with columns of any type; of encoded images only the bytes have to be there.
-        where: the table, for the message.
+        table: table with columns of any type; of encoded images only the bytes must exist.
+        where: name of the table, for the error message.
 
     Raises:
-        InputError: the first such column is named.
+        InputError: a column has such a value; the message names the first.
     """
     check_rows(table, where)
     for name, column in zip(table.schema.names, table.columns, strict=True):
@@ -142,13 +147,13 @@ def check_values(table: pa.Table, where: str) -> None:
             raise InputError(f"column {name!r} has nulls{rows} in {where}: fill them in, or drop the rows")
         if not all(_is_sound(flat(chunk)) for chunk in values.chunks):
             raise InputError(
-                f"column {name!r} has values in {where} that are infinite, not a number, or beyond {LARGEST:.1e}: "
-                "correct them, or drop the rows"
+                f"column {name!r} has values in {where} that are infinite, not a number, or beyond "
+                f"{LARGEST_FLOAT:.1e}: correct them, or drop the rows"
             )
 
 
 def _is_sound(values: pa.Array) -> bool:
-    """Whether float32 holds all values, where they are floating."""
+    """Say whether float32 holds all values, if they are floats."""
     if not pa.types.is_floating(values.type) or not len(values):
         return True
     if not pc.all(pc.is_finite(values)).as_py():
@@ -156,4 +161,4 @@ def _is_sound(values: pa.Array) -> bool:
     if not pa.types.is_float64(values.type):
         return True
     ends = pc.min_max(values)
-    return bool(ends["min"].as_py() >= -LARGEST and ends["max"].as_py() <= LARGEST)
+    return bool(ends["min"].as_py() >= -LARGEST_FLOAT and ends["max"].as_py() <= LARGEST_FLOAT)

@@ -17,7 +17,7 @@ from raysim.data.reading import text_of, words_of
 LOG = logging.getLogger("raysim")
 
 VOCABULARY = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""The 80 characters, of which a character's number is its place: line feed 0, space 1, ..., "}" 79."""
+"""The 80 characters; a character's number is its place: line feed 0, space 1, ..., "}" 79."""
 
 WINDOW = 80
 
@@ -31,20 +31,21 @@ def read_shakespeare(root: Path) -> Tables:
 
         x_i = text[i : i + 80],  y_i = text[i + 80]   for i = 0, 1, ..., len(text) - 81
 
-    A role's text is its lines, in order, joined by line feeds. Characters beyond the vocabulary are left out, and so
-    are roles of 80 characters or fewer; the log says how many.
+    A role's text is its lines, in order, joined by line feeds. Characters beyond the vocabulary and roles of at most 80
+    characters are dropped; the log counts both.
 
     Args:
-        root: a folder that has one of `FILES`, or such a file: a text in which a line `Name:` after an empty one
-            begins a speech, or a table with the columns `speaker` and `text`, of which each row is a speech.
+        root: folder with one of `FILES`, or such a file. In a text, a line `Name:` after an empty one begins a speech.
+            A table has the columns `speaker` and `text`, and each row is a speech.
 
     Returns:
-        `text`, 80 int16 numbers of characters; `label`, int64, the next character's; `speaker`. There is no test part.
+        `text`, 80 int16 numbers of characters; `label`, int64, the number of the next; `speaker`. There is no test
+        part.
 
     Raises:
         InputError: there is no such file, or it has no speaker with more than 80 characters.
 
-    RADFed, section IV-B; the vocabulary is that of LEAF (Caldas et al., arXiv:1812.01097).
+    Paper: RADFed, section IV-B; the vocabulary is that of LEAF (Caldas et al., arXiv:1812.01097).
     """
     path = _file(root)
     speeches = _spoken(path) if path.suffix.lower() == ".txt" else words_of(path, "speaker", "text")
@@ -53,18 +54,18 @@ def read_shakespeare(root: Path) -> Tables:
         texts.setdefault(speaker.strip(), []).extend([text] if text else [])
     numbers = {speaker: _numbers("\n".join(parts)) for speaker, parts in sorted(texts.items())}
     unknown = sum(len("\n".join(parts)) for parts in texts.values()) - sum(map(len, numbers.values()))
-    kept = {speaker: text for speaker, text in numbers.items() if len(text) > WINDOW}
+    long_enough = {speaker: text for speaker, text in numbers.items() if len(text) > WINDOW}
     LOG.info(
-        "%s: %d speakers; %d with at most %d characters and %d characters beyond the vocabulary are left out",
+        "%s: %d speakers; %d with at most %d characters and %d characters beyond the vocabulary are dropped",
         path.name,
-        len(kept),
-        len(numbers) - len(kept),
+        len(long_enough),
+        len(numbers) - len(long_enough),
         WINDOW,
         unknown,
     )
-    if not kept:
+    if not long_enough:
         raise InputError(f"{path} has no speaker with more than {WINDOW} characters: give a longer text")
-    return pa.concat_tables([_windows(speaker, text) for speaker, text in kept.items()]), None
+    return pa.concat_tables([_windows(speaker, text) for speaker, text in long_enough.items()]), None
 
 
 def _file(root: Path) -> Path:
@@ -77,7 +78,7 @@ def _file(root: Path) -> Path:
 
 
 def _spoken(path: Path) -> Iterator[tuple[str, str]]:
-    # Paragraphs: the first line of one names its speaker, or the one before goes on.
+    # The first line of a paragraph may name its speaker; otherwise the speaker before goes on.
     speaker = None
     for paragraph in re.split(r"\n\s*\n", text_of(path).strip()):
         first, _, rest = paragraph.partition("\n")

@@ -1,63 +1,68 @@
-"""The clients' samples as tensors, read from memory-mapped shards where blocks run."""
+"""Clients' samples as tensors, read from memory-mapped shards, and the sites of the clients."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
 
 from algorithms.engine.clients import SamplePart
 from partitioning import Population
-from raysim.data.standardise import Standardise
-from raysim.data.tensors import decoder_of, samples_of
+from raysim.data.standardise import Standardisation
+from raysim.data.tensors import decoder_of, naming_samples
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
 
 CACHE_BYTES = 512 * 2**20
-"""How much of the clients' data a process keeps as tensors in main memory."""
+"""Main memory in which a process keeps clients' data as tensors."""
 
 DEVICE_SHARE = 0.2
-"""How much of a GPU's free memory a process keeps data in, of its own part: the rest is for models and visits."""
+"""Share of its part of a GPU's free memory in which a process keeps data; the rest is for models and updates."""
 
 
-class Cache:
-    """Clients' tensors, the least recently used leaving first.
+class TensorCache:
+    """Clients' tensors up to a limit; the least recently used leave first.
 
     Args:
-        most: bytes that they may take together; the latest stays, whatever it takes.
+        most: bytes of all tensors together; the latest tensors stay even if they exceed it.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._tensors: OrderedDict[int, Tensors] = OrderedDict()
-        self._taken = 0
+        self._held = 0
 
     def get(self, client: int, make: Callable[[int], Tensors]) -> Tensors:
-        """A client's tensors, made where they are not there."""
+        """Return a client's tensors; make them if they are not in the cache."""
         if client in self._tensors:
             self._tensors.move_to_end(client)
             return self._tensors[client]
         self._tensors[client] = tensors = make(client)
-        self._taken += _nbytes(tensors)
-        while self._taken > self.most and len(self._tensors) > 1:
-            self._taken -= _nbytes(self._tensors.popitem(last=False)[1])
+        self._held += _nbytes(tensors)
+        while self._held > self.most and len(self._tensors) > 1:
+            self._held -= _nbytes(self._tensors.popitem(last=False)[1])
         return tensors
 
 
 class Shards:
-    """A population's samples: inputs [n, *shape] and class indices, as `Decoder` gives them.
+    """A population's samples: inputs [n, *shape] and class indices, decoded by `BatchDecoder`.
 
-    Data stay on the device as far as there is room. Where a GPU has not enough of it for all clients, those that left
-    it stay in pinned memory, to be copied again while the device computes.
+    Data stay on the device while there is room. If all clients do not fit a GPU, those that leave it stay in pinned
+    memory, and are copied back while the device computes.
 
     Args:
-        path: the population's folder.
-        device: where the tensors go.
+        path: folder of the population.
+        device: device of the tensors.
         share: this process's part of the device, in (0, 1].
-        standardise: what is done to the inputs; None where they stay.
-        sites: those of which the shards are there; None for all.
+        standardise: standardisation of the inputs; None for none.
+        sites: sites whose shards are on this machine; None for all.
     """
 
     def __init__(
@@ -65,52 +70,52 @@ class Shards:
         path: Path,
         device: str = "cpu",
         share: float = 1.0,
-        standardise: Standardise | None = None,
+        standardise: Standardisation | None = None,
         sites: Collection[str] | None = None,
     ) -> None:
         self._population = Population.open(path, sites=sites)
         self._decode = decoder_of(self._population)
         self._standardise = standardise
         self._device = device
-        self._placed = Cache(CACHE_BYTES if device == "cpu" else _room(device, share))
+        self._on_device = TensorCache(CACHE_BYTES if device == "cpu" else _room(device, share))
         self._united: tuple[tuple[tuple[int, ...], SamplePart], Tensors] | None = None
         whole = int(self._population.sizes.sum()) * self._decode.nbytes
-        # On the CPU a second copy would be of no use, and where everything stays on the device it would not be read.
-        self._pinned = Cache(CACHE_BYTES) if device != "cpu" and whole > self._placed.most else None
+        # Without a GPU, or if all data fit it, nobody would read a second copy.
+        self._pinned = TensorCache(CACHE_BYTES) if device != "cpu" and whole > self._on_device.most else None
 
     def samples(self, client: int, part: SamplePart) -> Tensors:
-        """A part of a client's samples; the last `n_test` rows are its own test part."""
-        x, y = self._placed.get(client, self._place)
-        cut = self._trained(client, len(y))
+        """Return a part of a client's samples; the last `n_test` rows are its own test part."""
+        x, y = self._on_device.get(client, self._move)
+        cut = self._train_rows(client, len(y))
         rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
         return x[rows], y[rows]
 
     def union(self, clients: Sequence[int], part: SamplePart) -> Tensors:
-        """A part of the samples of several clients, end to end; it stays until another one is asked for."""
+        """Return a part of several clients' samples end to end; the latest union stays in memory."""
         if len(clients) == 1:
             return self.samples(clients[0], part)
         key = tuple(clients), part
         if self._united is not None and self._united[0] == key:
             return self._united[1]
-        self._united = None  # before the next one is made, for memory may not hold both
+        self._united = None  # free it first: memory may not hold two
         x, y = (torch.cat(each) for each in zip(*(self.samples(one, part) for one in clients), strict=True))
         self._united = key, (x, y)
         return x, y
 
     def test_slice(self, number: int, domain: str | None = None) -> Tensors:
-        """A fixed slice of the global test set, or of a domain's."""
-        with samples_of(self._population, f"test slice {number}"):
+        """Return a fixed slice of the global test set, or of a domain's."""
+        with naming_samples(self._population, f"test slice {number}"):
             x, y = self._decode(self._population.test_batch(number, domain))
-        x = x if self._standardise is None else self._standardise.test(x)
+        x = x if self._standardise is None else self._standardise.scale(x)
         return x.to(self._device), y.to(self._device)
 
-    def _place(self, client: int) -> Tensors:
+    def _move(self, client: int) -> Tensors:
         if self._pinned is None:
             x, y = self._read(client)
             return x.to(self._device), y.to(self._device)
         x, y = self._pinned.get(client, self._pin)
-        # Nobody waits for the copy: the device makes it before what is asked of it next, while the processor reads the
-        # next client. Pinned memory that leaves the cache meanwhile is not given to others before the copy is made.
+        # The copy does not block: the device makes it before its next work, while the processor reads the next client.
+        # If pinned memory leaves the cache meanwhile, torch does not reuse it before the copy is made.
         return x.to(self._device, non_blocking=True), y.to(self._device, non_blocking=True)
 
     def _pin(self, client: int) -> Tensors:
@@ -118,17 +123,40 @@ class Shards:
         return x.pin_memory(), y.pin_memory()
 
     def _read(self, client: int) -> Tensors:
-        with samples_of(self._population, f"client {client}"):
+        with naming_samples(self._population, f"client {client}"):
             x, y = self._decode(self._population.batch(client))
-        return x if self._standardise is None else self._standardise.client(x, self._trained(client, len(y))), y
+        return x if self._standardise is None else self._standardise.client(x, self._train_rows(client, len(y))), y
 
-    def _trained(self, client: int, samples: int) -> int:
-        """How many of a client's samples come before its own test part."""
+    def _train_rows(self, client: int, samples: int) -> int:
+        """Return the number of a client's samples before its own test part."""
         return samples - int(self._population.test_sizes[client])
 
 
+@dataclass(frozen=True)
+class Sites:
+    """The sites of a population's clients.
+
+    Args:
+        names: names of the sites, in alphabetical order.
+        numbers: place of each client's site in `names`, int64 [K]; `len(names)` for a client without a site.
+    """
+
+    names: tuple[str, ...]
+    numbers: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, population: Population) -> Sites | None:
+        """Return the sites of all clients; None if no client has one."""
+        if population.sites is None:
+            return None
+        column = population.sites.cast(pa.string())
+        names = sorted(column.drop_null().unique().to_pylist())
+        numbers = pc.fill_null(pc.index_in(column, pa.array(names, pa.string())), len(names))
+        return cls(tuple(names), np.array(numbers, np.int64))
+
+
 def _room(device: str, share: float) -> int:
-    """Bytes of a GPU that data may take, as it is now."""
+    """Return the bytes of a GPU's free memory that data may take."""
     free, _ = torch.cuda.mem_get_info(device)
     return int(DEVICE_SHARE * share * free)
 

@@ -1,4 +1,4 @@
-"""Domains made of any set of images: the same labels, other features, without a download."""
+"""Domains made from any set of images without a download: the same labels, other features."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,40 +12,41 @@ from algorithms import Purpose, generator
 from raysim.common.errors import InputError, unknown
 from raysim.data import morphology
 from raysim.data.arrays import nested
-from raysim.data.features import Arrays, Images, features
+from raysim.data.domains import DOMAIN, image_array
+from raysim.data.features import ArrayColumn, ImageColumn, features
 from raysim.data.folders import Tables
 from raysim.data.images import encoded, is_image, pixels
-from raysim.data.joining import DOMAIN, image_array
 
 Pixels = npt.NDArray[np.uint8]
 
 BLUR = 0.05
-"""Standard deviation of the blur as a share of the image's height: 1.4 of 28 pixels."""
+"""Standard deviation of the blur, as a share of the image's height: 1.4 of 28 pixels."""
 CONTRAST = 0.3
-"""Share of the distance to middle grey that stays."""
+"""Share of the distance to middle grey that remains."""
 NOISE = 0.2
-"""Standard deviation of the noise as a share of white."""
+"""Standard deviation of the noise, as a share of white."""
 PATCHES = 4
-"""Random colours along a background's side, with smooth passages between."""
+"""Random colours along a side of a background, with smooth transitions."""
 
 
 def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tables:
-    """Deal a set of images among domains, and change each domain's in its own way.
+    """Deal a set of images among domains, and change the images of each domain in its own way.
 
-    Every domain gets a share of the rows of its own, drawn at random, and the same of the test rows: N / D of them,
-    one more for the first domains where D does not divide N. Images have colour in all domains where one has it.
+    Every domain gets its own random share of the rows and of the test rows: N / D of them, and one more for the first
+    domains if D does not divide N. If one domain has colour, all have.
 
     Args:
-        tables: images, grey or in colour, of one size: arrays or encoded.
-        label: the column of classes; other columns are left out.
-        shifts: names in `SHIFTS`, a domain each.
-        seed: keys every draw.
+        tables: train and test table of images, grey or in colour, of one size: arrays or encoded.
+        label: column of classes; other columns are dropped.
+        shifts: names in `SHIFTS`, one per domain.
+        seed: key of all draws.
 
     Returns:
         `image`, uint8 [channels, height, width], the label, and `domain`, the shift's name.
 
     Raises:
-        InputError: an unknown or repeated shift, none, no images, or colour where strokes would be changed.
+        InputError: a shift is unknown or repeated, there is none, there are no images, or strokes are to be changed
+            in images in colour.
     """
     parts = dealt(tables, label, shifts, seed)
     train = {name: own for name, (own, _) in parts.items()}
@@ -54,7 +55,7 @@ def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tab
 
 
 def dealt(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Mapping[str, Tables]:
-    """The train and test table of each shift; see `shifted`."""
+    """Return the train and test table of each shift; see `shifted`."""
     listed = ", ".join(SHIFTS)
     if not shifts:
         raise InputError(f'data.shifts is empty: must name a domain each, of {listed}; set shifts = ["none", "invert"]')
@@ -92,14 +93,14 @@ def _joined(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _images(table: pa.Table, label: str) -> Pixels:
-    """All images of a table, [n, channels, height, width]."""
+    """Return all images of a table, [n, channels, height, width]."""
     others = [name for name in table.schema.names if name not in (label, DOMAIN)]
     form = features(table.select([*others, label]).schema, label)
-    if isinstance(form, Arrays):
+    if isinstance(form, ArrayColumn):
         shape = (1, *form.shape) if len(form.shape) == 2 else form.shape
         if is_image(shape):
             return image_array(table[form.column], shape)
-    if not isinstance(form, Images):
+    if not isinstance(form, ImageColumn):
         raise InputError("there are no images to shift: give a data set with grey or colour images")
     found = [
         pixels(data.as_py(), f"column {form.column!r}, row {row},")
@@ -108,13 +109,13 @@ def _images(table: pa.Table, label: str) -> Pixels:
     odd = next((row for row, image in enumerate(found) if image.shape != found[0].shape), None)
     if odd is not None:
         raise InputError(
-            f"column {form.column!r}, row {odd}, has the shape {found[odd].shape} where the first image has "
+            f"column {form.column!r}, row {odd}, has the shape {found[odd].shape}, but the first image has "
             f"{found[0].shape}: give all images one size and either grey or colour"
         )
     return np.stack(found)
 
 
-def _same(images: Pixels, random: np.random.Generator) -> Pixels:
+def _unchanged(images: Pixels, random: np.random.Generator) -> Pixels:
     return images
 
 
@@ -123,7 +124,7 @@ def _inverted(images: Pixels, random: np.random.Generator) -> Pixels:
 
 
 def _coloured(images: Pixels, random: np.random.Generator) -> Pixels:
-    # As MNIST-M, which takes the difference to patches of photographs; these patches are drawn.
+    # MNIST-M takes the difference to patches of photographs. Here the patches are drawn.
     height, width = images.shape[2:]
     grounds = random.uniform(0, 255, (len(images), 3, PATCHES, PATCHES))
     made = np.empty((len(images), 3, height, width), dtype=np.uint8)
@@ -152,17 +153,17 @@ def _noisy(images: Pixels, random: np.random.Generator) -> Pixels:
 
 
 def _stroke(change: Callable[[Pixels, np.random.Generator], Pixels]) -> Callable[[Pixels, np.random.Generator], Pixels]:
-    def each(images: Pixels, random: np.random.Generator) -> Pixels:
+    def change_each(images: Pixels, random: np.random.Generator) -> Pixels:
         return np.stack([change(image[0], random) for image in images])[:, np.newaxis]
 
-    return each
+    return change_each
 
 
 STROKES = ("thin", "thick", "swell", "fracture")
 
 SHIFTS: Mapping[str, Callable[[Pixels, np.random.Generator], Pixels]] = MappingProxyType(
     {
-        "none": _same,
+        "none": _unchanged,
         "invert": _inverted,
         "colour": _coloured,
         "blur": _blurred,
@@ -174,4 +175,4 @@ SHIFTS: Mapping[str, Callable[[Pixels, np.random.Generator], Pixels]] = MappingP
         "fracture": _stroke(morphology.fractured),
     }
 )
-"""What is done to a domain's images, uint8 [n, channels, height, width]; only `colour` adds channels."""
+"""Changes of a domain's images, uint8 [n, channels, height, width]; only `colour` adds channels."""

@@ -1,4 +1,4 @@
-"""What `data.dataset` names, as tables."""
+"""Tables of the data set that `data.dataset` names."""
 
 import errno
 import re
@@ -9,38 +9,37 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from partitioning.common.caching import cache
 from partitioning.common.columns import is_image
 from raysim.common.errors import InputError, unknown
-from raysim.data.cache import cache
-from raysim.data.catalogue import DATASETS, FORMS
+from raysim.data.catalogue import DATASET_FORMS, DATASETS
+from raysim.data.domains import DOMAIN, join, split_by_domain
 from raysim.data.features import check_label
 from raysim.data.folders import Tables, read_folder
-from raysim.data.joining import DOMAIN, join
 from raysim.data.masks import check_classes_of_samples
 from raysim.data.reading import check_values
-from raysim.data.synthetic import PREFIX as SYNTHETIC
-from raysim.data.synthetic import read_synthetic
-from raysim.data.table import read_table
+from raysim.data.synthetic import SYNTHETIC, read_synthetic
+from raysim.data.tabular import read_table
 
-UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
-"""What the operating system says of paths that are the user's to mend."""
+USER_ERRORS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+"""Errors of the operating system for a path that the user can correct."""
 
 FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
 
 BESIDE = re.compile(rf",\s*{SHIFTED}")
-"""What comes behind several names, and before the one whose images are shifted into domains beside theirs."""
+"""Separator between names and a data set with shifted images, whose domains join theirs."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """A data set as tables: the rows to partition, and the test set where there is one.
+class LoadedDataSet:
+    """A data set as tables: the rows to partition, and the test set if it has one.
 
     Args:
-        name: what was asked for, "digits" or "file:PATH.parquet".
-        train: the label column, the features, and the columns that say whose a row is.
+        name: name asked for, "digits" or "file:PATH.parquet".
+        train: label column, features, and columns that identify a row's owner.
         test: the same columns, or None.
         label: name of the label column.
-        dividing: the columns that say whose a row is: a domain, a speaker, a hospital.
+        dividing: columns that identify a row's owner: a domain, a speaker, a hospital.
     """
 
     name: str
@@ -49,19 +48,20 @@ class Source:
     label: str
     dividing: tuple[str, ...] = ()
 
-    def divided_by(self, columns: Collection[str]) -> "Source":
-        """The source without the dividing columns that a scheme does not ask for: they are no features."""
-        others = [name for name in self.dividing if name not in columns and name != self.label]
-        train, test = _plain(self.train, self.test, others)
-        return replace(self, train=train, test=test, dividing=tuple(n for n in self.dividing if n not in others))
+    def divided_by(self, columns: Collection[str]) -> "LoadedDataSet":
+        """Return the data set without the dividing columns that a scheme does not name; they are no features."""
+        return self._dropping([name for name in self.dividing if name not in columns and name != self.label])
 
-    def without(self, columns: Sequence[str]) -> "Source":
-        """The source without these columns; InputError where it has none of that name, or it is the label."""
+    def without(self, columns: Sequence[str]) -> "LoadedDataSet":
+        """Return the data set without these columns; raise an InputError for the label or an unknown name."""
         others = [name for name in self.train.schema.names if name != self.label]
         for name in columns:
             if name not in others:
                 raise unknown(f"column {name!r} of data.without", name, others)
-        train, test = _plain(self.train, self.test, columns)
+        return self._dropping(columns)
+
+    def _dropping(self, columns: Sequence[str]) -> "LoadedDataSet":
+        train, test = _dropped(self.train, self.test, columns)
         return replace(self, train=train, test=test, dividing=tuple(n for n in self.dividing if n not in columns))
 
 
@@ -74,30 +74,32 @@ def load(
     without: Sequence[str] = (),
     shifts: Sequence[str] = (),
     seed: int = 0,
-) -> Source:
-    """Load a data set to partition; its columns that say whose a row is are left out where the scheme names others.
+) -> LoadedDataSet:
+    """Load a data set to partition.
+
+    Columns that identify a row's owner are dropped unless `dividing` names them.
 
     Args:
-        dataset: one of `DATASETS`, or one of `FORMS`.
-        root: folder of the data set's files, where a relative PATH starts too; by default raysim's cache, and
-            for a PATH the working directory.
-        label: name of the label column, by default the data set's own, which is "label" in most.
-        dividing: columns that say whose a row is, and are no features.
-        without: columns that are left out, of whatever type.
-        shifts: the domains that "shifted:NAME" makes.
-        seed: keys what is drawn.
+        dataset: one of `DATASETS`, or one of `DATASET_FORMS`.
+        root: folder of the data set's files, and start of a relative PATH; by default raysim's cache, and for a PATH
+            the working directory.
+        label: name of the label column; by default the data set's own, usually "label".
+        dividing: columns that identify a row's owner and are no features.
+        without: columns to drop, of any type.
+        shifts: domains of "shifted:NAME".
+        seed: key of the draws.
 
     Raises:
-        InputError: an unknown name, files that are missing or damaged, a table that cannot be trained on, or a class
-            that only the test set has.
+        InputError: an unknown name, missing or damaged files, a table that cannot be trained on, or a class that only
+            the test set has.
     """
     apart = [*dividing, *without]
     source = read(dataset, root=root, label=label, dividing=apart, shifts=shifts, seed=seed).without(without)
     source = source.divided_by(dividing)
     if source.label in source.dividing:
         raise InputError(
-            f"{dataset} has no column of classes, for {source.label!r} says whose a row is: it can be written with "
-            "`raysim export`, and not be trained on; name another data set"
+            f"{dataset} has no column of classes, because {source.label!r} identifies a row's owner: `raysim export` "
+            "can write it, but no model can be trained on it; name another data set"
         )
     check_classes(source.train, source.test, source.label, dataset)
     return source
@@ -111,12 +113,12 @@ def read(
     dividing: Collection[str] = (),
     shifts: Sequence[str] = (),
     seed: int = 0,
-) -> Source:
+) -> LoadedDataSet:
     """Read a data set with all its columns; the arguments are those of `load`."""
     try:
         return _read(dataset, root, label, dividing, shifts, seed)
     except OSError as error:
-        if error.errno not in UNREADABLE:
+        if error.errno not in USER_ERRORS:
             raise
         raise InputError(
             f"{dataset[:80]!r} in data.root = {str(root)[:80]!r} cannot be read ({error.strerror}: "
@@ -124,37 +126,8 @@ def read(
         ) from error
 
 
-def _read(
-    dataset: str, root: str | None, label: str | None, dividing: Collection[str], shifts: Sequence[str], seed: int
-) -> Source:
-    if dataset.startswith(SHIFTED):
-        # Imported late, as it brings SciPy's images.
-        from raysim.data.shifted import shifted
-
-        name = dataset.removeprefix(SHIFTED)
-        if name.startswith(SHIFTED):
-            raise InputError(f"{dataset!r} is shifted twice: must be once; put all of them into data.shifts")
-        base = read(name, root=root, label=label, dividing=(DOMAIN,), seed=seed)
-        check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
-        train, test = shifted((base.train, base.test), base.label, shifts, seed)
-        return Source(dataset, train, test, base.label, (DOMAIN,))
-    if shifts and not BESIDE.search(dataset):
-        raise InputError(
-            f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: makes domains of shifted:NAME only; "
-            f'set data.dataset = "shifted:{dataset}"'
-        )
-    for prefix in (FILE, FOLDER):
-        if dataset.startswith(prefix):
-            return _own(dataset, prefix, Path(root or "").expanduser(), label or "label", dividing)
-    if dataset.startswith(SYNTHETIC):
-        table = read_synthetic(dataset, seed)
-        check_label(table.schema, label or "label", dataset)
-        return Source(dataset, table, None, label or "label", ("client",))
-    return _named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed, shifts)
-
-
 def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str) -> None:
-    """Check that every class of the test set is in the training set, too.
+    """Check that every class of the test set is also in the training set.
 
     Raises:
         InputError: one is not, or the labels are of two kinds.
@@ -171,58 +144,85 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
         )
 
 
-def _own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> Source:
-    """A user's own files or folders, of which several are domains."""
+def _read(
+    dataset: str, root: str | None, label: str | None, dividing: Collection[str], shifts: Sequence[str], seed: int
+) -> LoadedDataSet:
+    if dataset.startswith(SHIFTED):
+        from raysim.data.shifted import shifted  # late, because it imports SciPy's images
+
+        name = dataset.removeprefix(SHIFTED)
+        if name.startswith(SHIFTED):
+            raise InputError(f"{dataset!r} is shifted twice: must be once; put all of them into data.shifts")
+        base = read(name, root=root, label=label, dividing=(DOMAIN,), seed=seed)
+        check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
+        train, test = shifted((base.train, base.test), base.label, shifts, seed)
+        return LoadedDataSet(dataset, train, test, base.label, (DOMAIN,))
+    if shifts and not BESIDE.search(dataset):
+        raise InputError(
+            f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: makes domains of shifted:NAME only; "
+            f'set data.dataset = "shifted:{dataset}"'
+        )
+    for prefix in (FILE, FOLDER):
+        if dataset.startswith(prefix):
+            return _read_own(dataset, prefix, Path(root or "").expanduser(), label or "label", dividing)
+    if dataset.startswith(SYNTHETIC):
+        table = read_synthetic(dataset, seed)
+        check_label(table.schema, label or "label", dataset)
+        return LoadedDataSet(dataset, table, None, label or "label", ("client",))
+    return _read_named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed, shifts)
+
+
+def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> LoadedDataSet:
+    """Read a user's own files or folders; several become domains."""
     named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
     if "" in named:
         raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
     paths = [root / Path(path).expanduser() for path in named]
     if prefix == FOLDER and label != "label":
-        raise InputError(f"data.label = {label!r} with {dataset}: must be left out, for folders name the classes")
+        raise InputError(f"data.label = {label!r} with {dataset}: must be left out, because folders name the classes")
     parts: list[Tables] = [
         read_folder(path) if prefix == FOLDER else (read_table(path, label, dividing), None) for path in paths
     ]
     if len(paths) == 1:
         (train, test), own = parts[0], prefix == FOLDER and DOMAIN in parts[0][0].schema.names
-        return Source(dataset, train, test, label, (DOMAIN,) if own else ())
-    domains = [_domain(path) for path in paths]
+        return LoadedDataSet(dataset, train, test, label, (DOMAIN,) if own else ())
+    domains = [_domain_name(path) for path in paths]
     twice = next((name for name in domains if domains.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"two paths of {dataset} are domains named {twice!r}: rename one")
     train, test = join(dict(zip(domains, parts, strict=True)), label, tuple(set(dividing) - {DOMAIN}))
-    return Source(dataset, train, test, label, (DOMAIN,))
+    return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
 
 
-def _domain(path: Path) -> str:
+def _domain_name(path: Path) -> str:
     # `raysim export` writes NAME-test beside NAME: both are the domain NAME.
     return re.sub(r"-(train|test)$", "", path.stem) if path.suffix == ".parquet" else path.name
 
 
-def _named(dataset: str, root: Path, label: str | None, seed: int, shifts: Sequence[str]) -> Source:
-    told, *beside = BESIDE.split(dataset, maxsplit=1)
-    names, bases = [name.strip() for name in told.split(",")], [name.strip() for name in beside]
+def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: Sequence[str]) -> LoadedDataSet:
+    before, *beside = BESIDE.split(dataset, maxsplit=1)
+    names, bases = [name.strip() for name in before.split(",")], [name.strip() for name in beside]
     for name in [*names, *bases]:
         if name not in DATASETS:
-            raise unknown(f"data set {name!r}", name, [*DATASETS, *FORMS])
+            raise unknown(f"data set {name!r}", name, [*DATASETS, *DATASET_FORMS])
         if names.count(name) > 1:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
     label = DATASETS[names[0]].label if label is None else label
     parts = {name: _checked(name, root, label, seed) for name in names}
     if len(names) == 1 and not bases:
         train, test = parts[names[0]]
-        return Source(dataset, train, test, label, DATASETS[names[0]].dividing)
+        return LoadedDataSet(dataset, train, test, label, DATASETS[names[0]].dividing)
     several = [_domains(name, parts[name]) for name in names]
     if bases:
-        # Imported late, as it brings SciPy's images.
-        from raysim.data.shifted import dealt
+        from raysim.data.shifted import dealt  # late, because it imports SciPy's images
 
         several += [dealt(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
     train, test = join(_together(several), label)
-    return Source(dataset, train, test, label, (DOMAIN,))
+    return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
 
 
 def _together(several: Sequence[Mapping[str, Tables]]) -> dict[str, Tables]:
-    """The domains of all; InputError where two are called the same, of which one would be lost."""
+    """Return the domains of all data sets; raise an InputError if two have the same name."""
     parts: dict[str, Tables] = {}
     for domains in several:
         for name in domains:
@@ -236,19 +236,16 @@ def _together(several: Sequence[Mapping[str, Tables]]) -> dict[str, Tables]:
 
 
 def _domains(name: str, tables: Tables) -> Mapping[str, Tables]:
-    """What stands for a data set beside others: the domains that it has, else itself, its dividing columns left out."""
+    """Return a data set's own domains, or else itself as one, without its dividing columns."""
     dividing = DATASETS[name].dividing
     if DOMAIN not in dividing:
-        return {name: _plain(*tables, dividing)}
-    # Imported late, for it is made of sources.
-    from raysim.data.domains import by_domain
-
-    train, test = ({} if table is None else by_domain(table, DOMAIN) for table in tables)
-    return {each: _plain(own, test.get(each), dividing) for each, own in train.items()}
+        return {name: _dropped(*tables, dividing)}
+    train, test = ({} if table is None else split_by_domain(table, DOMAIN) for table in tables)
+    return {each: _dropped(own, test.get(each), dividing) for each, own in train.items()}
 
 
 def _checked(name: str, root: Path, label: str, seed: int) -> Tables:
-    """The tables of a data set that has a name."""
+    """Read a data set by name and check its tables."""
     train, test = DATASETS[name].read(root, seed)
     check_label(train.schema, label, name)
     check_values(train, f"data set {name}")
@@ -257,5 +254,5 @@ def _checked(name: str, root: Path, label: str, seed: int) -> Tables:
     return train, test
 
 
-def _plain(train: pa.Table, test: pa.Table | None, others: Sequence[str]) -> Tables:
-    return train.drop_columns(list(others)), None if test is None else test.drop_columns(list(others))
+def _dropped(train: pa.Table, test: pa.Table | None, columns: Sequence[str]) -> Tables:
+    return train.drop_columns(list(columns)), None if test is None else test.drop_columns(list(columns))

@@ -1,14 +1,12 @@
-"""Standardisation: every number of a sample, or every channel of an image, to mean 0 and standard deviation 1."""
+"""Standardisation: every value of a sample, or every channel of an image, to mean 0 and standard deviation 1."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from operator import add
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,31 +14,31 @@ import torch
 
 from partitioning import Population
 from partitioning.store.moments import Moment, Moments
-from raysim.data.features import Images, Numbers, features
-from raysim.data.tensors import LARGEST, decoder_of, samples_of
+from raysim.data.features import ImageColumn, NumberColumns, features
+from raysim.data.tensors import LARGEST_PIXEL, decoder_of, naming_samples
 
-VALUES = 2**20
-"""Numbers that a moment is taken of at once."""
+VALUES_AT_ONCE = 2**20
+"""Values in one batch of a moment."""
 
-IMAGE = 3
+IMAGE_DIMENSIONS = 3
 """Dimensions of a sample that is an image: channels, height, width."""
 
 
 @dataclass(frozen=True)
-class Scale:
-    """x <- (x - mean) / std, in the type of x; where a standard deviation is 0 values are only centred.
+class MeanAndStd:
+    """Means and standard deviations, and the map x <- (x - mean) / std in the type of x.
 
     Args:
-        mean: one a number of the sample, or one a channel where it is an image.
-        std: likewise.
+        mean: one per value of the sample, or per channel of an image.
+        std: likewise; 1 for values that are only centred.
     """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     @classmethod
-    def of(cls, moment: Moment) -> Scale:
-        """The scale that a moment says."""
+    def of(cls, moment: Moment) -> MeanAndStd:
+        """Return the mean and standard deviation of a moment; a deviation of 0 becomes 1."""
         return cls(tuple(moment.mean.tolist()), tuple(np.where(moment.std > 0, moment.std, 1.0).tolist()))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -48,7 +46,7 @@ class Scale:
         return (x - self._like(self.mean, x)) / self._like(self.std, x)
 
     def undo(self, x: torch.Tensor) -> torch.Tensor:
-        """Return standardised samples as they were, to rounding."""
+        """Return the original of standardised samples, to rounding."""
         return x * self._like(self.std, x) + self._like(self.mean, x)
 
     def _like(self, values: tuple[float, ...], x: torch.Tensor) -> torch.Tensor:
@@ -56,113 +54,98 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Global:
-    """The same moments for all clients and all test sets. Paper: RADFed, section IV ("-G").
-
-    Deviations: the moments are those of the training clients; the paper's are of all clients, tested ones too.
-    """
-
-    scale: Scale
-
-    def client(self, x: torch.Tensor, trained: int) -> torch.Tensor:
-        """A client's samples, of which the first are those it would train on."""
-        return self.scale(x)
-
-    def test(self, x: torch.Tensor) -> torch.Tensor:
-        """Samples of a test set that is nobody's."""
-        return self.scale(x)
-
-
-@dataclass(frozen=True)
-class Own:
-    """Each client's own moments, over all but its own test part; held-out clients have theirs, too.
+class Standardisation:
+    """Standardisation by the same moments for all clients, or by each client's own.
 
     Args:
-        everyone: for the test sets that are nobody's: the training clients' together.
+        scale: moments of the training clients together. All data use them, or with `per_client` only the test sets
+            that belong to no client.
+        per_client: whether each client has its own moments, over all rows before its own test part. Held-out clients
+            have their own, too.
 
-    Paper: RADFed, section IV ("-L", localized).
+    Paper: RADFed, section IV ("-G" for global, "-L" for localized).
+
+    Deviations:
+        The global moments are those of the training clients. In the paper they are those of all clients, tested ones
+        included.
     """
 
-    everyone: Scale
+    scale: MeanAndStd
+    per_client: bool = False
 
-    def client(self, x: torch.Tensor, trained: int) -> torch.Tensor:
-        """A client's samples, of which the first are those it would train on."""
-        return Scale.of(moment_of(x[:trained]))(x)
+    def client(self, x: torch.Tensor, train_rows: int) -> torch.Tensor:
+        """Return a client's samples standardised.
 
-    def test(self, x: torch.Tensor) -> torch.Tensor:
-        """Samples of a test set that is nobody's."""
-        return self.everyone(x)
-
-
-Standardise: TypeAlias = Global | Own
-
-STANDARDISE: Mapping[str, type[Standardise]] = {"global": Global, "client": Own}
-"""By the name in an experiment's file."""
+        Args:
+            x: all samples of the client, [n, *shape].
+            train_rows: rows before the client's own test part.
+        """
+        return (MeanAndStd.of(moment_of(x[:train_rows])) if self.per_client else self.scale)(x)
 
 
-def standardisation(name: str, population: Population, decoded: Path) -> Standardise | None:
-    """What is done to all inputs.
+def standardisation(name: str, population: Population, decoded: Path) -> Standardisation | None:
+    """Return the standardisation of all inputs; None for none.
 
     Args:
-        name: "none", or of `STANDARDISE`.
-        population: in the view of its fold.
-        decoded: its folder with images as arrays; the same folder where nothing had to be changed.
+        name: "none", "global" or "client".
+        population: the population, viewed in its fold.
+        decoded: folder of the population with images as arrays; the population's own if nothing changed.
     """
-    return None if name == "none" else STANDARDISE[name](global_scale(population, decoded))
+    return None if name == "none" else Standardisation(global_scale(population, decoded), name == "client")
 
 
 def moment_of(x: torch.Tensor) -> Moment:
-    """The moment of samples [n, *shape]: of each number, or of each channel where a sample is an image."""
+    """Return the moment of samples [n, *shape]: of each value, or of each channel of images."""
     shape = tuple(x.shape[1:])
-    step = max(1, VALUES // prod(shape))
+    step = max(1, VALUES_AT_ONCE // prod(shape))
     parts = (_moment(x[start : start + step]) for start in range(0, max(len(x), 1), step))
     return reduce(add, parts)
 
 
-def global_scale(population: Population, decoded: Path) -> Scale:
-    """The scale of all training samples of the training clients.
+def global_scale(population: Population, decoded: Path) -> MeanAndStd:
+    """Return the mean and standard deviation over all training samples of the training clients.
 
-    Where the population was made with moments they are taken; else its samples are passed once.
+    Stored moments of the population are used if there are any. Otherwise this reads its samples once.
 
     Args:
-        population: in the view of its fold.
-        decoded: its folder with images as arrays; the same folder where nothing had to be changed.
+        population: the population, viewed in its fold.
+        decoded: folder of the population with images as arrays; the population's own if nothing changed.
     """
     if population.moments is not None and decoded == population.path:
-        return Scale.of(_stored(population, population.moments))
+        return MeanAndStd.of(_stored(population, population.moments))
     samples = population if decoded == population.path else Population.open(decoded)
     decode = decoder_of(samples)
     whole = moment_of(torch.empty(0, *decode.shape))
     for client in population.train_clients.tolist():
-        with samples_of(samples, f"client {client}"):
+        with naming_samples(samples, f"client {client}"):
             x, _ = decode(samples.batch(client))
         whole = whole + moment_of(x[: len(x) - int(samples.test_sizes[client])])
-    return Scale.of(whole)
+    return MeanAndStd.of(whole)
 
 
 def _stored(population: Population, moments: Moments) -> Moment:
-    """What the population's own moments, which are of numbers as they are stored, say of its tensors."""
+    """Turn the population's moments, which are those of stored values, into moments of its tensors."""
     manifest = population.manifest
     form = features(population.schema, manifest.label, manifest.dividing)
-    if isinstance(form, Images):
+    if isinstance(form, ImageColumn):
         raise ValueError("encoded images have no moments")
     whole = moments.together(population.train_clients)
-    if isinstance(form, Numbers):
+    if isinstance(form, NumberColumns):
         places = np.concatenate([np.arange(whole.mean.size)[moments.columns[name]] for name in form.columns])
         return Moment(whole.n, whole.mean[places], whole.std[places])
     place = moments.columns[form.column]
-    largest = LARGEST if pa.types.is_uint8(form.values) else 1
+    largest = LARGEST_PIXEL if pa.types.is_uint8(form.values) else 1
     mean, std = whole.mean[place] / largest, whole.std[place] / largest
-    if len(form.shape) != IMAGE:
+    if len(form.shape) != IMAGE_DIMENSIONS:
         return Moment(whole.n, mean, std)
-    # All pixels of a channel count alike, so each is as a client of the pool.
+    # All pixels of a channel count alike, so pool them like clients.
     channels = form.shape[0]
     pixels = np.full(mean.size // channels, whole.n)
     return Moment.pool(pixels, mean.reshape(channels, -1).T, std.reshape(channels, -1).T)
 
 
 def _is_image(x: torch.Tensor) -> bool:
-    return x.dim() == 1 + IMAGE
+    return x.dim() == 1 + IMAGE_DIMENSIONS
 
 
 def _moment(x: torch.Tensor) -> Moment:

@@ -1,8 +1,8 @@
-"""FedProx's synthetic data: every client has a softmax model and inputs of its own."""
+"""Data sets drawn from the seed: FedProx's synthetic clients and FedBN's Gaussian points."""
 
 import re
-from dataclasses import dataclass
 from math import exp
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,90 +11,138 @@ import pyarrow as pa
 from algorithms import Purpose, generator
 from raysim.common.errors import InputError
 from raysim.data.arrays import nested
+from raysim.data.folders import Tables
 
-PREFIX = "synthetic:"
-FEATURES = 60
-CLASSES = 10
+SYNTHETIC = "synthetic:"
+"""Prefix of the names of FedProx's synthetic data sets."""
+
+SYNTHETIC_FEATURES = 60
+SYNTHETIC_CLASSES = 10
 MOST_CLIENTS = 1_000_000
-OWN, COMMON = 2, 3
-"""The counters of the draws: a client's own, and those that all have in common."""
 
-SPREAD = np.arange(1, FEATURES + 1) ** -0.6
-"""The standard deviations of the features, the root of Sigma's diagonal j^-1.2."""
+OWN_DRAW, COMMON_DRAW = 2, 3
+"""Counters of the draws of one client, and of those that all clients share."""
 
-SamplePart = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+FEATURE_STD = np.arange(1, SYNTHETIC_FEATURES + 1) ** -0.6
+"""Standard deviations of the features: the root of Sigma's diagonal j^-1.2."""
 
+GAUSSIAN_FEATURES = 10
+GAUSSIAN_ROWS = 1000
+"""Rows of a client's training part and of its test part; the paper gives no number."""
 
-@dataclass(frozen=True)
-class Synthetic:
-    """What a name asks for.
-
-    Args:
-        clients: how many.
-        rows: their mean number of rows; None for the paper's sizes.
-        alpha: variance of the means of the clients' models.
-        beta: variance of the means of the clients' inputs.
-        iid: whether all clients have one model and one distribution of inputs, of mean 0, instead.
-    """
-
-    clients: int
-    rows: float | None
-    alpha: float = 0
-    beta: float = 0
-    iid: bool = False
-
-    @classmethod
-    def of(cls, dataset: str) -> "Synthetic":
-        """Read a name; InputError where it is of no such form."""
-        number = r"\d{1,9}(?:\.\d+)?"
-        kind = rf"(?:iid|(?P<alpha>{number}),(?P<beta>{number}))"
-        form = re.fullmatch(rf"{PREFIX}{kind},(?P<clients>\d{{1,9}})(?:,(?P<rows>{number}))?", dataset.replace(" ", ""))
-        clients, rows = (int(form["clients"]), float(form["rows"] or 1)) if form else (0, 0)
-        if form is None or not 1 <= clients <= MOST_CLIENTS or rows < 1:
-            raise InputError(
-                f"data set {dataset[:80]!r}: must be {PREFIX}ALPHA,BETA,CLIENTS or {PREFIX}iid,CLIENTS, or either with "
-                f",ROWS at the end, of up to {MOST_CLIENTS:,} clients and at least one row each; write {PREFIX}1,1,100"
-            )
-        iid = form["alpha"] is None
-        return cls(clients, rows if form["rows"] else None, float(form["alpha"] or 0), float(form["beta"] or 0), iid)
-
-    def part(self, seed: int, client: int) -> SamplePart:
-        """A client's inputs and labels."""
-        draw = generator(seed, Purpose.SYNTHETIC, OWN, client)
-        u, b = draw.normal(0, np.sqrt(self.alpha)), draw.normal(0, np.sqrt(self.beta))
-        size = draw.lognormal(4, 2)
-        n = int(size) + 50 if self.rows is None else 1 + int((self.rows - 1) * size / exp(4 + 2**2 / 2))
-        model = generator(seed, Purpose.SYNTHETIC, COMMON) if self.iid else draw
-        weights, biases = model.normal(u, 1, (FEATURES, CLASSES)), model.normal(u, 1, CLASSES)
-        centre = np.zeros(FEATURES) if self.iid else draw.normal(b, 1, FEATURES)
-        x = draw.normal(centre, SPREAD, (n, FEATURES))
-        return x.astype(np.float32), (x @ weights + biases).argmax(axis=1)
+GAUSSIAN_CORRELATION = 0.5
+"""Entries off the diagonal of the second covariance, with changing sign; the paper only says that they are not 0."""
 
 
 def read_synthetic(dataset: str, seed: int) -> pa.Table:
-    """Draw every client's rows.
+    """Draw the rows of every client of FedProx's synthetic data.
 
         y = argmax(W_k x + b_k),   x ~ N(v_k, Sigma),   Sigma = diag(j^-1.2)
         W_k, b_k ~ N(u_k, 1),  u_k ~ N(0, alpha);   v_k ~ N(B_k, 1),  B_k ~ N(0, beta)
 
-    The larger alpha, the more the clients' models differ, the larger beta, the more their inputs. With "iid" all have
-    the same W, b ~ N(0, 1), and v = 0.
+    A larger alpha makes the clients' models differ more, a larger beta their inputs. With "iid" all clients have the
+    same W, b ~ N(0, 1), and v = 0.
 
     Args:
-        dataset: "synthetic:ALPHA,BETA,CLIENTS" or "synthetic:iid,CLIENTS"; with ",ROWS" so many rows in the mean.
-        seed: keys the draw; a client's rows do not depend on how many clients there are.
+        dataset: "synthetic:ALPHA,BETA,CLIENTS" or "synthetic:iid,CLIENTS"; ",ROWS" at the end sets the mean number of
+            rows per client.
+        seed: key of the draws; a client's rows do not depend on the number of clients.
 
     Returns:
         `x`, float32 [60], `label`, int64, and `client`, a number.
 
     Raises:
-        InputError: the name is of no such form.
+        InputError: the name has another form.
 
-    Li et al., Federated Optimization in Heterogeneous Networks (FedProx), section 5.1 and appendix C.1. Deviations: its
-    sizes are floor(L) + 50, L ~ LogNormal(4, 2); with ROWS they are 1 + floor((ROWS - 1) L / E[L]) instead.
+    Paper: Li et al., "Federated Optimization in Heterogeneous Networks" (FedProx), section 5.1 and appendix C.1. Its
+    sizes are floor(L) + 50, L ~ LogNormal(4, 2).
+
+    Deviations:
+        With ROWS the sizes are 1 + floor((ROWS - 1) L / E[L]) instead.
     """
-    asked = Synthetic.of(dataset)
-    parts = [asked.part(seed, client) for client in range(asked.clients)]
+    number = r"\d{1,9}(?:\.\d+)?"
+    kind = rf"(?:iid|(?P<alpha>{number}),(?P<beta>{number}))"
+    form = re.fullmatch(rf"{SYNTHETIC}{kind},(?P<clients>\d{{1,9}})(?:,(?P<rows>{number}))?", dataset.replace(" ", ""))
+    clients, rows = (int(form["clients"]), float(form["rows"] or 1)) if form else (0, 0)
+    if form is None or not 1 <= clients <= MOST_CLIENTS or rows < 1:
+        raise InputError(
+            f"data set {dataset[:80]!r}: must be {SYNTHETIC}ALPHA,BETA,CLIENTS or {SYNTHETIC}iid,CLIENTS, or either "
+            f"with ,ROWS at the end, of up to {MOST_CLIENTS:,} clients and at least one row each; write "
+            f"{SYNTHETIC}1,1,100"
+        )
+    variances = None if form["alpha"] is None else (float(form["alpha"]), float(form["beta"]))
+    mean_rows = rows if form["rows"] else None
+    parts = [_synthetic_client(seed, client, variances, mean_rows) for client in range(clients)]
     x, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
-    owners = np.repeat(np.arange(asked.clients), [len(part[1]) for part in parts])
+    owners = np.repeat(np.arange(clients), [len(part[1]) for part in parts])
     return pa.table({"x": nested(x), "label": labels, "client": owners})
+
+
+def _synthetic_client(
+    seed: int, client: int, variances: tuple[float, float] | None, mean_rows: float | None
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Draw the inputs and labels of a client.
+
+    Args:
+        seed: key of the draws.
+        client: number of the client.
+        variances: alpha and beta; None for "iid".
+        mean_rows: mean number of rows; None for the paper's sizes.
+    """
+    alpha, beta = variances or (0.0, 0.0)
+    draw = generator(seed, Purpose.SYNTHETIC, OWN_DRAW, client)
+    u, b = draw.normal(0, np.sqrt(alpha)), draw.normal(0, np.sqrt(beta))
+    size = draw.lognormal(4, 2)
+    n = int(size) + 50 if mean_rows is None else 1 + int((mean_rows - 1) * size / exp(4 + 2**2 / 2))
+    model = generator(seed, Purpose.SYNTHETIC, COMMON_DRAW) if variances is None else draw
+    weights = model.normal(u, 1, (SYNTHETIC_FEATURES, SYNTHETIC_CLASSES))
+    biases = model.normal(u, 1, SYNTHETIC_CLASSES)
+    centre = np.zeros(SYNTHETIC_FEATURES) if variances is None else draw.normal(b, 1, SYNTHETIC_FEATURES)
+    x = draw.normal(centre, FEATURE_STD, (n, SYNTHETIC_FEATURES))
+    return x.astype(np.float32), (x @ weights + biases).argmax(axis=1)
+
+
+def read_gaussians(root: Path, seed: int) -> Tables:
+    """Draw the rows of FedBN's two clients, whose points differ in covariance.
+
+        x | y ~ N(2y - 1, Sigma),  y = 0, 1;   Sigma_1 = I,   Sigma_2 = (1 - c) I + c s s^T,   s = (1, -1, 1, ...)
+
+    The client `diagonal` has Sigma_1. Half of the rows of `combined` have Sigma_2, and half Sigma_1 (caption of Figure
+    9). With c = 0.5 the classes are far enough apart for the paper's accuracy of 100 %. Both classes have the same
+    number of rows.
+
+    Args:
+        root: unused, because the data set has no files.
+        seed: key of the draws.
+
+    Returns:
+        `x`, float32 [10], `label`, int64, and `domain`, the client's name, for training and for testing.
+
+    Paper: FedBN, appendix F.
+
+    Deviations:
+        The paper gives neither the number of rows nor c.
+    """
+    train, test = (
+        pa.concat_tables(
+            [_gaussian_client(seed, part, client, name) for client, name in enumerate(("diagonal", "combined"))]
+        )
+        for part in range(2)
+    )
+    return train, test
+
+
+def covariance(correlation: float = GAUSSIAN_CORRELATION) -> npt.NDArray[np.float64]:
+    """Return Sigma_2, [10, 10]."""
+    signs = np.where(np.arange(GAUSSIAN_FEATURES) % 2, -1.0, 1.0)
+    return (1 - correlation) * np.eye(GAUSSIAN_FEATURES) + correlation * np.outer(signs, signs)
+
+
+def _gaussian_client(seed: int, part: int, client: int, name: str) -> pa.Table:
+    draw = generator(seed, Purpose.SYNTHETIC, part, client)
+    labels = np.arange(GAUSSIAN_ROWS, dtype=np.int64) % 2
+    points = draw.standard_normal((GAUSSIAN_ROWS, GAUSSIAN_FEATURES))
+    full = np.arange(GAUSSIAN_ROWS) % 4 >= 2 if name == "combined" else np.zeros(GAUSSIAN_ROWS, dtype=bool)
+    points[full] = points[full] @ np.linalg.cholesky(covariance()).T
+    x = (points + (2 * labels - 1)[:, None]).astype(np.float32)
+    return pa.table({"x": nested(x), "label": labels, "domain": pa.array([name] * GAUSSIAN_ROWS, pa.string())})

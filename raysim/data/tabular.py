@@ -1,7 +1,8 @@
-"""Tables of numbers: Covertype and eICU."""
+"""Tables of numbers: a user's own, Covertype and eICU."""
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ import pyarrow.parquet as pq
 
 from partitioning.common.columns import is_label
 from raysim.common.errors import InputError
-from raysim.data.features import is_number
+from raysim.data.features import check_label, features, is_number
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
-from raysim.data.reading import check_columns, check_labels, check_values, table_of
+from raysim.data.reading import check_columns, check_labels, check_values, read_parquet, table_of
 
 LOG = logging.getLogger("raysim")
+
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 COVERTYPE = (
     "Elevation",
@@ -35,23 +38,55 @@ COVERTYPE = (
 )
 """The 54 features in the order of UCI's file."""
 
-ADMISSIONS = 100
-MORTALITY = 0.2
-"""Hospitals of eICU have more admissions than this, and at most this mortality: RADFed, section IV-B."""
+LEAST_ADMISSIONS = 100
+LARGEST_MORTALITY = 0.2
+"""RADFed, section IV-B, keeps hospitals of eICU with more admissions than this, and at most this mortality."""
+
+
+def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Table:
+    """Read a user's Parquet file and check that a model can be trained on its rows; all columns stay.
+
+    Args:
+        path: Parquet file.
+        label: column of classes.
+        dividing: columns that identify a row's owner; all other columns are features.
+
+    Raises:
+        InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a Parquet file")
+    try:
+        table = read_parquet(path)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise InputError(
+            f"{path} is not a whole Parquet file ({reason}): only Parquet is read; write it anew, or copy it again"
+        ) from error
+    names = table.schema.names
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{path} has {names.count(name)} columns named {name!r}: give each its own name")
+        if PANDAS_INDEX.fullmatch(name):
+            raise InputError(f"column {name!r} is a pandas index, not a feature: write the file with index=False")
+    check_label(table.schema, label, str(path))
+    features(table.schema, label, dividing)
+    check_values(table, str(path))
+    return table
 
 
 def read_covertype(root: Path) -> Tables:
     """Return Covertype's table: 54 columns of numbers, and `label`, int64, 1 to 7.
 
     Args:
-        root: the folder of `covertype.parquet` (the features by name, and `label` or `Cover_Type`) or UCI's
-            `covtype.data` or `covtype.data.gz`. Where it has none, scikit-learn downloads the set and the first is
-            written. There is no test part.
+        root: folder of `covertype.parquet` (the features by name, and `label` or `Cover_Type`) or of UCI's
+            `covtype.data` or `covtype.data.gz`. If it has none, scikit-learn downloads the set and raysim writes
+            `covertype.parquet`. There is no test part.
 
     Raises:
         InputError: there is no file and no download, or the file is damaged.
 
-    Blackard and Dean, "Comparative accuracies of artificial neural networks and discriminant analysis", 1999.
+    Paper: Blackard and Dean, "Comparative accuracies of artificial neural networks and discriminant analysis", 1999.
     """
     original = next((root / name for name in ("covtype.data", "covtype.data.gz") if (root / name).is_file()), None)
     path = root / "covertype.parquet"
@@ -66,19 +101,19 @@ def read_covertype(root: Path) -> Tables:
 
 
 def read_eicu(root: Path) -> Tables:
-    """Return the admissions of eICU's hospitals of RADFed: numbers, `label` (died in hospital), `hospital`.
+    """Return the admissions of RADFed's hospitals in eICU: numbers, `label` (died in hospital), `hospital`.
 
-    Kept are hospitals with more than 100 admissions of which at most 20 % died; the log says how many were left out.
+    The table keeps hospitals with more than 100 admissions and a mortality of at most 20 %. The log counts both kinds.
 
     Args:
-        root: the folder of `eicu.parquet` or `eicu.csv`, a row an admission: `hospital` (`hospitalid` of `patient`),
+        root: folder of `eicu.parquet` or `eicu.csv`, one row per admission: `hospital` (`hospitalid` of `patient`),
             `label` (1: `hospitaldischargestatus` is "Expired", 0: "Alive"), and numbers without missing values, such
-            as the columns of `apacheApsVar` and `apachePredVar` that are known at the time. There is no test part.
+            as the columns of `apacheApsVar` and `apachePredVar` known at the time. There is no test part.
 
     Raises:
         InputError: there is no file, it is damaged, lacks a column, or has no hospital to keep.
 
-    Pollard et al., Scientific Data 5, 2018; RADFed, section IV-B.
+    Paper: Pollard et al., Scientific Data 5, 2018; RADFed, section IV-B.
     """
     path = next((root / name for name in ("eicu.parquet", "eicu.csv") if (root / name).is_file()), None)
     if path is None:
@@ -86,7 +121,7 @@ def read_eicu(root: Path) -> Tables:
             root,
             "eicu.parquet or eicu.csv",
             "a table with hospital, label (1: died) and APACHE's numbers, made from the tables of "
-            "physionet.org/content/eicu-crd, for which PhysioNet asks for a credentialed account",
+            "physionet.org/content/eicu-crd, which requires a credentialed account of PhysioNet",
         )
     table = table_of(path)
     check_columns(table, ["hospital", "label"], path)
@@ -97,15 +132,15 @@ def read_eicu(root: Path) -> Tables:
     hospitals, codes = np.unique(table["hospital"].to_numpy(zero_copy_only=False), return_inverse=True)
     admissions = np.bincount(codes)
     mortality = np.bincount(codes, weights=table["label"].to_numpy() != 0) / admissions
-    kept = (admissions > ADMISSIONS) & (mortality <= MORTALITY)
-    LOG.info("eicu: %d of %d hospitals are large enough and of low mortality", kept.sum(), len(hospitals))
-    if not kept.any():
+    selected = (admissions > LEAST_ADMISSIONS) & (mortality <= LARGEST_MORTALITY)
+    LOG.info("eicu: %d of %d hospitals are large enough and of low mortality", selected.sum(), len(hospitals))
+    if not selected.any():
         raise InputError(
-            f"{path} has no hospital with more than {ADMISSIONS} admissions and a mortality of at most "
-            f"{MORTALITY:.0%}: give the whole table"
+            f"{path} has no hospital with more than {LEAST_ADMISSIONS} admissions and a mortality of at most "
+            f"{LARGEST_MORTALITY:.0%}: give the whole table"
         )
-    features = [name for name in table.schema.names if name not in ("hospital", "label")]
-    return table.select([*features, "label", "hospital"]).filter(pa.array(kept[codes])), None
+    numbers = [name for name in table.schema.names if name not in ("hospital", "label")]
+    return table.select([*numbers, "label", "hospital"]).filter(pa.array(selected[codes])), None
 
 
 def _download_covertype(stage: str) -> None:
@@ -127,11 +162,11 @@ def _uci(path: Path) -> pa.Table:
 
 
 def _labelled(table: pa.Table, path: Path, least: int, most: int, dividing: Sequence[str] = ()) -> pa.Table:
-    """The table with int64 labels, within a range; all its columns but the dividing ones are sound numbers."""
+    """Return the table with int64 labels, after a check of their range and of all columns of numbers."""
     check_columns(table, table.schema.names, path)
     words = [field.name for field in table.schema if not is_number(field.type) and field.name not in dividing]
     if words:
-        raise InputError(f"column {words[0]!r} of {path} is no number: encode it, or drop the column")
+        raise InputError(f"column {words[0]!r} of {path} is not a number: encode it, or drop the column")
     if not pa.types.is_integer(table.schema.field("label").type):
         raise InputError(f"column 'label' of {path} is {table.schema.field('label').type}: give whole numbers")
     check_values(table, str(path))

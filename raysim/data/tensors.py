@@ -14,24 +14,24 @@ from partitioning import Population
 from partitioning.common.columns import Label, class_codes
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat, has_nulls
-from raysim.data.features import Arrays, Images, check_label, features
+from raysim.data.features import ArrayColumn, ImageColumn, check_label, features
 from raysim.data.masks import LARGEST_CLASS, masks_of
 
-LARGEST = 255
-"""What uint8 arrays are divided by."""
+LARGEST_PIXEL = 255
+"""Divisor of uint8 arrays."""
 
 
-class Decoder:
-    """Turns record batches of one schema into tensors that own their memory.
+class BatchDecoder:
+    """Function from record batches of one schema to tensors that own their memory.
 
-    uint8 arrays become x / 255, in [0, 1]; all other numbers become the float32 next to them. A label becomes
-    the index of its class; one that is an image has them already.
+    uint8 arrays become x / 255, in [0, 1]. All other numbers become the nearest float32. A label becomes the index of
+    its class; a label that is an image holds such indices already.
 
     Args:
-        schema: the population's columns.
+        schema: columns of the population.
         label: name of the label column.
-        classes: the labels that exist, in any order; class i is the i-th smallest.
-        dividing: columns that say whose a row is, and are no features.
+        classes: existing labels, in any order; class i is the i-th smallest.
+        dividing: columns that identify a row's owner and are no features.
 
     Raises:
         InputError: the columns cannot be features, or are encoded images, or the labels cannot be labels.
@@ -41,10 +41,10 @@ class Decoder:
         check_label(schema, label, "the population")
         if pa.types.is_integer(schema.field(label).type) and any(not isinstance(each, int) for each in classes):
             raise InputError(
-                f"label column {label!r} holds whole numbers, and the classes are {_few(classes)}: mend them"
+                f"label column {label!r} holds whole numbers, and the classes are {_few(classes)}: correct them"
             )
         form = features(schema, label, dividing)
-        if isinstance(form, Images):
+        if isinstance(form, ImageColumn):
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
         masks = masks_of(schema, label)
         if masks is not None and (not masks.is_bytes or masks.classes is None):
@@ -56,34 +56,34 @@ class Decoder:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One sample's shape: (1, 8, 8) for arrays, (columns,) for columns of numbers."""
-        return self._form.shape if isinstance(self._form, Arrays) else (len(self._form.columns),)
+        """Return the shape of one sample: (1, 8, 8) for arrays, (columns,) for columns of numbers."""
+        return self._form.shape if isinstance(self._form, ArrayColumn) else (len(self._form.columns),)
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
+        """Return the number of classes."""
         return len(self._labels)
 
     @property
     def per_pixel(self) -> bool:
-        """Whether labels are images."""
+        """Say whether labels are images."""
         return self._masks is not None
 
     @property
     def nbytes(self) -> int:
-        """What a sample and its label take."""
+        """Return the bytes of a sample and its label."""
         return 4 * prod(self.shape) + (8 if self._masks is None else prod(self._masks.shape or ()))
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the batch as x, float32 [n, *shape], and y, class indices.
 
-        y is int64 [n] or, where labels are images, uint8 [n, height, width] with 255 for no class.
+        y is int64 [n], or uint8 [n, height, width] with 255 for no class if labels are images.
 
         Raises:
             InputError: a label is not one of the classes, or a feature is missing, infinite or not a number.
         """
-        # Torch's own memory: Arrow's is mapped read-only, where a write would crash, and NumPy's is aligned
-        # to fewer bytes, by which a matrix product may add in another order.
+        # Use torch's own memory. Arrow's is mapped read-only, and a write would crash. NumPy's is aligned to fewer
+        # bytes, so a matrix product may add in another order.
         x = torch.empty((batch.num_rows, *self.shape), dtype=torch.float32)
         with np.errstate(over="ignore"):
             self._read_features(batch, x.numpy())
@@ -94,17 +94,17 @@ class Decoder:
         return x, self._read_labels(batch) if self._masks is None else self._read_masks(batch)
 
     def _read_features(self, batch: pa.RecordBatch, x: npt.NDArray[np.float32]) -> None:
-        names = [self._form.column] if isinstance(self._form, Arrays) else self._form.columns
+        names = [self._form.column] if isinstance(self._form, ArrayColumn) else self._form.columns
         for name in names:
             if has_nulls(batch.column(name)):
                 raise InputError(f"column {name!r} has missing values: fill them in, or drop the rows")
-        if not isinstance(self._form, Arrays):
+        if not isinstance(self._form, ArrayColumn):
             for i, name in enumerate(self._form.columns):
                 x[:, i] = batch.column(name).to_numpy(zero_copy_only=False)
             return
         values = flat(batch.column(self._form.column)).to_numpy(zero_copy_only=False).reshape(x.shape)
         if values.dtype == np.uint8:
-            np.divide(values, np.float32(LARGEST), out=x)
+            np.divide(values, np.float32(LARGEST_PIXEL), out=x)
         else:
             x[...] = values
 
@@ -123,7 +123,7 @@ class Decoder:
     def _read_labels(self, batch: pa.RecordBatch) -> torch.Tensor:
         tensor = torch.empty(batch.num_rows, dtype=torch.int64)
         labels, y = batch.column(self._label), tensor.numpy()
-        y[...] = self._numbers(labels) if pa.types.is_integer(labels.type) else class_codes(labels, self._labels)
+        y[...] = self._integer_codes(labels) if pa.types.is_integer(labels.type) else class_codes(labels, self._labels)
         if (y < 0).any():
             raise InputError(
                 f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self._labels)}: "
@@ -131,28 +131,30 @@ class Decoder:
             )
         return tensor
 
-    def _numbers(self, labels: pa.Array) -> npt.NDArray[np.int64]:
-        # As `class_codes`, which takes ten times as long: a first visit of a small client is no longer than that.
+    def _integer_codes(self, labels: pa.Array) -> npt.NDArray[np.int64]:
+        # Same result as `class_codes` in a tenth of the time, which for a small client exceeds its first update.
         known, values = np.asarray(self._labels), labels.to_numpy(zero_copy_only=False)
         places = np.minimum(np.searchsorted(known, values), len(known) - 1)
         return np.where(known[places] == values, places, -1)
 
 
 @contextmanager
-def samples_of(population: Population, owner: str) -> Iterator[None]:
-    """Within, what is wrong with samples is told with the population's folder and their owner, "client 3"."""
+def naming_samples(population: Population, owner: str) -> Iterator[None]:
+    """Add the population's folder and the samples' owner, such as "client 3", to an InputError raised inside."""
     try:
         yield
     except InputError as error:
-        told = str(error)
-        raise error if str(population.path) in told else InputError(f"{population.path}: {owner}: {told}") from None
+        message = str(error)
+        if str(population.path) in message:
+            raise
+        raise InputError(f"{population.path}: {owner}: {message}") from None
 
 
-def decoder_of(population: Population) -> Decoder:
-    """The decoder of a population's batches."""
+def decoder_of(population: Population) -> BatchDecoder:
+    """Return the decoder of a population's batches."""
     manifest = population.manifest
-    with samples_of(population, "its columns"):
-        return Decoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
+    with naming_samples(population, "its columns"):
+        return BatchDecoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
 
 
 def _few(labels: Sequence[Label]) -> str:

@@ -13,7 +13,7 @@ import ray
 
 from algorithms import Block
 from raysim.common.errors import InputError, of_algorithm
-from raysim.data.sites import Sites
+from raysim.data.shards import Sites
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.gpu_sharing import arranged, capacity, fraction, sharers
 from raysim.fleet.machine import fingerprint

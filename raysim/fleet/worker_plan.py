@@ -29,9 +29,8 @@ from algorithms import (
 )
 from partitioning import Population
 from raysim.common.errors import InputError, unknown
-from raysim.data.shards import Shards
-from raysim.data.sites import Sites
-from raysim.data.standardise import Standardise
+from raysim.data.shards import Shards, Sites
+from raysim.data.standardise import Standardisation
 from raysim.fleet.out_of_memory import models_fit
 from raysim.models.build import build
 from raysim.models.checks import check_own_module
@@ -183,7 +182,7 @@ class WorkerPlan:
     fold: int | None = None
     validation: int | None = None
     joins: Mapping[str, int] = field(default_factory=dict)
-    standardise: Standardise | None = None
+    standardise: Standardisation | None = None
     augment: Augment | None = None
     digest: str | None = None
     uri: str | None = None

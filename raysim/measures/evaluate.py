@@ -14,7 +14,7 @@ from algorithms.engine.fleet import cut
 from partitioning import Population
 from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
-from raysim.data.sites import Sites
+from raysim.data.shards import Sites
 from raysim.measures.metrics import Score, loss, pooled, value_of
 from raysim.measures.scoring import BLOCK, Evaluate
 

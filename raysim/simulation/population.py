@@ -18,9 +18,10 @@ from raysim.common.errors import InputError
 from raysim.config.data import DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
-from raysim.data.domains import by_domain, of_each
-from raysim.data.prepare import of_classes, of_split, only, taken, with_copies
-from raysim.data.sources import Source, check_classes, load
+from raysim.data.arrays import take_rows
+from raysim.data.domains import draw_per_domain, split_by_domain
+from raysim.data.prepare import append_augmented, rows_of_classes, select_classes, select_split
+from raysim.data.sources import LoadedDataSet, check_classes, load
 from raysim.watching.progress import copy_progress
 
 
@@ -86,7 +87,7 @@ def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Populatio
 
 def _tables(
     data: DataTable, partition: PartitionTable, dividing: Sequence[str], seed: int
-) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, Source]:
+) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, LoadedDataSet]:
     """Return the rows to partition, the global test set or one for each domain, and their data set."""
     name, root, shifts = str(data.dataset), data.root, data.shifts
     without = data.without or ()
@@ -95,16 +96,18 @@ def _tables(
     train, test = _with_test(source, data, dividing, seed)
     train, tests = _by_domain(train, test, data, partition, seed)
     if data.appends:
-        train = with_copies(train, source.label, dividing, data.changes, data.strengths, seed)
+        train = append_augmented(train, source.label, dividing, data.changes, data.strengths, seed)
     return train, tests, source
 
 
-def _chosen(source: Source, data: DataTable) -> Source:
-    source = of_split(source, data.split)
-    return source if data.classes is None else of_classes(source, data.classes)
+def _chosen(source: LoadedDataSet, data: DataTable) -> LoadedDataSet:
+    source = select_split(source, data.split)
+    return source if data.classes is None else select_classes(source, data.classes)
 
 
-def _with_test(source: Source, data: DataTable, dividing: Sequence[str], seed: int) -> tuple[pa.Table, pa.Table | None]:
+def _with_test(
+    source: LoadedDataSet, data: DataTable, dividing: Sequence[str], seed: int
+) -> tuple[pa.Table, pa.Table | None]:
     """Return the training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:
         return source.train, source.test
@@ -120,12 +123,12 @@ def _with_test(source: Source, data: DataTable, dividing: Sequence[str], seed: i
                 f"data.test = {data.test!r}: must have no test set of its own, so that the rows to test on are clear; "
                 "name a table of them"
             )
-        chosen = test.train if data.classes is None else only(test.train, test.label, data.classes)
+        chosen = test.train if data.classes is None else rows_of_classes(test.train, test.label, data.classes)
         check_classes(source.train, chosen, source.label, data.test)
         return source.train, chosen
     rows = generator(seed, Purpose.TEST_ROWS).permutation(source.train.num_rows)
     cut = max(1, int(data.test * len(rows)))
-    return taken(source.train, np.sort(rows[cut:])), taken(source.train, np.sort(rows[:cut]))
+    return take_rows(source.train, np.sort(rows[cut:])), take_rows(source.train, np.sort(rows[:cut]))
 
 
 def _by_domain(
@@ -143,5 +146,5 @@ def _by_domain(
     if any(column not in part.schema.names for part in (train, test) if part is not None):
         return train, test  # the partitioner reports the missing column
     if data.per_domain is not None:
-        train = of_each(train, column, data.per_domain, seed)
-    return train, None if test is None else by_domain(test, column)
+        train = draw_per_domain(train, column, data.per_domain, seed)
+    return train, None if test is None else split_by_domain(test, column)

@@ -15,9 +15,9 @@ from raysim.common.errors import InputError
 from raysim.config.data import DataTable
 from raysim.data.augment import augmentation, check_pixels
 from raysim.data.decoding import decode_population
-from raysim.data.features import Arrays, features
-from raysim.data.images import Picture
-from raysim.data.standardise import Standardise, standardisation
+from raysim.data.features import ArrayColumn, features
+from raysim.data.images import ImageFormat
+from raysim.data.standardise import Standardisation, standardisation
 from raysim.data.tensors import decoder_of
 
 
@@ -42,7 +42,7 @@ class PreparedSamples:
     classes: int
     whole: tuple[int, ...]
     per_pixel: bool
-    standardise: Standardise | None
+    standardise: Standardisation | None
     augment: Augment | None
 
 
@@ -67,7 +67,7 @@ def prepare_samples(population: Population, data: DataTable) -> PreparedSamples:
 
 
 def _prepared(population: Population, data: DataTable) -> PreparedSamples:
-    path = decode_population(population, picture=Picture(data.size, data.channels))
+    path = decode_population(population, picture=ImageFormat(data.size, data.channels))
     decoded = population if path == population.path else Population.open(path)
     decoder = decoder_of(decoded)
     standardise = standardisation(data.standardise, population, path)
@@ -84,7 +84,7 @@ def _check_pixels(population: Population, augmentations: Collection[str]) -> Non
     """Refuse to change colours of floats that are no pixels; bytes always are pixels."""
     manifest = population.manifest
     form = features(population.schema, manifest.label, manifest.dividing)
-    if "colour-jitter" not in augmentations or not isinstance(form, Arrays) or pa.types.is_uint8(form.values):
+    if "colour-jitter" not in augmentations or not isinstance(form, ArrayColumn) or pa.types.is_uint8(form.values):
         return
     decode = decoder_of(population)
     for client in population.train_clients.tolist():

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from partitioning.common.caching import cache
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
-from raysim.data.cache import cache
 from raysim.store.mirror import CONFIG, fetch_run, mirror_to
 from raysim.store.resume import run_of
 from raysim.watching.progress import Watcher, copy_progress

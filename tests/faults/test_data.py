@@ -117,7 +117,7 @@ def test_a_cache_that_is_damaged_says_that_it_can_go(place: Workplace, tmp_path:
     shutil.copytree(place.root / "cache", tmp_path / "cache")
     (decoded,) = (tmp_path / "cache" / "decoded").iterdir()
     (decoded / "clients.parquet").unlink()
-    with pytest.raises(InputError, match=f"or remove {decoded}, and its images are decoded again"):
+    with pytest.raises(InputError, match=f"or remove {decoded} to decode its images again"):
         train(sound.folder, tmp_path)
     shutil.rmtree(decoded)
     train(sound.folder, tmp_path)

@@ -7,8 +7,8 @@ from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as tv
 
 from raysim.common.errors import InputError
-from raysim.data.augment import Chain, ColourJitter, Crop, Flip, OnPixels, ResizedCrop, augmentation
-from raysim.data.standardise import Global, Own, Scale
+from raysim.data.augment import AugmentationChain, ColourJitter, Crop, Flip, ResizedCrop, augmentation
+from raysim.data.standardise import MeanAndStd, Standardisation
 
 NINE = torch.arange(1.0, 10).view(1, 1, 3, 3)
 STRENGTHS = {"padding": 2, "size": None, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
@@ -75,16 +75,21 @@ def test_a_grey_image_has_brightness_and_contrast() -> None:
 
 def test_colours_are_changed_before_the_standardisation() -> None:
     x, draws = torch.rand(6, 3, 4, 4), torch.rand(6, 4)
-    scale = Scale((0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
-    chain = augmentation(["colour-jitter"], STRENGTHS, Global(scale), (3, 4, 4))
-    assert chain is not None and chain.changes == (OnPixels(ColourJitter(), scale),)
+    scale = MeanAndStd((0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
+    chain = augmentation(["colour-jitter"], STRENGTHS, Standardisation(scale), (3, 4, 4))
+    assert chain is not None and chain.changes == (ColourJitter(standardised=scale),)
     torch.testing.assert_close(chain(scale(x), draws), scale(ColourJitter()(x, draws)), atol=2e-5, rtol=0)
 
 
 def test_a_chain_gives_each_change_its_own_draws() -> None:
     x, draws = torch.rand(6, 1, 5, 5), torch.rand(6, 3)
-    chain = augmentation(["crop", "flip"], {**STRENGTHS, "padding": 1}, Own(Scale((0.0,), (1.0,))), (1, 5, 5))
-    assert chain == Chain((Crop(1), Flip())) and chain.numbers == 3
+    chain = augmentation(
+        ["crop", "flip"],
+        {**STRENGTHS, "padding": 1},
+        Standardisation(MeanAndStd((0.0,), (1.0,)), per_client=True),
+        (1, 5, 5),
+    )
+    assert chain == AugmentationChain((Crop(1), Flip())) and chain.numbers == 3
     assert torch.equal(chain(x, draws), Flip()(Crop(1)(x, draws[:, :2]), draws[:, 2:]))
 
 
@@ -115,7 +120,7 @@ def test_flips_take_the_label_along_and_colours_leave_it() -> None:
     y = torch.tensor([[[1, 2]], [[3, 255]]], dtype=torch.uint8)
     draws = torch.tensor([[0.49], [0.5]])
     assert Flip().labels(y, draws).tolist() == [[[2, 1]], [[3, 255]]]
-    assert OnPixels(ColourJitter(), Scale((0.0,), (1.0,))).labels(y, draws.expand(-1, 4)) is y
+    assert ColourJitter(standardised=MeanAndStd((0.0,), (1.0,))).labels(y, draws.expand(-1, 4)) is y
 
 
 def test_a_chain_moves_labels_as_their_images() -> None:

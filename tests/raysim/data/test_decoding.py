@@ -14,9 +14,9 @@ import partitioning
 from partitioning import InputError, Population
 from raysim.data.arrays import nested
 from raysim.data.decoding import decode_population
-from raysim.data.images import Picture
+from raysim.data.images import ImageFormat
 from raysim.data.sources import load
-from raysim.data.tensors import Decoder, decoder_of
+from raysim.data.tensors import BatchDecoder, decoder_of
 
 HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
@@ -102,7 +102,7 @@ def test_population_without_images_is_its_own_result(tmp_path: Path) -> None:
     ("odd", "message"),
     [
         (_png(0)[:40], "cannot be decoded"),
-        (_png(0, 5, 6), "has the shape (3, 5, 6) where the first image has (3, 4, 6)"),
+        (_png(0, 5, 6), "has the shape (3, 5, 6), but the first image has (3, 4, 6)"),
     ],
 )
 def test_odd_image_is_named_and_nothing_is_left(odd: bytes, message: str, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_real_images(name: str, shape: tuple[int, ...], real: Callable[[str], Pa
     table = pq.read_table(real(f"{name}.parquet")).slice(0, 1000)
     population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=10)
     decoded = Population.open(decode_population(population, tmp_path / "cache"))
-    decode = Decoder(decoded.schema, "label", range(10))
+    decode = BatchDecoder(decoded.schema, "label", range(10))
     assert decode.shape == shape
     x, y = decode(decoded.batch(3))
     assert x.shape == (100, *shape)
@@ -164,7 +164,7 @@ def test_encoded_images_are_resized_and_converted_as_pillow_does(
     size: tuple[int, int] | None, channels: int | None, mode: str, tmp_path: Path
 ) -> None:
     population = _population(tmp_path / "population", [_png(i) for i in range(8)])
-    folder = decode_population(population, tmp_path / "cache", picture=Picture(size, channels))
+    folder = decode_population(population, tmp_path / "cache", picture=ImageFormat(size, channels))
     expected = []
     for image in _pixels(population):
         opened = Image.open(io.BytesIO(image["bytes"])).convert(mode)  # type: ignore[call-overload]
@@ -177,7 +177,7 @@ def test_encoded_images_are_resized_and_converted_as_pillow_does(
 def test_images_of_every_size_and_colour_become_alike(tmp_path: Path) -> None:
     grey = _file(np.arange(35, dtype=np.uint8).reshape(5, 7))
     population = _population(tmp_path / "population", [_png(0), grey, _png(2, 9, 5), _png(3), grey, grey])
-    folder = decode_population(population, tmp_path / "cache", picture=Picture((4, 4), 3))
+    folder = decode_population(population, tmp_path / "cache", picture=ImageFormat((4, 4), 3))
     assert np.array(_pixels(Population.open(folder))).shape == (11, 3, 4, 4)
 
 
@@ -188,7 +188,7 @@ def test_a_grey_image_in_a_colour_set_is_refused(tmp_path: Path) -> None:
         decode_population(population, tmp_path / "cache")
     assert "\n" not in str(error.value)
     with pytest.raises(InputError, match=r"data\.channels"):
-        decode_population(population, tmp_path / "cache", picture=Picture((4, 4)))
+        decode_population(population, tmp_path / "cache", picture=ImageFormat((4, 4)))
 
 
 def test_size_and_colour_are_refused_together(tmp_path: Path) -> None:
@@ -200,22 +200,29 @@ def test_size_and_colour_are_refused_together(tmp_path: Path) -> None:
         pa.table({"a": [1.0] * 4, "label": [0] * 4}), tmp_path / "n", scheme="iid", clients=2, seed=0
     )
     with pytest.raises(InputError, match=r"^data\.image_size and data\.channels on columns of numbers"):
-        decode_population(numbers, tmp_path / "cache", picture=Picture((2, 2), 1))
+        decode_population(numbers, tmp_path / "cache", picture=ImageFormat((2, 2), 1))
 
 
 def test_each_picture_has_a_folder_of_its_own(tmp_path: Path) -> None:
     population = _population(tmp_path / "population", [_png(i) for i in range(8)])
-    pictures = [Picture(), Picture((3, 3)), Picture((3, 4)), Picture((3, 3), 1), Picture(None, 1), Picture(None, 3)]
+    pictures = [
+        ImageFormat(),
+        ImageFormat((3, 3)),
+        ImageFormat((3, 4)),
+        ImageFormat((3, 3), 1),
+        ImageFormat(None, 1),
+        ImageFormat(None, 3),
+    ]
     folders = [decode_population(population, tmp_path / "cache", picture=picture) for picture in pictures]
     assert len(set(folders)) == 6 and folders[0].name.endswith("-1") and folders[3].name.endswith("-1-3x3-c1")
-    again = decode_population(population, tmp_path / "cache", picture=Picture((3, 4)), progress=pytest.fail)
+    again = decode_population(population, tmp_path / "cache", picture=ImageFormat((3, 4)), progress=pytest.fail)
     assert again == folders[2]
 
 
 @pytest.mark.parametrize(
-    ("channels", "picture"), [(1, Picture((5, 3))), (1, Picture((2, 2), 3)), (3, Picture(None, 1))]
+    ("channels", "picture"), [(1, ImageFormat((5, 3))), (1, ImageFormat((2, 2), 3)), (3, ImageFormat(None, 1))]
 )
-def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: Picture, tmp_path: Path) -> None:
+def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: ImageFormat, tmp_path: Path) -> None:
     values = np.random.default_rng(0).integers(0, 256, (12, channels, 4, 6)).astype(np.uint8)
     files = [_file(image[0] if channels == 1 else image.transpose(1, 2, 0)) for image in values]
     encoded = _population(tmp_path / "encoded", files)
@@ -235,8 +242,8 @@ def test_arrays_are_resized_and_converted_as_images_are(channels: int, picture: 
 
 def test_arrays_that_are_so_already_stay(tmp_path: Path) -> None:
     population = partitioning.make(load("digits").train, tmp_path / "digits", scheme="iid", clients=3)
-    assert decode_population(population, tmp_path / "cache", picture=Picture((8, 8), 1)) == population.path
-    resized = decode_population(population, tmp_path / "cache", picture=Picture((16, 12), 3))
+    assert decode_population(population, tmp_path / "cache", picture=ImageFormat((8, 8), 1)) == population.path
+    resized = decode_population(population, tmp_path / "cache", picture=ImageFormat((16, 12), 3))
     assert decoder_of(Population.open(resized)).shape == (3, 16, 12)
 
 
@@ -245,7 +252,10 @@ def test_only_images_are_resized(tmp_path: Path) -> None:
     wide = pa.table({"a": nested(np.zeros((2, 7), np.uint8)), "label": [0, 1]})
     for name, table in {"columns of numbers": numbers, r"column 'a' of uint8 arrays of shape \(7,\)": wide}.items():
         population = partitioning.make(table, tmp_path / f"p{len(name)}", scheme="iid", clients=1)
-        for key, picture in {"image_size and data.channels": Picture((2, 2), 3), "channels": Picture(None, 3)}.items():
+        for key, picture in {
+            "image_size and data.channels": ImageFormat((2, 2), 3),
+            "channels": ImageFormat(None, 3),
+        }.items():
             with pytest.raises(InputError, match=f"^data.{key} on {name}.* remove it$"):
                 decode_population(population, tmp_path / "cache", picture=picture)
 
@@ -256,7 +266,7 @@ def test_real_images_become_fedbn_s_digits(
 ) -> None:
     table = pq.read_table(real(f"{name}.parquet")).slice(0, 300)
     population = partitioning.make(table, tmp_path / "population", scheme="iid", clients=3)
-    decoded = Population.open(decode_population(population, tmp_path / "cache", picture=Picture((28, 28), 3)))
+    decoded = Population.open(decode_population(population, tmp_path / "cache", picture=ImageFormat((28, 28), 3)))
     decode = decoder_of(decoded)
     x, _ = decode(decoded.batch(1))
     assert x.shape == (100, 3, 28, 28) and 0 <= x.min() < x.max() <= 1

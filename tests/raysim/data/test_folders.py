@@ -67,7 +67,7 @@ def test_large_folder_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         write(tmp_path / f"own/cat/{i}.png", size=(4 + i, 4))
     expected = load(f"folder:{tmp_path}/own").train
     monkeypatch.setattr(folders, "MAPPED", 1)
-    monkeypatch.setattr(folders, "_BATCH", 150)
+    monkeypatch.setattr(folders, "BATCH_BYTES", 150)
     monkeypatch.setenv("RAYSIM_CACHE", str(tmp_path / "cache"))
     mapped = load(f"folder:{tmp_path}/own").train
     assert mapped["image"].num_chunks > 1

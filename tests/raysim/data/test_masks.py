@@ -19,9 +19,9 @@ from raysim.config.experiment import Experiment
 from raysim.data.arrays import nested
 from raysim.data.decoding import decode_population
 from raysim.data.folders import ENCODED
-from raysim.data.images import Picture
+from raysim.data.images import ImageFormat
 from raysim.data.masks import mask_of
-from raysim.data.prepare import of_classes
+from raysim.data.prepare import select_classes
 from raysim.data.sources import load
 from raysim.data.tensors import decoder_of
 from raysim.simulation.population import population_of
@@ -45,7 +45,7 @@ def table(masks: pa.Array, height: int = 2, width: int = 4) -> pa.Table:
     return pa.table({"image": column([file(each) for each in colours]), "mask": masks})
 
 
-def decoded(rows: pa.Table, tmp_path: Path, picture: Picture = Picture()) -> Population:
+def decoded(rows: pa.Table, tmp_path: Path, picture: ImageFormat = ImageFormat()) -> Population:
     made = partitioning.make(rows, tmp_path / "p", scheme="iid", clients=2, label="mask", test=rows.slice(0, 1))
     return Population.open(decode_population(made, tmp_path / "cache", picture=picture))
 
@@ -71,7 +71,7 @@ def test_masks_become_classes_of_pixels(tmp_path: Path) -> None:
 
 
 def test_labels_are_resized_by_the_nearest_pixel(tmp_path: Path) -> None:
-    population = decoded(table(column([file(MASK)] * 2)), tmp_path, Picture((4, 8)))
+    population = decoded(table(column([file(MASK)] * 2)), tmp_path, ImageFormat((4, 8)))
     x, y = decoder_of(population)(population.batch(0))
     assert x.shape == (1, 3, 4, 8) and np.array_equal(y[0].numpy(), MASK.repeat(2, 0).repeat(2, 1))
 
@@ -79,12 +79,12 @@ def test_labels_are_resized_by_the_nearest_pixel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("masks", "message"),
     [
-        (column([file(MASK[:1]), file(MASK)]), "has the height and width (1, 4) where its image has (2, 4)"),
+        (column([file(MASK[:1]), file(MASK)]), "has the height and width (1, 4), but its image has (2, 4)"),
         (column([file(MASK, mode="RGB"), file(MASK)]), "has 3 channels: must have one"),
         (column([file(MASK, "JPEG"), file(MASK)]), "cannot be decoded"),
         (column([file(MASK.astype(np.uint16) * 300), file(MASK)]), "has values from 0 to 10964"),
         (nested(np.stack([MASK.astype(np.int64) - 1] * 2)), "has values from -1 to 254"),
-        (column([file(np.where(MASK == 255, 255, 0).astype(np.uint8))] * 2), "has pixels of the class 0 alone"),
+        (column([file(np.where(MASK == 255, 255, 0).astype(np.uint8))] * 2), "has only pixels of class 0"),
     ],
 )
 def test_what_is_no_label_is_named(masks: pa.Array, message: str, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_table_with_two_columns_of_images(tmp_path: Path) -> None:
     assert not (tmp_path / "plain").exists()
     source = load(f"file:{tmp_path / 'own'}.parquet", label="mask", dividing=["city"])
     with pytest.raises(InputError, match=r"data\.classes with label column 'mask': must be left out"):
-        of_classes(source, [1])
+        select_classes(source, [1])
 
 
 def test_folders_of_images_and_masks(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from algorithms import Purpose, torch_seed
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.data.arrays import nested
-from raysim.data.augment import Chain, ColourJitter, Crop, Flip
+from raysim.data.augment import AugmentationChain, ColourJitter, Crop, Flip
 from raysim.data.images import pixels
-from raysim.data.prepare import of_classes, of_split, taken, with_copies
-from raysim.data.sources import Source
+from raysim.data.prepare import append_augmented, select_classes, select_split, take_rows
+from raysim.data.sources import LoadedDataSet
 from raysim.simulation.population import population_of
 
 NAMES = ("crop", "flip", "colour-jitter")
 STRENGTHS = {"padding": 1, "size": None, "brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
-CHANGE = Chain((Crop(1), Flip(), ColourJitter()))
+CHANGE = AugmentationChain((Crop(1), Flip(), ColourJitter()))
 
 
 def table(labels: list[Any], shape: tuple[int, ...] = (1, 2, 3), kind: type = np.uint8, seed: int = 0) -> pa.Table:
@@ -33,20 +33,20 @@ def table(labels: list[Any], shape: tuple[int, ...] = (1, 2, 3), kind: type = np
     return pa.table({"image": nested((values / scale).astype(kind)), "label": labels})
 
 
-def source(train: list[Any], test: list[Any] | None) -> Source:
-    return Source("own", table(train), None if test is None else table(test, seed=1), "label")
+def source(train: list[Any], test: list[Any] | None) -> LoadedDataSet:
+    return LoadedDataSet("own", table(train), None if test is None else table(test, seed=1), "label")
 
 
 def test_a_split_chooses_the_rows() -> None:
     own = source([0, 1, 2], [2, 1])
-    assert of_split(own, "train") is own
-    pooled, tested = of_split(own, "all"), of_split(own, "test")
+    assert select_split(own, "train") is own
+    pooled, tested = select_split(own, "all"), select_split(own, "test")
     assert own.test is not None
     assert pooled.train.to_pylist() == own.train.to_pylist() + own.test.to_pylist() and pooled.test is None
     assert tested.train.equals(own.test) and tested.test is None
-    assert of_split(source([0, 1], None), "all").train.num_rows == 2
-    with pytest.raises(InputError, match=r'data\.split = "test": must be "train" or "all", for own has no test set'):
-        of_split(source([0, 1], None), "test")
+    assert select_split(source([0, 1], None), "all").train.num_rows == 2
+    with pytest.raises(InputError, match=r'data\.split = "test": must be "train" or "all", because own has no test'):
+        select_split(source([0, 1], None), "test")
 
 
 @pytest.mark.parametrize("encode", [False, True])
@@ -54,7 +54,7 @@ def test_classes_keep_their_values(encode: bool) -> None:
     words = pa.array(["ant", "dog", "cat", "dog"])
     own = source([0] * 4, [0] * 4)
     both = [part.set_column(1, "label", words.dictionary_encode() if encode else words) for part in (own.train,) * 2]
-    chosen = of_classes(Source("own", both[0], both[1], "label"), ["dog", "cat"])
+    chosen = select_classes(LoadedDataSet("own", both[0], both[1], "label"), ["dog", "cat"])
     assert chosen.test is not None
     for part in (chosen.train, chosen.test):
         assert part["label"].to_pylist() == ["dog", "cat", "dog"]
@@ -64,29 +64,29 @@ def test_classes_keep_their_values(encode: bool) -> None:
 @pytest.mark.parametrize(("classes", "named"), [([1, 9], "9"), (["1"], "'1'")])
 def test_a_class_that_is_not_there_is_refused(classes: list[int | str], named: str) -> None:
     with pytest.raises(InputError) as error:
-        of_classes(source([2, 1, 5], None), classes)
+        select_classes(source([2, 1, 5], None), classes)
     assert str(error.value) == f"data.classes has {named}: must be among the classes 1, 2, 5; name those"
 
 
 def test_a_test_set_without_the_classes_is_none() -> None:
-    assert of_classes(source([0, 1, 2], [2, 1]), [0]).test is None
+    assert select_classes(source([0, 1, 2], [2, 1]), [0]).test is None
 
 
 def test_rows_of_sliced_nested_lists_are_the_right_ones() -> None:
     whole = table(list(range(15)))
-    rows = taken(whole.slice(5), np.array([8, 0, 3]))
+    rows = take_rows(whole.slice(5), np.array([8, 0, 3]))
     assert rows.to_pylist() == [whole.to_pylist()[i] for i in (13, 5, 8)]
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((3, 4, 4), np.uint8), ((1, 4, 4), np.float32), ((3, 2, 5), np.float64)])
 def test_copies_double_the_rows(shape: tuple[int, ...], kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     own = table(list(range(7)), shape, kind)
-    doubled = with_copies(own, "label", (), NAMES, STRENGTHS, seed=3)
+    doubled = append_augmented(own, "label", (), NAMES, STRENGTHS, seed=3)
     assert doubled.schema == own.schema and doubled.slice(0, 7).to_pylist() == own.to_pylist()
     assert doubled["label"].to_pylist() == [*range(7)] * 2
-    monkeypatch.setattr("raysim.data.prepare.ROWS", 3)
-    assert with_copies(own, "label", (), NAMES, STRENGTHS, seed=3).to_pylist() == doubled.to_pylist()
-    assert with_copies(own, "label", (), NAMES, STRENGTHS, seed=4).to_pylist() != doubled.to_pylist()
+    monkeypatch.setattr("raysim.data.prepare.ROWS_AT_ONCE", 3)
+    assert append_augmented(own, "label", (), NAMES, STRENGTHS, seed=3).to_pylist() == doubled.to_pylist()
+    assert append_augmented(own, "label", (), NAMES, STRENGTHS, seed=4).to_pylist() != doubled.to_pylist()
     x = torch.tensor(np.array(own["image"].to_pylist())).float() / (255 if kind is np.uint8 else 1)
     numbers = torch.Generator().manual_seed(torch_seed(3, Purpose.AUGMENT))
     expected = CHANGE(x, torch.rand(7, CHANGE.numbers, generator=numbers))
@@ -107,18 +107,18 @@ def test_copies_of_encoded_images_are_as_those_of_arrays(plain: bool) -> None:
     hub = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     column = pa.array(files, pa.binary()) if plain else pa.array([{"bytes": f, "path": "p"} for f in files], hub)
     images = arrays.set_column(0, "image", column)
-    doubled = with_copies(images, "label", (), NAMES, STRENGTHS, seed=3)
+    doubled = append_augmented(images, "label", (), NAMES, STRENGTHS, seed=3)
     assert doubled.schema == images.schema and doubled.slice(0, 3).equals(images)
     copies = doubled.slice(3)["image"].to_pylist()
     made = [pixels(each if plain else each["bytes"], "here").tolist() for each in copies]
-    assert made == with_copies(arrays, "label", (), NAMES, STRENGTHS, seed=3).slice(3)["image"].to_pylist()
+    assert made == append_augmented(arrays, "label", (), NAMES, STRENGTHS, seed=3).slice(3)["image"].to_pylist()
 
 
 def test_copies_are_of_images() -> None:
     numbers = pa.table({"a": [1.0, 2.0], "b": [1, 2], "label": [0, 1]})
     for wrong in (numbers, table([0, 1], (4,)), table([0, 1], (2, 4, 4))):
         with pytest.raises(InputError, match=r'data\.augment with "append" on .* must be on images'):
-            with_copies(wrong, "label", (), NAMES, STRENGTHS, seed=0)
+            append_augmented(wrong, "label", (), NAMES, STRENGTHS, seed=0)
 
 
 def test_copies_of_what_is_no_pixel_or_too_small_are_refused(tmp_path: Path) -> None:
@@ -128,13 +128,13 @@ def test_copies_of_what_is_no_pixel_or_too_small_are_refused(tmp_path: Path) -> 
     with pytest.raises(
         InputError, match=r"colour-jitter\" on rows 0 to 1 of column 'image' with values of -.* \[0, 1\]"
     ):
-        with_copies(standardised, "label", (), NAMES, STRENGTHS, seed=0)
-    assert with_copies(standardised, "label", (), ("crop", "flip"), STRENGTHS, seed=0).num_rows == 4
+        append_augmented(standardised, "label", (), NAMES, STRENGTHS, seed=0)
+    assert append_augmented(standardised, "label", (), ("crop", "flip"), STRENGTHS, seed=0).num_rows == 4
     with pytest.raises(InputError, match=r"data\.crop_padding = 4 on images of 4x4: must be below the smaller side"):
-        with_copies(standardised, "label", (), ("crop",), {**STRENGTHS, "padding": 4}, seed=0)
+        append_augmented(standardised, "label", (), ("crop",), {**STRENGTHS, "padding": 4}, seed=0)
     broken = pa.table({"image": pa.array([{"bytes": b"x", "path": "cat/1.png"}]), "label": [0]})
     with pytest.raises(InputError, match=r"the data set's row 0 \(cat/1.png\), cannot be decoded"):
-        with_copies(broken, "label", (), NAMES, STRENGTHS, seed=0)
+        append_augmented(broken, "label", (), NAMES, STRENGTHS, seed=0)
 
 
 def made(folder: Path, data: dict[str, Any], seed: int = 0) -> Any:

@@ -5,7 +5,7 @@ import torch
 
 import partitioning
 from partitioning import Population
-from raysim.data.shards import CACHE_BYTES, Cache, Shards, Tensors
+from raysim.data.shards import CACHE_BYTES, Shards, TensorCache, Tensors
 from raysim.data.sources import load
 
 
@@ -31,7 +31,7 @@ def test_a_cache_keeps_what_was_used_last(most: int, asked: list[int], made: lis
         seen.append(client)
         return torch.full((23,), float(client)), torch.tensor([client])
 
-    cache = Cache(most)
+    cache = TensorCache(most)
     for client in asked:
         assert cache.get(client, make)[1].item() == client
     assert seen == made
@@ -47,7 +47,7 @@ def test_parts_of_a_client(population: Population) -> None:
 
 def test_on_a_cpu_there_is_one_copy(population: Population) -> None:
     shards = Shards(population.path)
-    assert shards._placed.most == CACHE_BYTES and shards._pinned is None
+    assert shards._on_device.most == CACHE_BYTES and shards._pinned is None
     assert shards.samples(0, "all")[0].data_ptr() == shards.samples(0, "all")[0].data_ptr()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from partitioning import InputError
 from raysim.data.arrays import flat, nested
-from raysim.data.catalogue import DATASETS, DataSet
+from raysim.data.catalogue import DATASETS, NamedDataSet
 from raysim.data.images import pixels
 from raysim.data.morphology import fractured, swollen, thickened, thinned
 from raysim.data.shifted import SHIFTS, shifted
@@ -169,7 +169,7 @@ def test_domains_beside_those_of_other_sets() -> None:
 
 def test_domains_of_two_sets_that_are_called_the_same_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second would stand for the first, whose rows nobody would miss."""
-    own = DataSet("digits by domain", f"{__name__}:own_domains", ("domain",))
+    own = NamedDataSet("digits by domain", f"{__name__}:own_domains", ("domain",))
     monkeypatch.setattr("raysim.data.sources.DATASETS", {**DATASETS, "own": own})
     with pytest.raises(InputError, match="domain 'invert' twice"):
         load("own,shifted:digits", shifts=["invert"], dividing=["domain"])

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from partitioning import InputError
 from raysim.data.arrays import nested
 from raysim.data.catalogue import DATASETS
-from raysim.data.gaussians import covariance
 from raysim.data.images import pixels
 from raysim.data.sources import check_classes, load
+from raysim.data.synthetic import covariance
 
 
 def test_digits() -> None:

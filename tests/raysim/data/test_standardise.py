@@ -11,9 +11,9 @@ import partitioning
 from partitioning import Population
 from raysim.data.arrays import nested
 from raysim.data.decoding import decode_population
-from raysim.data.images import Picture
+from raysim.data.images import ImageFormat
 from raysim.data.shards import Shards
-from raysim.data.standardise import Global, Own, Scale, global_scale, moment_of, standardisation
+from raysim.data.standardise import MeanAndStd, Standardisation, global_scale, moment_of, standardisation
 
 
 def numbers(n: int = 60) -> pa.Table:
@@ -52,13 +52,13 @@ def test_moments_by_hand() -> None:
     moment = moment_of(pixels)
     assert moment.mean.tolist() == [1, 4]
     np.testing.assert_allclose(moment.std, [np.sqrt(0.5), 0], rtol=1e-12)
-    assert Scale.of(moment)(pixels)[:, 1].tolist() == [[[0, 0]], [[0, 0]]]
+    assert MeanAndStd.of(moment)(pixels)[:, 1].tolist() == [[[0, 0]], [[0, 0]]]
 
 
 def test_moments_in_parts_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.rand(50, 3, 4, 4)
     whole = moment_of(x)
-    monkeypatch.setattr("raysim.data.standardise.VALUES", 100)
+    monkeypatch.setattr("raysim.data.standardise.VALUES_AT_ONCE", 100)
     parts = moment_of(x)
     np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-12)
     np.testing.assert_allclose(parts.std, whole.std, rtol=1e-12)
@@ -74,7 +74,7 @@ def test_global_moments_are_of_the_training_rows_of_training_clients(table: pa.T
     np.testing.assert_allclose(scale.mean, x.mean(axes), rtol=1e-9)
     std = x.std(axes, correction=0).numpy()
     np.testing.assert_allclose(scale.std, np.where(std > 1e-5, std, 1), rtol=1e-6)
-    shards = Shards(population.path, standardise=Global(scale))
+    shards = Shards(population.path, standardise=Standardisation(scale))
     for client in range(5):
         assert torch.equal(shards.samples(client, "all")[0], scale(plain.samples(client, "all")[0]))
     assert torch.equal(shards.test_slice(0)[0], scale(plain.test_slice(0)[0]))
@@ -100,7 +100,7 @@ def test_moments_are_of_the_fold_s_training_clients(tmp_path: Path) -> None:
 def test_every_client_by_its_own_moments_held_out_ones_too(tmp_path: Path) -> None:
     population = made(tmp_path / "p", numbers())
     own = standardisation("client", population, population.path)
-    assert own == Own(global_scale(population, population.path))
+    assert own == Standardisation(global_scale(population, population.path), per_client=True)
     plain, shards = Shards(population.path), Shards(population.path, standardise=own)
     assert len(population.test_clients) == 2
     for client in range(5):
@@ -110,7 +110,7 @@ def test_every_client_by_its_own_moments_held_out_ones_too(tmp_path: Path) -> No
         # Values of 3000 have few digits behind the point in float32.
         torch.testing.assert_close(shards.samples(client, "all")[0].double(), expected, atol=2e-5, rtol=0)
         assert shards.samples(client, "train")[0][:, 1].abs().max() == 0  # the constant column is only centred
-    assert torch.equal(shards.test_slice(0)[0], own.everyone(plain.test_slice(0)[0]))
+    assert torch.equal(shards.test_slice(0)[0], own.scale(plain.test_slice(0)[0]))
 
 
 def test_none_leaves_samples_as_they_are(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_none_leaves_samples_as_they_are(tmp_path: Path) -> None:
 
 def test_stored_moments_are_not_those_of_resized_images(tmp_path: Path) -> None:
     population = made(tmp_path / "p", images(), standardise=True)
-    decoded = decode_population(population, tmp_path / "cache", picture=Picture((3, 2)))
+    decoded = decode_population(population, tmp_path / "cache", picture=ImageFormat((3, 2)))
     x = trained(Shards(decoded), population).double()
     scale = global_scale(population, decoded)
     np.testing.assert_allclose(scale.std, x.std((0, 2, 3), correction=0), rtol=1e-9)

@@ -71,7 +71,7 @@ def test_hospitals_of_eicu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     [
         (_admissions({1: (100, 5)}), "no hospital with more than 100 admissions"),
         (_admissions({1: (101, 5)}).drop_columns(["label"]), "no column 'label'"),
-        (_admissions({1: (101, 5)}).append_column("unit", pa.array(["ICU"] * 101)), "'unit' .* is no number"),
+        (_admissions({1: (101, 5)}).append_column("unit", pa.array(["ICU"] * 101)), "'unit' .* is not a number"),
         (
             _admissions({1: (101, 5)}).append_column("ph", pa.array([None, *[7.4] * 100])),
             "'ph' has nulls .1 rows. in .*eicu",
@@ -137,7 +137,7 @@ def test_files_of_abide_that_are_refused(tmp_path: Path) -> None:
         load("abide", root=str(tmp_path))
     folder = tmp_path / "abide" / "rois_ho"
     np.savetxt(folder / "UM_1_2_rois_ho.1D", np.ones((40, 4)))
-    with pytest.raises(InputError, match=r"UM_1_2_rois_ho\.1D has 4 regions where NYU_1_rois_ho\.1D has 5"):
+    with pytest.raises(InputError, match=r"UM_1_2_rois_ho\.1D has 4 regions, but NYU_1_rois_ho\.1D has 5"):
         load("abide", root=str(tmp_path))
     (folder / "UM_1_2_rois_ho.1D").write_text("1 2\n3\n")
     with pytest.raises(InputError, match="is no table of numbers") as error:

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from partitioning import InputError
 from raysim.data.arrays import nested
 from raysim.data.sources import load
-from raysim.data.tensors import Decoder
+from raysim.data.tensors import BatchDecoder
 
 
 def _batch(columns: dict[str, Any]) -> pa.RecordBatch:
@@ -25,7 +25,7 @@ def _batch(columns: dict[str, Any]) -> pa.RecordBatch:
 
 def test_digits_are_taken_as_they_are() -> None:
     table = load("digits").train
-    decoder = Decoder(table.schema, "label", range(10))
+    decoder = BatchDecoder(table.schema, "label", range(10))
     assert (decoder.shape, decoder.classes) == ((1, 8, 8), 10)
     x, y = decoder(table.to_batches()[0])
     assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
@@ -44,7 +44,7 @@ def test_digits_are_taken_as_they_are() -> None:
 )
 def test_arrays_of_any_shape(values: np.ndarray[Any, Any]) -> None:
     batch = _batch({"x": nested(values), "label": np.zeros(len(values), dtype=np.int64)})
-    x, _ = Decoder(batch.schema, "label", [0])(batch)
+    x, _ = BatchDecoder(batch.schema, "label", [0])(batch)
     scale = 255 if values.dtype == np.uint8 else 1
     assert np.array_equal(x.numpy(), values.astype(np.float32) / np.float32(scale))
 
@@ -52,14 +52,14 @@ def test_arrays_of_any_shape(values: np.ndarray[Any, Any]) -> None:
 def test_pixels_equal_torchvision() -> None:
     pixels = np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16)
     batch = _batch({"x": nested(pixels), "label": [0]})
-    x, _ = Decoder(batch.schema, "label", [0])(batch)
+    x, _ = BatchDecoder(batch.schema, "label", [0])(batch)
     assert torch.equal(x, torch.from_numpy(pixels).to(torch.float32).div(255))
 
 
 def test_fixed_shape_tensors() -> None:
     values = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     batch = _batch({"x": pa.FixedShapeTensorArray.from_numpy_ndarray(values), "label": [0, 0]})
-    decoder = Decoder(batch.schema, "label", [0])
+    decoder = BatchDecoder(batch.schema, "label", [0])
     assert decoder.shape == (2, 3)
     assert decoder(batch)[0].tolist() == values.tolist()
     assert decoder(batch.slice(1))[0].tolist() == values[1:].tolist()
@@ -67,7 +67,7 @@ def test_fixed_shape_tensors() -> None:
 
 def test_numbers_keep_the_order_of_columns() -> None:
     batch = _batch({"b": [0.5, 1.5], "label": [7, 3], "a": pa.array([200, 3], pa.uint8()), "c": [True, False]})
-    decoder = Decoder(batch.schema, "label", [3, 5, 7])
+    decoder = BatchDecoder(batch.schema, "label", [3, 5, 7])
     assert (decoder.shape, decoder.classes) == ((3,), 3)
     x, y = decoder(batch)
     assert x.tolist() == [[0.5, 200, 1], [1.5, 3, 0]]
@@ -76,7 +76,7 @@ def test_numbers_keep_the_order_of_columns() -> None:
 
 def test_slices_and_no_rows() -> None:
     table = load("digits").train
-    decoder = Decoder(table.schema, "label", range(10))
+    decoder = BatchDecoder(table.schema, "label", range(10))
     batch = table.to_batches()[0]
     whole, labels = decoder(batch)
     x, y = decoder(batch.slice(10, 5))
@@ -94,7 +94,7 @@ def test_tensors_own_their_memory(kind: pa.DataType, tmp_path: Path) -> None:
     ):
         writer.write(_batch(columns))
     mapped = pa.ipc.open_file(pa.memory_map(str(tmp_path / "shard.arrow"))).get_batch(0)
-    x, y = Decoder(mapped.schema, "label", [0])(mapped)
+    x, y = BatchDecoder(mapped.schema, "label", [0])(mapped)
     x.add_(1)
     y.add_(1)
     assert mapped.to_pydict() == {"x": [[1, 2]], "label": [0]}
@@ -104,28 +104,28 @@ def test_tensors_own_their_memory(kind: pa.DataType, tmp_path: Path) -> None:
 def test_label_outside_the_classes(label: int) -> None:
     batch = _batch({"x": [1.0, 2.0], "label": [3, label]})
     with pytest.raises(InputError, match=f"label {label} is not one of the classes 3, 5"):
-        Decoder(batch.schema, "label", [5, 3])(batch)
+        BatchDecoder(batch.schema, "label", [5, 3])(batch)
 
 
 @pytest.mark.parametrize("encode", [False, True])
 def test_labels_may_be_words(encode: bool) -> None:
     words = pa.array(["dog", "ant", "dog", "cat"])
     batch = _batch({"x": [1.0, 2.0, 3.0, 4.0], "label": words.dictionary_encode() if encode else words})
-    assert Decoder(batch.schema, "label", ["cat", "ant", "dog"])(batch)[1].tolist() == [2, 0, 2, 1]
+    assert BatchDecoder(batch.schema, "label", ["cat", "ant", "dog"])(batch)[1].tolist() == [2, 0, 2, 1]
 
 
 def test_schemas_that_cannot_be_decoded() -> None:
     with pytest.raises(InputError, match="'label'"):
-        Decoder(pa.schema({"x": pa.float32(), "label": pa.int64()}), "lable", [0])
+        BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.int64()}), "lable", [0])
     with pytest.raises(InputError, match="'label' is double, but must hold whole numbers or strings"):
-        Decoder(pa.schema({"x": pa.float32(), "label": pa.float64()}), "label", [0])
+        BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.float64()}), "label", [0])
     with pytest.raises(InputError, match="encoded images"):
-        Decoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
+        BatchDecoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
 
 
 def test_real_covertype(real: Callable[[str], Path]) -> None:
     table = pq.read_table(real("covtype-20k.parquet")).drop_columns(["uci_split"]).combine_chunks()
-    decoder = Decoder(table.schema, "Cover_Type", range(1, 8))
+    decoder = BatchDecoder(table.schema, "Cover_Type", range(1, 8))
     x, y = decoder(table.to_batches()[0])
     assert x.shape == (20_000, 54)
     assert x[0, 0] == table["Elevation"][0].as_py()

@@ -1,0 +1,166 @@
+"""Small images: scikit-learn's digits, MNIST, Fashion-MNIST and CIFAR-10.
+
+torchvision downloads missing files of the last three. It takes seconds to import, so only their readers import it.
+"""
+
+import gzip
+import math
+import struct
+import warnings
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from raysim.data.arrays import nested
+from raysim.data.fetching import damaged, fetch, missing
+from raysim.data.folders import Tables
+from raysim.data.reading import check_labels, check_rows
+
+MNIST_SIDE = 28
+"""Height and width of MNIST's images."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def read_digits(root: Path) -> Tables:
+    """Return the table of scikit-learn's digits: `image`, 1x8x8 float32 in [0, 1], and `label`, int64.
+
+    Args:
+        root: unused, because the files are part of scikit-learn.
+
+    Paper: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI Machine Learning Repository, 1998.
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = (digits.images / 16).astype(np.float32)[:, np.newaxis]
+    return pa.table({"image": nested(images), "label": digits.target.astype(np.int64)}), None
+
+
+def read_mnist(root: Path) -> Tables:
+    """Return MNIST's train and test tables: `image`, 1x28x28 uint8, and `label`, int64.
+
+    Args:
+        root: folder of torchvision's `MNIST/raw/`.
+
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
+    Paper: LeCun, Cortes and Burges, "The MNIST database of handwritten digits", 1998.
+    """
+    return _download_idx("MNIST", root)
+
+
+def read_fashion_mnist(root: Path) -> Tables:
+    """Return Fashion-MNIST's train and test tables: `image`, 1x28x28 uint8, and `label`, int64.
+
+    Args:
+        root: folder of torchvision's `FashionMNIST/raw/`.
+
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
+    Paper: Xiao, Rasul and Vollgraf, arXiv:1708.07747.
+    """
+    return _download_idx("FashionMNIST", root)
+
+
+def read_cifar10(root: Path) -> Tables:
+    """Return CIFAR-10's train and test tables: `image`, 3x32x32 uint8, and `label`, int64.
+
+    Args:
+        root: folder of torchvision's `cifar-10-batches-py/`.
+
+    Raises:
+        InputError: a file is damaged, or missing and cannot be downloaded.
+
+    Paper: Krizhevsky, "Learning multiple layers of features from tiny images", 2009, chapter 3.
+    """
+    from torchvision import datasets
+    from torchvision.datasets.utils import check_integrity
+
+    kind = datasets.CIFAR10
+    sums = {f"{kind.base_folder}/{name}": md5 for name, md5 in [*kind.train_list, *kind.test_list]}
+    sums[f"{kind.base_folder}/{kind.meta['filename']}"] = kind.meta["md5"]
+    fetch(partial(kind, train=False, download=True), root, list(sums), archives=[kind.filename])
+    for name, md5 in sums.items():
+        if not check_integrity(str(root / name), md5):
+            raise damaged(root / name, "its MD5 sum differs")
+    return _cifar10_table(kind, root, train=True), _cifar10_table(kind, root, train=False)
+
+
+def read_idx(folder: Path, part: str, source: str) -> pa.Table:
+    """Return a table of MNIST's IDX files: `image`, 1x28x28 uint8, and `label`, int64, 0 to 9.
+
+    Args:
+        folder: folder of `PART-images-idx3-ubyte` and `PART-labels-idx1-ubyte`, plain or packed (.gz).
+        part: "train" or "t10k".
+        source: origin of the files, for the error message.
+
+    Raises:
+        InputError: a file is missing or damaged, or the two do not match.
+    """
+    images = _idx_values(folder / f"{part}-images-idx3-ubyte", (MNIST_SIDE, MNIST_SIDE), source)
+    path = folder / f"{part}-labels-idx1-ubyte"
+    labels = _idx_values(path, (), source)
+    if len(images) != len(labels):
+        raise damaged(path, f"{len(labels)} labels of {len(images)} images")
+    return digits_table(images[:, np.newaxis], labels, path)
+
+
+def digits_table(images: Bytes, labels: npt.NDArray[Any], path: Path) -> pa.Table:
+    """Return a table of images and their labels, and check that the labels are 0 to 9.
+
+    Args:
+        images: [n, channels, height, width].
+        labels: [n].
+        path: file of the images, for the error message.
+    """
+    table = pa.table({"image": nested(images), "label": np.asarray(labels).astype(np.int64)})
+    check_rows(table, str(path))
+    check_labels(table["label"], path, 0, 9)
+    return table
+
+
+def _download_idx(name: str, root: Path) -> Tables:
+    from torchvision import datasets
+
+    kind = getattr(datasets, name)
+    folder = f"{name}/raw"
+    archives = [f"{folder}/{file}" for file, _ in kind.resources]
+    files = [archive.removesuffix(".gz") for archive in archives]
+    fetch(partial(kind, train=False, download=True), root, files, archives=archives)
+    # torchvision's class would prefer the pickles of an old "processed" folder, so read the files themselves.
+    train, test = (read_idx(root / folder, part, "downloaded by torchvision") for part in ("train", "t10k"))
+    return train, test
+
+
+def _idx_values(path: Path, shape: tuple[int, ...], source: str) -> Bytes:
+    """Read a file: 0, 0, 8 for bytes, the number of dimensions, the dimensions as big-endian numbers, the values."""
+    packed = path.with_name(f"{path.name}.gz")
+    if not (path.is_file() or packed.is_file()):
+        raise missing(path.parent, packed.name, source)
+    path = path if path.is_file() else packed
+    try:
+        data = gzip.decompress(path.read_bytes()) if path == packed else path.read_bytes()
+        sizes = struct.unpack_from(f">{1 + len(shape)}I", data, 4)
+    except (EOFError, OSError, struct.error, zlib.error) as error:
+        raise damaged(path, str(error).partition("\n")[0]) from error
+    start = 4 + 4 * len(sizes)
+    if data[:4] != bytes([0, 0, 8, len(sizes)]) or sizes[1:] != shape or len(data) != start + math.prod(sizes):
+        raise damaged(path, f"{len(data)} bytes, which are not {sizes[0]} x {shape} with a header of {start}")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+
+
+def _cifar10_table(kind: Any, root: Path, *, train: bool) -> pa.Table:
+    with warnings.catch_warnings():
+        # The files are pickles of an old NumPy, whose spelling of a dtype causes a warning.
+        warnings.simplefilter("ignore")
+        part = kind(root, train=train)
+    # torchvision shows the files' [n, 3, 32, 32] as a transposed view. Transposed back, it is contiguous.
+    return digits_table(part.data.transpose(0, 3, 1, 2), np.asarray(part.targets), root / kind.base_folder)
