@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 
 import algorithms
 import partitioning
+import raysim
 from algorithms import Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.parts import phases, schedule, server, sharing, weighting
@@ -253,16 +254,16 @@ def public(module: Any) -> Iterator[Any]:
 
 
 def engine() -> str:
-    """Return what `algorithms` exports besides the named algorithms and their parts."""
+    """Return the exports of `algorithms` apart from the named algorithms and their parts."""
     written = {line.removeprefix("::: ") for line in (parts() + named_algorithms()).splitlines()}
     exported = [getattr(algorithms, name) for name in algorithms.__all__]
     rest = [each for each in exported if inspect.isclass(each) or inspect.isfunction(each)]
     return directives(each for each in rest if f"{each.__module__}.{each.__qualname__}" not in written)
 
 
-def partitioner() -> str:
-    """Return what `partitioning` exports."""
-    exported = [getattr(partitioning, name) for name in partitioning.__all__]
+def exports(package: ModuleType) -> str:
+    """Return the functions and classes that a package exports."""
+    exported = [getattr(package, name) for name in package.__all__]
     return directives(each for each in exported if inspect.isclass(each) or inspect.isfunction(each))
 
 
@@ -272,7 +273,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "algorithms": named_algorithms,
     "parts": parts,
     "engine": engine,
-    "partitioner": partitioner,
+    "partitioner": lambda: exports(partitioning),
+    "runs": lambda: exports(raysim),
     "models": models,
     "datasets": lambda: listed(
         [*((name, data.description) for name, data in DATASETS.items()), *FORMS.items()], "name"
