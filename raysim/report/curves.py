@@ -1,4 +1,4 @@
-"""The report's curves: metrics, measures, training loss, time and bytes by round; and a round's stages."""
+"""The report's curves: metrics, measures, training loss, time and bytes by round; and the stages of a round."""
 
 from __future__ import annotations
 

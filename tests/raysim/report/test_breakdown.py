@@ -1,4 +1,4 @@
-"""Where a round's time goes: the medians, and what is not there."""
+"""Time of a round by stage: medians, and stages that were not measured."""
 
 import re
 from pathlib import Path
@@ -38,7 +38,7 @@ def measure(folder: Path, seconds: dict[str, float]) -> None:
 
 def cells_of(page: str) -> list[list[str]]:
     """The table's rows."""
-    found = re.search(r"Where a round.*?<tbody>(.*?)</tbody>", page, re.DOTALL)
+    found = re.search(r"Time of a round, by stage.*?<tbody>(.*?)</tbody>", page, re.DOTALL)
     assert found
     return [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in found[1].split("</tr>")[:-1]]
 
@@ -60,7 +60,7 @@ def test_medians_of_every_stage(tmp_path):
 def test_without_stages_of_the_rounds_there_is_no_chart(tmp_path, seconds):
     run = write_run(tmp_path / "run", ["fedavg"])
     measure(run / "fedavg", seconds)
-    assert "time goes" not in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "by stage" not in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
@@ -72,7 +72,7 @@ def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
     page = first.decode()
     assert [row[3] for row in cells_of(page)] == ["0.5 s", "0.25 s"]
     assert cells_of(page)[1] == ["0.5 s", "–", "–", "0.25 s", "0 s", "–", "50 ms", "–"]
-    drawn = page[page.index("time goes") :]
+    drawn = page[page.index("by stage") :]
     drawn = drawn[: drawn.index("</figure>")]
     assert "new/radfed" in drawn and "old/" not in drawn
 
@@ -80,4 +80,4 @@ def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
 def test_rounds_that_took_no_time_are_drawn(tmp_path):
     run = write_run(tmp_path / "run", ["fedavg"])
     measure(run / "fedavg", dict.fromkeys(STAGES, 0.0))
-    assert "time goes" in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "by stage" in write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
