@@ -18,7 +18,7 @@ from raysim.store.mirror import local_folders
 def write_report(runs: Sequence[str | Path], out: Path) -> Path:
     """Write one HTML page about the runs, side by side, to `out`, and return `out`.
 
-    The page needs no network and no other file. The same runs give the same bytes. The page appears whole or not at
+    The page needs no network and no other file, and its bytes depend on the runs alone. It appears whole or not at
     all: an earlier page stays until the new one is complete.
 
     Args:

@@ -17,8 +17,8 @@ class FigureTable(ConfigTable):
 
     Args:
         title: title, with the figure's number in the paper.
-        form: "curves" (a column by round, one line an algorithm), "points" (one line an algorithm over the panel's
-            ticks), "bars" or "boxes" (one bar or box an algorithm at each tick).
+        form: "curves", one line an algorithm over the rounds. "points", one line an algorithm over the panel's ticks.
+            "bars" or "boxes", one bar or box an algorithm at each tick.
         column: column of the results, or of `metrics.parquet`.
         x: label of the horizontal axis.
         y: label of the vertical axis; by default the column's name.
