@@ -19,18 +19,13 @@ if TYPE_CHECKING:  # These imports take seconds.
     from raysim.simulation.stop import Stop
 
 
-class _FolderOrUri(click.ParamType[Path | str]):
-    """Command-line type of a folder: a local path, or a URI as text."""
+def folder_or_uri(value: str) -> Path | str:
+    """Return a local folder as a path, and a URI as text."""
+    from partitioning.store.remote import is_uri
 
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
-        from partitioning.store.remote import is_uri
-
-        return str(value) if is_uri(value) else Path(value)
+    return str(value) if is_uri(value) else Path(value)
 
 
-FOLDER_OR_URI = _FolderOrUri()
 LOCAL = click.Path(path_type=Path)
 CHANGES = click.option(
     "--set",
@@ -75,7 +70,9 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
-@click.option("--out", type=FOLDER_OR_URI, help="New folder of the run, or its URI.  [default: runs/NAME-TIME]")
+@click.option(
+    "--out", type=folder_or_uri, metavar="PATH", help="New folder of the run, or its URI.  [default: runs/NAME-TIME]"
+)
 @CHANGES
 @RUN_FLEET
 def run(experiment: str, out: Path | str | None, **options: Any) -> None:
@@ -93,7 +90,7 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("folder", type=FOLDER_OR_URI, metavar="DIR")
+@click.argument("folder", type=folder_or_uri, metavar="DIR")
 @RUN_FLEET
 def resume(folder: Path | str, **options: Any) -> None:
     """Continue a stopped run.
@@ -179,7 +176,12 @@ KEEP = click.option("--keep", is_flag=True, help="Leave a copy of the run's fold
 @cli.command()
 @click.argument("experiment", metavar="FILE_OR_RECIPE")
 @DASHBOARD
-@click.option("--out", type=FOLDER_OR_URI, help="New local folder, or a URI for the job.  [default: runs/NAME-TIME]")
+@click.option(
+    "--out",
+    type=folder_or_uri,
+    metavar="PATH",
+    help="New local folder, or a URI for the job.  [default: runs/NAME-TIME]",
+)
 @CHANGES
 @click.option(
     "--actors", type=int, help="Number of client actors.  [default: the file's, else as many as the nodes hold]"
@@ -274,7 +276,7 @@ def _show(done: Run, *more: str) -> None:
 
 
 @cli.command()
-@click.argument("folders", nargs=-1, required=True, type=FOLDER_OR_URI, metavar="DIR...")
+@click.argument("folders", nargs=-1, required=True, type=folder_or_uri, metavar="DIR...")
 @click.option("--out", type=LOCAL, help="Page to write.  [default: report.html]")
 def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     """Write the report of runs or of a study.

@@ -21,42 +21,31 @@ from raysim.config.model import ModelTable, model_of
 class ServerTable(ConfigTable):
     """`[server]`: a server rule by name; the rule's own keys stand beside it."""
 
-    rule: str = Field(
-        default="assign", description="Server rule by name, or `module:Class` for your own; by default the algorithm's."
-    )
+    rule: str = "assign"
+    """Server rule by name, or `module:Class` for your own; by default the algorithm's."""
 
 
 class AlgorithmTable(ConfigTable):
     """`[algorithm]`: the keys of all algorithms; the algorithm's own keys stand beside these."""
 
-    name: str = Field(
-        default="fedavg",
-        description="Algorithm: a name from `raysim list algorithms`, or `module:function` for your own.",
-    )
-    cohort: int | None = Field(
-        default=None, description="Number of clients per round; by default all training clients. Excludes `fraction`."
-    )
-    fraction: float | None = Field(
-        default=None,
-        description="Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`.",
-    )
-    sampling: Literal["uniform", "size"] = Field(
-        default="uniform", description="Chance of a client to join the cohort: equal, or proportional to its samples."
-    )
-    active: float = Field(default=1.0, description="Probability that a client is available in a round, in (0, 1].")
-    joins: dict[str, Annotated[int, Field(ge=1)]] = Field(
-        default_factory=dict,
-        description="First round of late clients, by domain, client name or client number; by default none is late.",
-    )
-    local: ConfigTable = Field(
-        default=ConfigTable(), description="Training of a client update; takes precedence over the common `[local]`."
-    )
-    server: ServerTable = Field(
-        default=ServerTable(), description="Server rule; takes precedence over the common `[server]`."
-    )
-    model: ModelTable | None = Field(
-        default=None, description="Model of this algorithm alone; by default the common `[model]`."
-    )
+    name: str = "fedavg"
+    """Algorithm: a name from `raysim list algorithms`, or `module:function` for your own."""
+    cohort: int | None = None
+    """Number of clients per round; by default all training clients. Excludes `fraction`."""
+    fraction: float | None = None
+    """Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`."""
+    sampling: Literal["uniform", "size"] = "uniform"
+    """Chance of a client to join the cohort: equal, or proportional to its samples."""
+    active: float = 1.0
+    """Probability that a client is available in a round, in (0, 1]."""
+    joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """First round of late clients, by domain, client name or client number; by default none is late."""
+    local: ConfigTable = ConfigTable()
+    """Training of a client update; takes precedence over the common `[local]`."""
+    server: ServerTable = ServerTable()
+    """Server rule; takes precedence over the common `[server]`."""
+    model: ModelTable | None = None
+    """Model of this algorithm alone; by default the common `[model]`."""
 
     def compose(self) -> Algorithm:
         """Return the algorithm as a value.

@@ -19,7 +19,9 @@ from raysim.config.old_keys import refuse_old_key
 class ConfigTable(BaseModel):
     """A table of the experiment file: no unknown keys, no silent conversions, only finite numbers."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     def beyond(self, base: type[ConfigTable]) -> dict[str, Any]:
         """Return the values of the keys that `base` lacks: the arguments of a named function."""

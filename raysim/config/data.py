@@ -55,83 +55,54 @@ def _ascending(values: tuple[float, float]) -> tuple[float, float]:
 class DataTable(ConfigTable):
     """`[data]`: the samples, or a population made earlier, and their preparation."""
 
-    dataset: str | None = Field(
-        default=None,
-        description="Data set: a name from `raysim list datasets`, or `file:PATH` or `folder:PATH` for your own.",
-    )
-    root: str | None = Field(
-        default=None, description="Folder of the data set's files; by default they are downloaded into the cache."
-    )
-    label: str | None = Field(
-        default=None, description="Label column of your own table; by default the data set's, or `label`."
-    )
-    without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = Field(
-        default=None, description="Columns of your own table that are no features; by default none."
-    )
-    test: str | Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0,
-        description="Global test set: a share of the rows, or a second data set; 0 keeps the data set's own.",
-    )
-    population: str | None = Field(
-        default=None, description="Folder or URI of a population made earlier; excludes `dataset`."
-    )
-    fold: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Test fold of `population`; by default the stored test clients."
-    )
-    validation: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Validation fold of `population`; by default the fold after `fold`."
-    )
-    shifts: tuple[str, ...] = Field(
-        default=(), description="Domains to make of a `shifted:NAME` data set; required for one, otherwise empty."
-    )
-    per_domain: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Training rows kept in each domain; by default all of them."
-    )
-    split: Literal["train", "test", "all"] = Field(
-        default="train",
-        description="Rows to partition; `all` joins training and test rows and leaves no global test set.",
-    )
-    classes: Annotated[tuple[int | str, ...], Field(min_length=1)] | None = Field(
-        default=None, description="Classes whose rows are kept; by default all of them."
-    )
-    image_size: Pixels | tuple[Pixels, Pixels] | None = Field(
-        default=None, description="Height and width of resized images, or one number for both; by default no resizing."
-    )
-    channels: Literal[1, 3] | None = Field(
-        default=None, description="Channels of an image: 3 repeats grey, 1 takes the luma; by default as stored."
-    )
-    standardise: Literal["none", "global", "client"] = Field(
-        default="none",
-        description="Mean and standard deviation that standardise inputs: of all training samples or per client.",
-    )
-    augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = Field(
-        default=(),
-        description="Random changes of training images, in this order; `append` adds one changed copy per row.",
-    )
-    crop_padding: Annotated[int, Field(ge=0)] = Field(
-        default=2, description="Zero pixels on each side of an image before `crop` cuts it."
-    )
-    crop_size: Pixels | tuple[Pixels, Pixels] | None = Field(
-        default=None, description="Height and width of a crop, or one number for both; by default the image's size."
-    )
-    crop_scale: Annotated[tuple[PositiveShare, PositiveShare], AfterValidator(_ascending)] = Field(
-        default=(0.08, 1.0), description="Smallest and largest share of the area that `resized-crop` cuts out."
-    )
-    crop_ratio: Annotated[tuple[Positive, Positive], AfterValidator(_ascending)] = Field(
-        default=(3 / 4, 4 / 3), description="Smallest and largest ratio of the sides that `resized-crop` cuts out."
-    )
-    brightness: Share = Field(
-        default=0.2, description="Strength b of `colour-jitter`: brightness changes by a factor 1 ± b."
-    )
-    contrast: Share = Field(
-        default=0.2, description="Strength c of `colour-jitter`: contrast changes by a factor 1 ± c."
-    )
-    saturation: Share = Field(
-        default=0.2, description="Strength s of `colour-jitter`: saturation changes by a factor 1 ± s."
-    )
-    hue: Annotated[float, Field(ge=0, le=0.5)] = Field(
-        default=0.05, description="Largest rotation of the hue by `colour-jitter`, in turns of the colour circle."
-    )
+    dataset: str | None = None
+    """Data set: a name from `raysim list datasets`, or `file:PATH` or `folder:PATH` for your own."""
+    root: str | None = None
+    """Folder of the data set's files; by default they are downloaded into the cache."""
+    label: str | None = None
+    """Label column of your own table; by default the data set's, or `label`."""
+    without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
+    """Columns of your own table that are no features; by default none."""
+    test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Global test set: a share of the rows, or a second data set; 0 keeps the data set's own."""
+    population: str | None = None
+    """Folder or URI of a population made earlier; excludes `dataset`."""
+    fold: Annotated[int, Field(ge=0)] | None = None
+    """Test fold of `population`; by default the stored test clients."""
+    validation: Annotated[int, Field(ge=0)] | None = None
+    """Validation fold of `population`; by default the fold after `fold`."""
+    shifts: tuple[str, ...] = ()
+    """Domains to make of a `shifted:NAME` data set; required for one, otherwise empty."""
+    per_domain: Annotated[int, Field(ge=1)] | None = None
+    """Training rows kept in each domain; by default all of them."""
+    split: Literal["train", "test", "all"] = "train"
+    """Rows to partition; `all` joins training and test rows and leaves no global test set."""
+    classes: Annotated[tuple[int | str, ...], Field(min_length=1)] | None = None
+    """Classes whose rows are kept; by default all of them."""
+    image_size: Pixels | tuple[Pixels, Pixels] | None = None
+    """Height and width of resized images, or one number for both; by default no resizing."""
+    channels: Literal[1, 3] | None = None
+    """Channels of an image: 3 repeats grey, 1 takes the luma; by default as stored."""
+    standardise: Literal["none", "global", "client"] = "none"
+    """Mean and standard deviation that standardise inputs: of all training samples or per client."""
+    augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = ()
+    """Random changes of training images, in this order; `append` adds one changed copy per row."""
+    crop_padding: Annotated[int, Field(ge=0)] = 2
+    """Zero pixels on each side of an image before `crop` cuts it."""
+    crop_size: Pixels | tuple[Pixels, Pixels] | None = None
+    """Height and width of a crop, or one number for both; by default the image's size."""
+    crop_scale: Annotated[tuple[PositiveShare, PositiveShare], AfterValidator(_ascending)] = (0.08, 1.0)
+    """Smallest and largest share of the area that `resized-crop` cuts out."""
+    crop_ratio: Annotated[tuple[Positive, Positive], AfterValidator(_ascending)] = (3 / 4, 4 / 3)
+    """Smallest and largest ratio of the sides that `resized-crop` cuts out."""
+    brightness: Share = 0.2
+    """Strength b of `colour-jitter`: brightness changes by a factor 1 ± b."""
+    contrast: Share = 0.2
+    """Strength c of `colour-jitter`: contrast changes by a factor 1 ± c."""
+    saturation: Share = 0.2
+    """Strength s of `colour-jitter`: saturation changes by a factor 1 ± s."""
+    hue: Annotated[float, Field(ge=0, le=0.5)] = 0.05
+    """Largest rotation of the hue by `colour-jitter`, in turns of the colour circle."""
 
     @property
     def size(self) -> tuple[int, int] | None:

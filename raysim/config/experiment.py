@@ -36,16 +36,14 @@ ROUNDS = 10
 class TopLevelKeys(ConfigTable):
     """Keys of an experiment file that stand outside its tables."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default=0, description="Seed of every random draw.")
-    rounds: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Number of rounds, by default 10; 0 writes the initial model. Excludes `epochs`."
-    )
-    epochs: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Budget in passes over the training data, from which each algorithm's rounds follow."
-    )
-    modules: tuple[str, ...] | None = Field(
-        default=None, description="Folders of your own modules; by default the file's folder and the working directory."
-    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of every random draw."""
+    rounds: Annotated[int, Field(ge=0)] | None = None
+    """Number of rounds, by default 10; 0 writes the initial model. Excludes `epochs`."""
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    """Budget in passes over the training data, from which each algorithm's rounds follow."""
+    modules: tuple[str, ...] | None = None
+    """Folders of your own modules; by default the file's folder and the working directory."""
 
 
 class Experiment(TopLevelKeys):

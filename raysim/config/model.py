@@ -21,51 +21,34 @@ from raysim.models.options import OPTION_NAMES, ModelOptions
 class ModelTable(ConfigTable):
     """`[model]`: a model by name and the keys of all models; the model's own keys stand beside these."""
 
-    name: str = Field(
-        default="mlp", description="Model: a name from `raysim list models`, or `module:Class` for your own."
-    )
-    norm: Norm | None = Field(
-        default=None, description="Normalisation in place of the model's batch-norm layers; by default the model's own."
-    )
-    groups: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Groups of a group normalisation, by default 8."
-    )
-    norm_momentum: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="Weight of a new batch in running statistics; by default the layer's, in PyTorch 0.1."
-    )
-    norm_eps: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Number added to variances; by default the layer's, in PyTorch 1e-5."
-    )
-    renorm_r_max: Annotated[float, Field(ge=1)] | None = Field(
-        default=None, description="Final limit of batch-renorm's r, by default 3."
-    )
-    renorm_d_max: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Final limit of batch-renorm's d, by default 5."
-    )
-    renorm_start: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Batches of plain batch norm before batch-renorm's limits open, by default 500."
-    )
-    renorm_r_end: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Batches until batch-renorm's r reaches its final limit, by default 4000."
-    )
-    renorm_d_end: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Batches until batch-renorm's d reaches its final limit, by default 2500."
-    )
-    init: Init = Field(
-        default=ModelOptions.init,
-        description="Initial weights: the model's own, Glorot's uniform ones, or normal ones.",
-    )
-    init_std: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description='Standard deviation of `init = "normal"`, which requires it.'
-    )
-    weights: str | None = Field(
-        default=None,
-        description="Weights to start from: a `.safetensors` file or a name of torchvision's; by default drawn ones.",
-    )
-    train: str = Field(
-        default=ModelOptions.train,
-        description="Part to train: `all`, or a prefix of entry names; entries before the first match are frozen.",
-    )
+    name: str = "mlp"
+    """Model: a name from `raysim list models`, or `module:Class` for your own."""
+    norm: Norm | None = None
+    """Normalisation in place of the model's batch-norm layers; by default the model's own."""
+    groups: Annotated[int, Field(ge=1)] | None = None
+    """Groups of a group normalisation, by default 8."""
+    norm_momentum: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Weight of a new batch in running statistics; by default the layer's, in PyTorch 0.1."""
+    norm_eps: Annotated[float, Field(gt=0)] | None = None
+    """Number added to variances; by default the layer's, in PyTorch 1e-5."""
+    renorm_r_max: Annotated[float, Field(ge=1)] | None = None
+    """Final limit of batch-renorm's r, by default 3."""
+    renorm_d_max: Annotated[float, Field(ge=0)] | None = None
+    """Final limit of batch-renorm's d, by default 5."""
+    renorm_start: Annotated[int, Field(ge=0)] | None = None
+    """Batches of plain batch norm before batch-renorm's limits open, by default 500."""
+    renorm_r_end: Annotated[int, Field(ge=0)] | None = None
+    """Batches until batch-renorm's r reaches its final limit, by default 4000."""
+    renorm_d_end: Annotated[int, Field(ge=0)] | None = None
+    """Batches until batch-renorm's d reaches its final limit, by default 2500."""
+    init: Init = ModelOptions.init
+    """Initial weights: the model's own, Glorot's uniform ones, or normal ones."""
+    init_std: Annotated[float, Field(gt=0)] | None = None
+    """Standard deviation of `init = "normal"`, which requires it."""
+    weights: str | None = None
+    """Weights to start from: a `.safetensors` file or a name of torchvision's; by default drawn ones."""
+    train: str = ModelOptions.train
+    """Part to train: `all`, or a prefix of entry names; entries before the first match are frozen."""
 
     @property
     def keys(self) -> dict[str, Any]:

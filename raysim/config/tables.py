@@ -26,93 +26,77 @@ CLIENTS = 10
 class PartitionTable(ConfigTable):
     """`[partition]`: the division of the samples among clients; the scheme's own keys stand beside these."""
 
-    scheme: str = Field(
-        default="iid", description="Partition scheme by name; `raysim` lists the names if it is unknown."
-    )
-    clients: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Number of clients; by default 10, or the data's own clients if the scheme finds them there.",
-    )
-    test_clients: HeldOut = Field(default=0, description="Clients held out for testing: a number or a share.")
-    validation_clients: HeldOut = Field(default=0, description="Clients held out for validation: a number or a share.")
-    folds: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="Number of folds of clients, in place of held-out clients; 0 makes none."
-    )
-    fold: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Fold whose clients are held out for testing; by default none."
-    )
-    validation: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Fold whose clients are held out for validation; by default the fold after `fold`."
-    )
-    stratify: bool = Field(default=False, description="Whether held-out groups and folds get clients of similar sizes.")
-    local_test: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0, description="Share of each client's samples that becomes its own test part."
-    )
-    site: str | None = Field(
-        default=None,
-        description="Column with the site of a client; no shard holds clients of two sites. By default no sites.",
-    )
-    features: tuple[str, ...] = Field(default=(), description="Columns whose values are counted on every client.")
-    buckets: Annotated[int, Field(ge=2)] = Field(
-        default=4, description="Quantiles into which a numeric feature is counted."
-    )
+    scheme: str = "iid"
+    """Partition scheme by name; `raysim` lists the names if it is unknown."""
+    clients: Annotated[int, Field(ge=1)] | None = None
+    """Number of clients; by default 10, or the data's own clients if the scheme finds them there."""
+    test_clients: HeldOut = 0
+    """Clients held out for testing: a number or a share."""
+    validation_clients: HeldOut = 0
+    """Clients held out for validation: a number or a share."""
+    folds: Annotated[int, Field(ge=0)] = 0
+    """Number of folds of clients, in place of held-out clients; 0 makes none."""
+    fold: Annotated[int, Field(ge=0)] | None = None
+    """Fold whose clients are held out for testing; by default none."""
+    validation: Annotated[int, Field(ge=0)] | None = None
+    """Fold whose clients are held out for validation; by default the fold after `fold`."""
+    stratify: bool = False
+    """Whether held-out groups and folds get clients of similar sizes."""
+    local_test: Annotated[float, Field(ge=0, lt=1)] = 0
+    """Share of each client's samples that becomes its own test part."""
+    site: str | None = None
+    """Column with the site of a client; no shard holds clients of two sites. By default no sites."""
+    features: tuple[str, ...] = ()
+    """Columns whose values are counted on every client."""
+    buckets: Annotated[int, Field(ge=2)] = 4
+    """Quantiles into which a numeric feature is counted."""
 
 
 class FleetTable(ConfigTable):
     """`[fleet]`: the processes that run the blocks. Only `block` and `cpus_per_actor` change the result."""
 
-    actors: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        default=None,
-        description="Number of client actors (per site if `pinned`); by default one per CPU core of the cluster.",
-    )
-    cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=1, description="CPU cores and threads per actor."
-    )
-    gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
-        default=0,
-        description="GPUs per actor, fractions included; `auto` shares a GPU among as many actors as its memory holds.",
-    )
-    block: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto",
-        description="Clients per block, which one call trains and sums; `auto` depends on the cohort's size alone.",
-    )
-    copies: bool = Field(default=True, description="Whether nodes that cannot read the population get a copy.")
-    group: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="Blocks summed on one node before it sends; `auto` is ceil(blocks / (4 nodes))."
-    )
-    labels: dict[str, str] = Field(
-        default_factory=dict, description="Ray labels that an actor's node must have; by default none."
-    )
-    pinned: bool = Field(default=False, description="Whether clients train only on the nodes of their own site.")
+    actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Number of client actors (per site if `pinned`); by default one per CPU core of the cluster."""
+    cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
+    """CPU cores and threads per actor."""
+    gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
+    """GPUs per actor, fractions included; `auto` shares a GPU among as many actors as its memory holds."""
+    block: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Clients per block, which one call trains and sums; `auto` depends on the cohort's size alone."""
+    copies: bool = True
+    """Whether nodes that cannot read the population get a copy."""
+    group: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Blocks summed on one node before it sends; `auto` is ceil(blocks / (4 nodes))."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Ray labels that an actor's node must have; by default none."""
+    pinned: bool = False
+    """Whether clients train only on the nodes of their own site."""
 
 
 class EvaluateTable(ConfigTable):
     """`[evaluate]`: the time, data and metrics of evaluations, and their consequences."""
 
-    every: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="Rounds between two evaluations; 0 evaluates only after the last round."
+    every: Annotated[int, Field(ge=0)] = 0
+    """Rounds between two evaluations; 0 evaluates only after the last round."""
+    on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
+    """Data to evaluate on; by default everything that the population holds."""
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), AfterValidator(distinct)] = (
+        "accuracy",
+        "loss",
+        "macro_f1",
+        "weighted_f1",
     )
-    on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(distinct)] | None = Field(
-        default=None, description="Data to evaluate on; by default everything that the population holds."
-    )
-    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), AfterValidator(distinct)] = Field(
-        default=("accuracy", "loss", "macro_f1", "weighted_f1"), description="Metrics of every evaluation."
-    )
-    measures: Annotated[tuple[Measure, ...], AfterValidator(distinct)] = Field(
-        default=(),
-        description="Extra measures per round: distance to a centralised twin, or spread of the client models.",
-    )
-    select: Literal["last", "best"] = Field(
-        default="last", description="Model to write: of the last round, or of the best evaluated round by `select_by`."
-    )
-    select_by: str = Field(default="validation_accuracy", description="Column that ranks the evaluated rounds.")
-    patience: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Evaluations without a better `select_by` before the run stops; by default it never stops early.",
-    )
-    target: dict[str, float] = Field(
-        default_factory=dict, description="Values of columns whose first round is recorded; by default none."
-    )
+    """Metrics of every evaluation."""
+    measures: Annotated[tuple[Measure, ...], AfterValidator(distinct)] = ()
+    """Extra measures per round: distance to a centralised twin, or spread of the client models."""
+    select: Literal["last", "best"] = "last"
+    """Model to write: of the last round, or of the best evaluated round by `select_by`."""
+    select_by: str = "validation_accuracy"
+    """Column that ranks the evaluated rounds."""
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Evaluations without a better `select_by` before the run stops; by default it never stops early."""
+    target: dict[str, float] = Field(default_factory=dict)
+    """Values of columns whose first round is recorded; by default none."""
 
     @property
     def selection(self) -> Selection:
@@ -123,17 +107,16 @@ class EvaluateTable(ConfigTable):
 class DevicesTable(ConfigTable):
     """`[devices]`: the speed of clients in virtual time; without this table no time is simulated."""
 
-    compute: float = Field(default=Devices.compute, description="Samples per second that the median client trains on.")
-    spread: float = Field(
-        default=Devices.spread, description="Standard deviation of the logarithm of the clients' speeds, from 0 to 10."
-    )
-    down: float | None = Field(
-        default=Devices.down, description="Bytes per second from the server to a client; by default no limit."
-    )
-    up: float | None = Field(
-        default=Devices.up, description="Bytes per second from a client to the server; by default no limit."
-    )
-    latency: float = Field(default=Devices.latency, description="Seconds per exchange with the server.")
+    compute: float = Devices.compute
+    """Samples per second that the median client trains on."""
+    spread: float = Devices.spread
+    """Standard deviation of the logarithm of the clients' speeds, from 0 to 10."""
+    down: float | None = Devices.down
+    """Bytes per second from the server to a client; by default no limit."""
+    up: float | None = Devices.up
+    """Bytes per second from a client to the server; by default no limit."""
+    latency: float = Devices.latency
+    """Seconds per exchange with the server."""
 
     def profile(self) -> Devices:
         """Return the devices as a value; raise InputError if a number is out of range."""
@@ -144,26 +127,21 @@ class DevicesTable(ConfigTable):
 class CheckpointTable(ConfigTable):
     """`[checkpoint]`: the frequency of checkpoints; it never changes the result."""
 
-    every: Annotated[int, Field(ge=1)] = Field(
-        default=1, description="Least number of aggregations between two checkpoints."
-    )
+    every: Annotated[int, Field(ge=1)] = 1
+    """Least number of aggregations between two checkpoints."""
 
 
 class WatchTable(ConfigTable):
     """`[watch]`: the loggers that receive the rounds; it never changes the result."""
 
-    loggers: Annotated[tuple[str, ...], AfterValidator(distinct)] = Field(
-        default=(), description="Loggers by name (`tensorboard`, `mlflow`, `wandb`) or `module:Class`; by default none."
-    )
-    project: str | None = Field(
-        default=None, description="MLflow experiment and W&B project; by default the name of the run's folder."
-    )
-    mlflow_uri: str | None = Field(
-        default=None, description="MLflow tracking server; by default a database in the run's folder."
-    )
-    wandb_mode: Literal["offline", "online"] = Field(
-        default="offline", description="Whether W&B data stay in the run's folder or are sent at once."
-    )
+    loggers: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
+    """Loggers by name (`tensorboard`, `mlflow`, `wandb`) or `module:Class`; by default none."""
+    project: str | None = None
+    """MLflow experiment and W&B project; by default the name of the run's folder."""
+    mlflow_uri: str | None = None
+    """MLflow tracking server; by default a database in the run's folder."""
+    wandb_mode: Literal["offline", "online"] = "offline"
+    """Whether W&B data stay in the run's folder or are sent at once."""
 
 
 @cache  # Two experiments are equal only if their tables have the same class.
