@@ -5,11 +5,12 @@ from algorithms.engine.batch_norm import freeze
 from algorithms.engine.client_update import ClientInput, ClientUpdates
 from algorithms.engine.clients import Census, ClientData
 from algorithms.engine.devices import Devices
+from algorithms.engine.entries import Entry, Kind
 from algorithms.engine.errors import DivergedError, InputError
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker
 from algorithms.engine.global_model import aggregated_model, current_model
 from algorithms.engine.keys import Purpose, generator, torch_seed
-from algorithms.engine.layout import Entry, Kind, Layout, Packed
+from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
 from algorithms.engine.report import RoundReport
 from algorithms.engine.resident import Resident

@@ -1,12 +1,10 @@
-"""A model's state as flat vectors: the position of each entry, and the kind of layer that owns it."""
+"""A model's state as flat vectors, and the position of each entry in them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
-from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from algorithms.engine.batch_norm import is_batch_norm, is_frozen
+from algorithms.engine.entries import Entry, Kind, entries_of
 from algorithms.engine.errors import InputError
 
 # Each entry starts at a multiple of this many elements. Matrix products may add in another order if an operand is not
@@ -25,44 +23,6 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 """Floating entries: float32, or float64 under `precision = "fp64"`."""
 
 FLOATING = {torch.float32: "float32", torch.float64: "float64"}
-
-
-class Kind(Enum):
-    """Kind of an entry, by the type of the layer that owns it."""
-
-    WEIGHT = "weight"
-    AFFINE = "batch-norm affine"
-    STATISTIC = "batch-norm statistic"
-    BUFFER = "buffer"
-    SLOT = "beside the model"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a model's state: a parameter or a buffer.
-
-    Args:
-        name: name in the module's state.
-        shape: shape of the tensor.
-        kind: kind of the entry.
-        integer: whether it is a counter.
-        frozen: whether it never changes and is never sent.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    kind: Kind
-    integer: bool = False
-    frozen: bool = False
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def is_parameter(self) -> bool:
-        """Whether client updates train it: a parameter that is not frozen."""
-        return not self.frozen and self.kind in (Kind.WEIGHT, Kind.AFFINE)
 
 
 @dataclass(frozen=True)
@@ -158,24 +118,3 @@ class Layout:
             entry.name: (packed.integers if entry.integer else packed.floats)[place].reshape(entry.shape)
             for entry, place in self.places()
         }
-
-
-def entries_of(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
-    """Yield each entry of a module with its tensor; tied tensors come once."""
-    seen: set[int] = set()
-    saved = module.state_dict(keep_vars=True)
-    for prefix, layer in module.named_modules():
-        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
-            path = f"{prefix}.{name}" if prefix else name
-            if tensor is None or path not in saved or id(tensor) in seen:
-                continue
-            seen.add(id(tensor))
-            integer = not tensor.is_floating_point()
-            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, is_frozen(layer, name)), tensor
-
-
-def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:
-    parameter = isinstance(tensor, nn.Parameter)
-    if is_batch_norm(layer):
-        return Kind.AFFINE if parameter else Kind.STATISTIC
-    return Kind.WEIGHT if parameter else Kind.BUFFER

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from algorithms.engine.batch_norm import refuses_single
+from algorithms.engine.entries import Entry, Kind, entries_of
 from algorithms.engine.finite import first_nonfinite
-from algorithms.engine.layout import Entry, Kind, Packed, entries_of
+from algorithms.engine.layout import Packed
 from algorithms.parts.local import Local
 from algorithms.parts.sharing import Layouts
 

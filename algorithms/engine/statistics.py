@@ -12,9 +12,10 @@ import torch
 from algorithms.engine.batch_norm import live_batch_norms
 from algorithms.engine.blocks import blocks_over
 from algorithms.engine.chunks import chunks
+from algorithms.engine.entries import Kind
 from algorithms.engine.finite import require_finite
 from algorithms.engine.fleet import Block, Fleet, Function, Output, Worker, map_joined
-from algorithms.engine.layout import Kind, Layout, Packed
+from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.engine.sums import Sum
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from algorithms.engine.entries import Kind
 from algorithms.engine.errors import InputError
-from algorithms.engine.layout import Kind, Layout
+from algorithms.engine.layout import Layout
 from algorithms.parts.combinations import check
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local

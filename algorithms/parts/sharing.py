@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.engine.entries import Entry, Kind
 from algorithms.engine.errors import InputError, require
-from algorithms.engine.layout import Entry, Kind, Layout, Packed
+from algorithms.engine.layout import Layout, Packed
 
 Scope = Literal["shared", "personal"]
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 
 from algorithms.engine.chunks import chunks
-from algorithms.engine.layout import Kind, Layout, Packed
+from algorithms.engine.entries import Kind
+from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
 from algorithms.training.losses import cross_entropies, labelled, mean_loss

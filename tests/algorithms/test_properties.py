@@ -26,7 +26,7 @@ from algorithms import (
     fedavg,
     next_round,
 )
-from algorithms.engine.layout import Kind
+from algorithms.engine.entries import Kind
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron

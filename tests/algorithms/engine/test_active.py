@@ -66,7 +66,7 @@ def test_models_wait_and_make_about_as_many_updates(federation: Federation) -> N
             waited += updated(after) < len(after.travelling_models)
             made = [traveller.updates for traveller in after.travelling_models]
             assert sum(made) == sum(t.updates for t in before.travelling_models) + updated(after)
-            # Whoever has made fewest goes first, so no two are ever further apart than one visit.
+            # Whoever has made fewest goes first, so no two are ever further apart than one client update.
             assert max(made) - min(made) <= 1
     assert waited > 3
 
@@ -109,7 +109,7 @@ def test_models_that_wait_are_aggregated(federation: Federation) -> None:
     algorithm = radfed(SOMETIMES, LOCAL, aggregate_every=5)
     states, fleet = rounds(federation, "wait")
     models = [len(state.travelling_models) for state in states]
-    # A round that leaves some without a client, and is not the one that merges anyway.
+    # A round that leaves some without a client, and is not the one that aggregates anyway.
     number = next(n for n in range(1, 30) if models[n] and models[n + 1] and updated(states[n + 1]) < models[n])
     aggregated = next_round(states[number], algorithm, fleet, last=True)
     assert aggregated.report is not None and aggregated.report.aggregated and not aggregated.travelling_models

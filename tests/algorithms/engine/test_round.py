@@ -45,7 +45,7 @@ TABLE = {name: named(name, HALF, LOCAL) for name in ALGORITHMS} | {
     "fedasync, drawn": fedasync(HALF, LOCAL, staleness="hinge", a=0.5, b=1, max_staleness=5),
     "fedavg mixed": fedavg(HALF, LOCAL, Mix(0.5)),
     "fedbn by samples, average": fedbn(HALF, LOCAL, weighting="samples", newcomer="average"),
-    "radfed that merges": radfed(HALF, LOCAL, aggregate_every=3),
+    "radfed that aggregates": radfed(HALF, LOCAL, aggregate_every=3),
     "by size": fedavg(replace(HALF, by="size"), LOCAL),
     "momentum": fedavg(HALF, replace(LOCAL, momentum=0.9, weight_decay=0.01, lr_decay=0.9)),
 }
@@ -68,7 +68,7 @@ def same(a: Packed, b: Packed) -> bool:
 
 
 def train(module: torch.nn.Module, data: Samples, local: Local, number: int, client: int, seed: int = 0) -> None:
-    """A visit as one would write it: plain modules, plain SGD."""
+    """Train a client with plain modules and plain SGD."""
     optimiser = torch.optim.SGD(module.parameters(), local.lr)
     x, y = data
     for rows in local.passes(len(y), generator(seed, Purpose.BATCHES, number, client)):

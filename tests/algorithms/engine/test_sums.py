@@ -5,7 +5,7 @@ from copy import deepcopy
 import numpy as np
 
 from algorithms import Layout, Packed, Sum
-from algorithms.engine.layout import Entry, Kind
+from algorithms.engine.entries import Entry, Kind
 
 LAYOUT = Layout((Entry("w", (2,), Kind.WEIGHT), Entry("n", (), Kind.STATISTIC, integer=True)))
 

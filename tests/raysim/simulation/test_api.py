@@ -58,8 +58,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def metrics(folder: Path) -> dict[str, list[Any]]:
     """The metrics without the columns that tell of the machine."""
     table = pq.read_table(folder / "metrics.parquet")
-    kept = [name for name in table.column_names if not name.startswith(("seconds", "machine_"))]
-    return table.select(kept).to_pydict()
+    shown = [name for name in table.column_names if not name.startswith(("seconds", "machine_"))]
+    return table.select(shown).to_pydict()
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -68,7 +68,7 @@ def test_every_fleet_gives_the_same_bytes(runs: dict[str, Path], name: str, flee
     inline, other = runs["inline"] / name, runs[fleet] / name
     for file in ("model.safetensors", "personal.safetensors"):
         assert (inline / file).exists() == (other / file).exists()
-        assert (inline / file).exists() or file.startswith("kept")
+        assert (inline / file).exists() or file.startswith("personal")
         if (inline / file).exists():
             assert (inline / file).read_bytes() == (other / file).read_bytes(), file
     np.testing.assert_equal(metrics(inline), metrics(other))
@@ -170,8 +170,8 @@ def test_the_run_folder(runs: dict[str, Path]) -> None:
     files = {path.name for path in (folder / "fedbn").iterdir()}
     assert files == {"metrics.parquet", "updates.parquet", "model.safetensors", "personal.safetensors", "summary.json"}
     assert json.loads((folder / "fedbn" / "summary.json").read_text())["algorithm"].startswith("Algorithm(")
-    kept = load_file(folder / "fedbn" / "personal.safetensors")
-    assert kept["norm1.running_mean"].shape == (len(kept["clients"]), 24)
+    personal = load_file(folder / "fedbn" / "personal.safetensors")
+    assert personal["norm1.running_mean"].shape == (len(personal["clients"]), 24)
     assert set(load_file(folder / "fedbn" / "model.safetensors")) >= {"norm1.running_mean", "linear1.weight"}
 
 
@@ -290,7 +290,7 @@ def test_a_shard_whose_bytes_changed_is_named(runs: dict[str, Path], tmp_path: P
     shard.write_bytes(content)
     raw = {key: value for key, value in EXPERIMENT.items() if key != "partition"}
     raw["data"] = {"population": str(tmp_path / "population")}
-    # All clients are visited at once, so that no round is done before.
+    # All clients train at once, so that no round is done before.
     raw["algorithm"] = [{"name": "fedavg"}]
     for actors in (None, 1):
         with pytest.raises(InputError, match=r"shard-00000.arrow"):

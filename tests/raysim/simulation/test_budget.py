@@ -85,7 +85,7 @@ def test_epochs_stand_instead_of_rounds() -> None:
 
 
 def test_rotating_batches_go_over_a_pass_in_so_many_updates() -> None:
-    # Three batches of 5, 5 and 1 are two visits of two; a client without samples has none.
+    # Three batches of 5, 5 and 1 are two client updates of two; a client without samples has none.
     assert samples_per_update(Local(batches=2, batch_size=5), np.array([11, 5, 0])).tolist() == [5.5, 5, 0]
     census = Census(np.arange(2), np.array([11, 5]))
     assert rounds_of(4, fedmmb(Sample(), Local(batches=2, batch_size=5)), census) == round(4 * 16 / 10.5)

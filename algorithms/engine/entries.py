@@ -1,0 +1,72 @@
+"""Entries of a model's state, and the kind of layer that owns each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+import torch
+from torch import nn
+
+from algorithms.engine.batch_norm import is_batch_norm, is_frozen
+
+
+class Kind(Enum):
+    """Kind of an entry, by the type of the layer that owns it."""
+
+    WEIGHT = "weight"
+    AFFINE = "batch-norm affine"
+    STATISTIC = "batch-norm statistic"
+    BUFFER = "buffer"
+    SLOT = "beside the model"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a model's state: a parameter or a buffer.
+
+    Args:
+        name: name in the module's state.
+        shape: shape of the tensor.
+        kind: kind of the entry.
+        integer: whether it is a counter.
+        frozen: whether it never changes and is never sent.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Kind
+    integer: bool = False
+    frozen: bool = False
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether client updates train it: a parameter that is not frozen."""
+        return not self.frozen and self.kind in (Kind.WEIGHT, Kind.AFFINE)
+
+
+def entries_of(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
+    """Yield each entry of a module with its tensor; tied tensors come once."""
+    seen: set[int] = set()
+    saved = module.state_dict(keep_vars=True)
+    for prefix, layer in module.named_modules():
+        for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+            path = f"{prefix}.{name}" if prefix else name
+            if tensor is None or path not in saved or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            integer = not tensor.is_floating_point()
+            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, is_frozen(layer, name)), tensor
+
+
+def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:
+    parameter = isinstance(tensor, nn.Parameter)
+    if is_batch_norm(layer):
+        return Kind.AFFINE if parameter else Kind.STATISTIC
+    return Kind.WEIGHT if parameter else Kind.BUFFER
