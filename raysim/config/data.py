@@ -58,11 +58,11 @@ class DataTable(ConfigTable):
     dataset: str | None = None
     """Data set: a name from `raysim list datasets`, or `file:PATH` or `folder:PATH` for your own."""
     root: str | None = None
-    """Folder of the data set's files; by default they are downloaded into the cache."""
+    """Folder of the data set's files; by default raysim's cache, and the working directory for your own files."""
     label: str | None = None
-    """Label column of your own table; by default the data set's, or `label`."""
+    """Label column; by default the data set's own, which is mostly `label`."""
     without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
-    """Columns of your own table that are no features; by default none."""
+    """Columns to leave out; by default none."""
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Global test set: a share of the rows, or a second data set; 0 keeps the data set's own."""
     population: str | None = None
@@ -84,9 +84,9 @@ class DataTable(ConfigTable):
     channels: Literal[1, 3] | None = None
     """Channels of an image: 3 repeats grey, 1 takes the luma; by default as stored."""
     standardise: Literal["none", "global", "client"] = "none"
-    """Mean and standard deviation that standardise inputs: of all training samples or per client."""
+    """Standardisation of inputs: none, by all clients' training samples, or by each client's own."""
     augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = ()
-    """Random changes of training images, in this order; `append` adds one changed copy per row."""
+    """Random changes of training images, in order; `append` adds a changed copy of each row beforehand."""
     crop_padding: Annotated[int, Field(ge=0)] = 2
     """Zero pixels on each side of an image before `crop` cuts it."""
     crop_size: Pixels | tuple[Pixels, Pixels] | None = None

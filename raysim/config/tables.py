@@ -27,7 +27,7 @@ class PartitionTable(ConfigTable):
     """`[partition]`: the division of the samples among clients; the scheme's own keys stand beside these."""
 
     scheme: str = "iid"
-    """Partition scheme by name; `raysim` lists the names if it is unknown."""
+    """Partition scheme by name, such as `iid`, `dirichlet-qp` or `natural`."""
     clients: Annotated[int, Field(ge=1)] | None = None
     """Number of clients; by default 10, or the data's own clients if the scheme finds them there."""
     test_clients: HeldOut = 0
@@ -56,7 +56,7 @@ class FleetTable(ConfigTable):
     """`[fleet]`: the processes that run the blocks. Only `block` and `cpus_per_actor` change the result."""
 
     actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Number of client actors (per site if `pinned`); by default one per CPU core of the cluster."""
+    """Number of client actors (per site if `pinned`); by default as many as the CPU cores allow."""
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     """CPU cores and threads per actor."""
     gpus_per_actor: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
@@ -88,7 +88,7 @@ class EvaluateTable(ConfigTable):
     )
     """Metrics of every evaluation."""
     measures: Annotated[tuple[Measure, ...], AfterValidator(distinct)] = ()
-    """Extra measures per round: distance to a centralised twin, or spread of the client models."""
+    """Extra measures per round: `dc` and `concordance` of a centralised twin, `dl` and `bn` of the client models."""
     select: Literal["last", "best"] = "last"
     """Model to write: of the last round, or of the best evaluated round by `select_by`."""
     select_by: str = "validation_accuracy"

@@ -184,7 +184,7 @@ def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) 
         if there.get(key) != here.get(key):
             raise InputError(
                 f"{folder} was begun with {key} = {there.get(key)}, and here it is {here.get(key)}: must be the same, "
-                "because the result depends on it; resume the run as and where it was begun, or start a new one"
+                "because the result depends on it; resume it unchanged on the same kind of machine, or start a new run"
             )
 
 
@@ -204,7 +204,7 @@ class Sweeper:
         self._unneeded: dict[str, int] = {}
 
     def begin(self, ledger: PersonalLedger) -> None:
-        """Register the files of a run that continues; nobody writes to them any more."""
+        """Register the files of a run that continues; no writer appends to them any more."""
         self._ended = {path.name for path in self._folder.glob("*.bin")}
         self._needed = ledger.files()
 
