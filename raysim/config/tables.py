@@ -1,4 +1,4 @@
-"""Tables of the experiment file that need no other module: partition, fleet, evaluation, devices and more."""
+"""Tables of the experiment file: partition, fleet, evaluation, devices, checkpoints and loggers."""
 
 from __future__ import annotations
 

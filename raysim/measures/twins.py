@@ -194,10 +194,10 @@ class Concordance:
 
         delta(t) = 1/t sum_(i <= t) (l_i^g - l_i^c)^2;   concordant if delta < epsilon
 
-    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass with a key
-    of its own; K is the number of client updates in the round. It takes as many steps per round as a client update
-    (`local.batches`, `local.steps`, or `local.epochs` passes over the union), at the same learning rate and from the
-    same model.
+    The twin draws batches of B' = K B samples from the union of all training clients' data, pass after pass. Its draws
+    have a key of their own. K is the number of client updates in the round. The twin starts from the same model, and
+    takes as many steps per round as a client update, at the same learning rate: `local.batches`, `local.steps`, or
+    `local.epochs` passes over the union.
 
     Args:
         state: state of the twin.

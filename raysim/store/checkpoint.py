@@ -218,8 +218,9 @@ class Sweeper:
     def sweep(self, round_number: int, needed: set[str], ledger: PersonalLedger) -> None:
         """Remove unneeded files.
 
-        A client update under way has written entries that no ledger names yet. A file is therefore removed only if it
-        was full and unneeded at an earlier sweep, and the checkpoint holds all rounds that were under way then.
+        A client update under way has written entries that no ledger names yet. Therefore an earlier
+        sweep must have found a file full and unneeded. The file is removed when the checkpoint holds all rounds that
+        were under way then.
 
         Args:
             round_number: round of the newest checkpoint.

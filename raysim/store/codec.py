@@ -23,8 +23,8 @@ KINDS = "biuf"
 class Codec:
     """Converter between values, and JSON with named arrays.
 
-    A value is None, a boolean, a number, a text, a tuple, list or dict of values, an array of numbers, or a frozen
-    dataclass of a known class. An object that appears twice, such as an array that two states share, is stored once
+    A value is None, a boolean, a number, a text, an array of numbers, or a frozen dataclass of a known class. Tuples,
+    lists and dicts hold values. An object that appears twice, such as an array that two states share, is stored once
     and shared again afterwards.
 
     Args:

@@ -175,7 +175,8 @@ def test_the_newest_two_stay_and_a_damaged_one_is_left_out(tmp_path: Path) -> No
     found = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append)
     assert found is not None and found.progress.chosen is found.state and found.progress.result.algorithm is ALGORITHM
     wanted = snapshot(4, PersonalLedger())
-    assert same(found.state.model, wanted.state.model) and same(found.progress.result.metrics, wanted.progress.result.metrics)
+    assert same(found.state.model, wanted.state.model)
+    assert same(found.progress.result.metrics, wanted.progress.result.metrics)
     assert notices == []
 
     content = newest.read_bytes()
@@ -225,7 +226,7 @@ def test_a_record_that_was_cut_is_no_entry(tmp_path: Path) -> None:
     store.close()
     path = tmp_path / at.file
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(OSError, match="kept entries are lost"):
+    with pytest.raises(OSError, match="personal entries are lost"):
         store.read(at)
 
 

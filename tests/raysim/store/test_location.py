@@ -163,8 +163,8 @@ def test_what_names_others_is_stored_after_them(tmp_path: Path) -> None:
     folder, remote = tmp_path / "here", RemoteFolder.of((tmp_path / "there").as_uri())
     files = [
         "a/checkpoint/round-1.safetensors",
-        "a/personal/1.bin",
         "a/metrics.journal",
+        "a/personal/1.bin",
         "a/summary.json",
         "config.toml",
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from algorithms import Block
-from raysim.watching import remote as telling
+from raysim.watching import remote
 from raysim.watching.progress import Watcher
 from raysim.watching.remote import RemoteWatcher, replay
 
@@ -26,8 +26,8 @@ class Recorder(Watcher):
     def block(self, block: Block) -> None:
         self.seen.append(("block", len(block.clients)))
 
-    def round(self, number: int, metrics: dict[str, float]) -> None:
-        self.seen.append(("round", number, metrics))
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        self.seen.append(("round", round_number, metrics))
 
 
 def replayed(stream: io.StringIO) -> list[tuple[Any, ...]]:
@@ -38,13 +38,13 @@ def replayed(stream: io.StringIO) -> list[tuple[Any, ...]]:
 
 def test_what_happens_is_told_in_order() -> None:
     stream = io.StringIO()
-    teller = RemoteWatcher(stream)
-    teller.stage("reading")
-    teller.begin("fedavg", 3, 4)
-    teller.block(Block(0, (3, 5), 10))
-    teller.notice("two\nlines")
-    teller.round(1, {"accuracy": 0.5})
-    teller.stage("writing")
+    watcher = RemoteWatcher(stream)
+    watcher.stage("reading")
+    watcher.begin("fedavg", 3, 4)
+    watcher.block(Block(0, (3, 5), 10))
+    watcher.notice("two\nlines")
+    watcher.round(1, {"accuracy": 0.5})
+    watcher.stage("writing")
     assert replayed(stream) == [
         ("stage", "reading"),
         ("begin", "fedavg", 3, 4),
@@ -57,15 +57,15 @@ def test_what_happens_is_told_in_order() -> None:
 
 def test_thousands_of_rounds_are_few_lines_and_the_last_is_among_them() -> None:
     stream = io.StringIO()
-    teller = RemoteWatcher(stream)
+    watcher = RemoteWatcher(stream)
     for number in range(1, 5001):
-        teller.block(Block(0, (1,), 1))
-        teller.round(number, {})
-    teller.stage("writing the report")
+        watcher.block(Block(0, (1,), 1))
+        watcher.round(number, {})
+    watcher.stage("writing the report")
     seen = replayed(stream)
-    assert len(seen) < 5000 * telling.SECONDS and seen[-2:] == [("round", 5000, {}), ("stage", "writing the report")]
+    assert len(seen) < 5000 * remote.SECONDS and seen[-2:] == [("round", 5000, {}), ("stage", "writing the report")]
 
 
 def test_other_lines_are_not_taken() -> None:
     assert not replay("Traceback (most recent call last):", Recorder())
-    assert not replay(f"{telling.MARK}of my own", Recorder())
+    assert not replay(f"{remote.MARK}of my own", Recorder())
