@@ -10,10 +10,11 @@ import numpy as np
 from raysim.common.errors import unknown
 from raysim.plots.charts import Curve, Panel, draw
 from raysim.plots.style import Stroke, stroke
-from raysim.report.words import MEASURES, METRICS, TARGETS
+from raysim.report.words import MEASURES, METRICS
 from raysim.reproduction.figure import Figure, Place
 from raysim.reproduction.taking import TAKEN
 from raysim.studies.read import Findings, TrialRow, Values, mean_curve
+from raysim.studies.words import MetricColumn
 
 AXES = {"rounds": "Round", "progress": "Rounds, % of all"}
 IN_WORDS = {"best": ", largest", "least": ", smallest", "mean": ", mean over the rounds"}
@@ -61,12 +62,12 @@ def rounds_that_fit(panels: list[Panel]) -> int:
 
 def words_of(column: str) -> tuple[str, bool]:
     """Return the name of a column on an axis, and whether it is a share."""
-    name = next((name for name in METRICS if column.endswith(f"_{name}")), None)
-    if column in MEASURES or name is None:
-        return MEASURES[column].title if column in MEASURES else column.replace("_", " ").capitalize(), False
-    target = column.removesuffix(f"_{name}")
-    short = TARGETS[target].short if target in TARGETS else target.replace("_", " ")
-    return f"{METRICS[name].title}, {short}", METRICS[name].kind == "share"
+    if column in MEASURES:
+        return MEASURES[column].title, False
+    if not any(column.endswith(f"_{name}") for name in METRICS):
+        return column.replace("_", " ").capitalize(), False
+    found = MetricColumn.of(column)
+    return f"{found.metric.title}, {found.short}", found.metric.kind == "share"
 
 
 def _check_columns(figure: Figure, study: Findings) -> None:

@@ -314,12 +314,10 @@ def _check_points(dataset: StudyData, spaces: Mapping[str, SearchSpace], several
     """
     tables: dict[str, list[dict[str, Any]]] = {}
     for name, space in spaces.items():
-        choices = {
-            key: list(
-                {json.dumps(value): value for value in (inherited_value(source, t) for t in tables[source[0]])}.values()
-            )
-            for key, source in space.inherit.items()
+        inherited = {
+            key: [inherited_value(source, t) for t in tables[source[0]]] for key, source in space.inherit.items()
         }
+        choices = {key: list({json.dumps(each): each for each in values}.values()) for key, values in inherited.items()}
         first = {key: values[0] for key, values in choices.items()}
         points = space.points(first)
         points += [{**points[0], key: value} for key, values in choices.items() for value in values[1:]]

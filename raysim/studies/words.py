@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysim.common.errors import unknown
-from raysim.report.words import ABSENT, METRICS, TARGETS, Metric
+from raysim.report.words import ABSENT, METRICS, TARGETS, Metric, Term
 from raysim.studies.read import Findings, keys_of
 from raysim.studies.statistics import LEVEL, ResultRow
 
@@ -19,10 +19,11 @@ FEW = 6
 
 @dataclass(frozen=True)
 class MetricColumn:
-    """Column of a metric in words: the samples that it is evaluated on, and the metric."""
+    """Column of a metric in words: the samples of its evaluation, in full and in short, and the metric."""
 
     column: str
     target: str
+    short: str
     metric: Metric
 
     @classmethod
@@ -35,8 +36,9 @@ class MetricColumn:
         for name, metric in METRICS.items():
             if column.endswith(f"_{name}"):
                 target = column.removesuffix(f"_{name}")
-                words = TARGETS[target].title if target in TARGETS else target.replace("_", " ")
-                return cls(column, words, metric)
+                words = target.replace("_", " ")
+                term = TARGETS.get(target, Term(words, "", words))
+                return cls(column, term.title, term.short, metric)
         raise unknown(f"metric {column!r}", column, [f"{target}_{name}" for target in TARGETS for name in METRICS])
 
     @property
