@@ -134,7 +134,7 @@ def test_a_study_file_is_not_replaced_where_it_lies(
 
 
 RUN: list[tuple[list[str], str]] = [
-    (["run", "STUDY"], "must be run as a study; use `raysim study`"),
+    (["run", "STUDY"], "must run as a study; use `raysim study`"),
     (["study", "quickstart"], "use `raysim run` for one experiment"),
     (["study", "quikstart"], "did you mean 'quickstart'"),
     (["study", "."], "must be the folder of a study"),
