@@ -14,8 +14,8 @@ from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.measures.check import check_measures
 from raysim.measures.evaluate import Targets
-from raysim.measures.twins import check_measures
 from raysim.simulation.samples import PreparedSamples
 from raysim.watching.log import log_model
 

@@ -104,8 +104,6 @@ class AlgorithmFolder:
         for name in (STOPPED, "metrics.parquet", "updates.parquet"):
             (path / name).unlink(missing_ok=True)
         self.path = path
-        self.personal = path / "personal"
-        """Folder of the personal store."""
         self.saving: Snapshot | None = None
         """Checkpoint that is being written."""
         self._schema = metrics_schema(columns)
@@ -157,7 +155,7 @@ class AlgorithmFolder:
         whole = layouts.model(state.model, state.average, layouts.frozen.pack(initial))
         with write_whole(self.path / "model.safetensors") as aside:
             save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
-        if personal := _stacked(state, self.personal, layouts):
+        if personal := _stacked(state, self.path / "personal", layouts):
             with write_whole(self.path / "personal.safetensors") as aside:
                 save_file(personal, aside)
         self._metrics.finish()
