@@ -34,7 +34,7 @@ STAGE = "/tmp"
 STOP_SECONDS = 60
 """Time that a stopped job has to end its round. Ray's default of 3 s is too short for many."""
 
-PLACES = {"data": ("dataset", "root", "population", "test"), "model": ("weights",)}
+PATH_KEYS = {"data": ("dataset", "root", "population", "test"), "model": ("weights",)}
 """Keys of an experiment that name files or folders, beside `modules`."""
 
 ERROR_PREFIX = "raysim: "
@@ -49,13 +49,13 @@ class ClusterJob:
         id: id of the job.
         stage: run's folder on the cluster.
         out: run's folder here, or the URI where it stays.
-        places: files and folders of this machine that the experiment names, by table and key.
+        paths: files and folders of this machine that the experiment names, by table and key.
     """
 
     id: str
     stage: str
     out: Path | str
-    places: Mapping[str, Any]
+    paths: Mapping[str, Any]
 
     @classmethod
     def of(cls, head: Head, job: str, out: Path | None = None) -> ClusterJob:
@@ -68,7 +68,7 @@ class ClusterJob:
         if "raysim" not in metadata:
             raise InputError(f"job {job!r}: must be a job of `raysim submit`; see the list in the cluster's dashboard")
         stored = json.loads(metadata["raysim"])
-        return cls(job, stored["stage"], _new_place(out or stored["out"]), stored["places"])
+        return cls(job, stored["stage"], _new_place(out or stored["out"]), stored["paths"])
 
     @property
     def uri(self) -> str | None:
@@ -82,7 +82,7 @@ class ClusterJob:
     @property
     def metadata(self) -> dict[str, str]:
         """Fields that the head stores with the job."""
-        return {"raysim": json.dumps({"stage": self.stage, "out": str(self.out), "places": self.places})}
+        return {"raysim": json.dumps({"stage": self.stage, "out": str(self.out), "paths": self.paths})}
 
 
 class JobFailedError(RuntimeError):
@@ -136,22 +136,22 @@ def follow(head: Head, job: ClusterJob, watcher: Watcher) -> None:
         JobFailedError: the run failed or was stopped.
         HeadLostError: the head does not answer any more.
     """
-    said, last = "", ""
+    message, last = "", ""
     for line in head.lines(job.id):
         if line.startswith(ERROR_PREFIX):
-            said = job.here(line.removeprefix(ERROR_PREFIX))
+            message = job.here(line.removeprefix(ERROR_PREFIX))
         elif not replay(line, watcher, job.here):
             watcher.line(job.here(line))
             last = line.strip() or last
     details = head.details(job.id)
     if details.status is JobStatus.SUCCEEDED:
         return
-    if details.driver_exit_code == 2 and said:
-        raise InputError(said)
+    if details.driver_exit_code == 2 and message:
+        raise InputError(message)
     if details.status is JobStatus.STOPPED:
         raise JobFailedError(f"job {job.id} was stopped")
     status = f"exit status {details.driver_exit_code}" if details.driver_exit_code is not None else details.error_type
-    raise JobFailedError(said or f"job {job.id} failed ({status}): {last}")
+    raise JobFailedError(message or f"job {job.id} failed ({status}): {last}")
 
 
 def fetch(head: Head, job: ClusterJob, keep: bool = False) -> bool:
@@ -210,11 +210,11 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
 
 def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> ClusterJob:
     name = re.sub(r"[^\w-]", "-", Path(config).stem)
-    ours = f"{parcel.FOLDER}{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    job_id = f"{parcel.FOLDER}{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     table = experiment.to_toml()
-    places = {part: {key: table[part][key] for key in keys if key in table[part]} for part, keys in PLACES.items()}
-    there = str(PurePosixPath(stage, ours, out.name)) if isinstance(out, Path) else out
-    return ClusterJob(ours, there, out, {**places, "modules": table.get("modules")})
+    paths = {part: {key: table[part][key] for key in keys if key in table[part]} for part, keys in PATH_KEYS.items()}
+    run_folder = str(PurePosixPath(stage, job_id, out.name)) if isinstance(out, Path) else out
+    return ClusterJob(job_id, run_folder, out, {**paths, "modules": table.get("modules")})
 
 
 def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | None) -> str:
@@ -235,8 +235,8 @@ def relocate(folder: Path, job: ClusterJob) -> None:
     if not path.is_file():
         return
     config = tomllib.loads(path.read_text(encoding="utf-8"))
-    for part in PLACES:
-        config[part] = {**config[part], **job.places[part]}
-    if job.places["modules"] is not None:
-        config["modules"] = job.places["modules"]
+    for part in PATH_KEYS:
+        config[part] = {**config[part], **job.paths[part]}
+    if job.paths["modules"] is not None:
+        config["modules"] = job.paths["modules"]
     write_config(path, config)
