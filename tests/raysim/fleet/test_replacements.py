@@ -42,7 +42,7 @@ class Broken(ClientActor):
 class Hanging(ClientActor):
     """An actor that takes no end of time to be ready."""
 
-    def prepare(self, plan: WorkerPlan) -> tuple[dict[str, str], str]:
+    def prepare(self, *given: Any) -> tuple[dict[str, str] | None, str]:
         while True:
             pass
 
