@@ -289,7 +289,7 @@ STEP = """
 from dataclasses import dataclass, replace
 
 from algorithms import Algorithm, Assign, Local, Sample, Server, fedavg
-from algorithms.engine.round import do_round
+from algorithms.engine.rounds import watched_round
 
 
 @dataclass(frozen=True)
@@ -304,12 +304,12 @@ class Remembers:
     def __call__(self, state, algorithm, fleet, *, last, meanwhile):
         before = state.own.rounds if isinstance(state.own, Memory) else ()
         assert not self.held or before == tuple(range(state.round)), before
-        state = do_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
+        state = watched_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
         return replace(state, own=Memory((*before, len(before))) if self.held else {"rounds": {1}})
 
 
 def mine(sample: Sample, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
-    return replace(fedavg(sample, local, server), own_step=Remembers(held))
+    return replace(fedavg(sample, local, server), own_round=Remembers(held))
 """
 
 
