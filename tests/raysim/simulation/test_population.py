@@ -143,5 +143,5 @@ def test_a_driver_prepares_a_pinned_population_without_its_samples(
 
 def test_a_pinned_population_is_not_fetched(tmp_path: Path) -> None:
     raw = {"data": {"population": "s3://bucket/p"}, "fleet": {"pinned": True}}
-    with pytest.raises(InputError, match="must be a folder, where each node has its site's samples alone; give"):
+    with pytest.raises(InputError, match="must be a folder in which each node has the samples of its own site; give"):
         population_of(Experiment.of(raw), tmp_path / "unused")
