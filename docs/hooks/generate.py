@@ -27,7 +27,7 @@ from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
-from raysim.data.catalogue import DATASETS, FORMS
+from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.models.build import MODELS
 from raysim.models.options import ModelOptions
 from raysim.studies.file import StudyTable
@@ -277,7 +277,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "runs": lambda: exports(raysim),
     "models": models,
     "datasets": lambda: listed(
-        [*((name, data.description) for name, data in DATASETS.items()), *FORMS.items()], "name"
+        [*((name, data.description) for name, data in DATASETS.items()), *DATASET_FORMS.items()], "name"
     ),
     "schemes": schemes,
     "recipes": recipe_list,
