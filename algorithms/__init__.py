@@ -46,7 +46,7 @@ from algorithms.staticbn import static_bn
 from algorithms.training.augment import Augment, Augmented
 from algorithms.training.chain import AffineTerm, Chain, LocalSteps
 from algorithms.training.choose import choose, lanes_of, trainer
-from algorithms.training.steps import Trainer, Work
+from algorithms.training.work import Trainer, Work
 
 __all__ = [
     "Adagrad",

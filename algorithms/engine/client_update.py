@@ -21,7 +21,7 @@ from algorithms.parts.weighting import Report, Weighting
 from algorithms.training.augment import Augmented
 from algorithms.training.losses import labelled
 from algorithms.training.reports import REPORTS, FinishedUpdate
-from algorithms.training.steps import Work
+from algorithms.training.work import Work
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.layout import Floats
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
+from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
-from algorithms.training.steps import Trainer, Work, stacked_batches
+from algorithms.training.work import Trainer, Work
 
 Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
 

@@ -17,7 +17,7 @@ from algorithms.engine.resident import Resident
 from algorithms.engine.tree import Node, join_all
 from algorithms.parts.sharing import Layouts
 from algorithms.training.augment import Augment
-from algorithms.training.steps import Trainer
+from algorithms.training.work import Trainer
 
 SEVERAL = -1
 """Value of `Block.site` if the clients are of more than one site."""

@@ -30,7 +30,7 @@ class Adaptive(ABC):
         initial: v before the first aggregation, >= 0; by default tau squared.
 
     Raises:
-        InputError: out of range.
+        InputError: a number is out of range.
 
     Paper: Reddi et al., "Adaptive Federated Optimization", 2021, Algorithm 2; "FedAdapt" in RADFed. RADFed's
     Algorithm 2 prints v without the square root.
@@ -43,7 +43,9 @@ class Adaptive(ABC):
 
     def __post_init__(self) -> None:
         require(isfinite(self.lr) and self.lr > 0, "server.lr", self.lr, "a number > 0", "set server.lr = 0.1")
-        require(0 <= self.beta1 < 1, "server.beta1", self.beta1, "in [0, 1)", "set server.beta1 = 0.9")
+        for name, usual in (("beta1", 0.9), ("beta2", 0.99)):
+            decay = getattr(self, name, usual)
+            require(0 <= decay < 1, f"server.{name}", decay, "in [0, 1)", f"set server.{name} = {usual}")
         require(isfinite(self.tau) and self.tau > 0, "server.tau", self.tau, "a number > 0", "set server.tau = 0.001")
         initial = 0.0 if self.initial is None else self.initial
         holds = isfinite(initial) and initial >= 0
@@ -69,8 +71,8 @@ class Adaptive(ABC):
 
 
 @dataclass(frozen=True)
-class DecayingAdaptive(Adaptive):
-    """Adaptive rule with a decaying second moment.
+class Adam(Adaptive):
+    """`Adaptive` with v <- beta2 v + (1 - beta2) delta^2.
 
     Args:
         beta2: decay of the second moment, in [0, 1).
@@ -78,22 +80,19 @@ class DecayingAdaptive(Adaptive):
 
     beta2: float = 0.99
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.beta2 < 1, "server.beta2", self.beta2, "in [0, 1)", "set server.beta2 = 0.99")
-
-
-@dataclass(frozen=True)
-class Adam(DecayingAdaptive):
-    """`Adaptive` with v <- beta2 v + (1 - beta2) delta^2."""
-
     def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.beta2 * v + (1 - self.beta2) * square
 
 
 @dataclass(frozen=True)
-class Yogi(DecayingAdaptive):
-    """`Adaptive` with v <- v - (1 - beta2) delta^2 sign(v - delta^2)."""
+class Yogi(Adaptive):
+    """`Adaptive` with v <- v - (1 - beta2) delta^2 sign(v - delta^2).
+
+    Args:
+        beta2: decay of the second moment, in [0, 1).
+    """
+
+    beta2: float = 0.99
 
     def second(self, v: NDArray[np.float64], square: NDArray[np.float64]) -> NDArray[np.float64]:
         return v - (1 - self.beta2) * square * np.sign(v - square)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import floor, isfinite
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,23 +104,6 @@ class Timeline:
         return replace(self, flights=self.flights + delay.departures(self, dispatcher))
 
 
-class Delay(Protocol):
-    """Durations of client updates, in units of the delay's own clock."""
-
-    @property
-    def counts_seconds(self) -> bool:
-        """Whether the clock counts virtual seconds."""
-        ...
-
-    def check(self, clients: int, cohort: int) -> None:
-        """Raise InputError if there are too few clients for the delay and the cohort's size."""
-        ...
-
-    def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
-        """Return client updates that start from the timeline's version, and known later ones."""
-        ...
-
-
 @dataclass(frozen=True)
 class Concurrent:
     """Constant number of clients that train at a time, each at the speed of its device.
@@ -140,9 +123,11 @@ class Concurrent:
 
     @property
     def counts_seconds(self) -> bool:
+        """Whether the clock counts virtual seconds."""
         return True
 
     def check(self, clients: int, cohort: int) -> None:
+        """Raise InputError if there are fewer clients than `concurrency`."""
         if self.concurrency is not None and self.concurrency > clients:
             raise InputError(
                 f"algorithm.concurrency = {self.concurrency}: must be at most {clients}, the number of training "
@@ -150,6 +135,7 @@ class Concurrent:
             )
 
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
+        """Return new client updates, which start from the timeline's version."""
         flights = list(timeline.flights)
         while len(flights) < (self.concurrency or dispatcher.cohort):
             number = timeline.version + len(flights) + 1
@@ -189,12 +175,14 @@ class Drawn:
 
     @property
     def counts_seconds(self) -> bool:
+        """Whether the clock counts virtual seconds; it counts arrivals."""
         return False
 
     def check(self, clients: int, cohort: int) -> None:
         """Accept any number of clients."""
 
     def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
+        """Return client updates that start from the timeline's version, and known later ones."""
         most = matching(dispatcher.cohort) if self.max_staleness is None else self.max_staleness
         flights = []
         # Arrival `number` meets version number - 1. The last one added here is the first that may need this version.
@@ -223,6 +211,10 @@ def matching(parallel: float) -> int:
     holds = isfinite(parallel) and parallel >= 1
     require(holds, "the clients that train at a time", parallel, "a number >= 1", "give the cohort's size")
     return floor(2 * (parallel - 1))
+
+
+Delay: TypeAlias = Concurrent | Drawn
+"""Durations of client updates, in units of the delay's own clock."""
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,8 @@ from algorithms.engine.errors import InputError
 from algorithms.engine.finite import Nonfinite
 from algorithms.parts.compute import Compute
 from algorithms.parts.local_values import check_local
-from algorithms.training.chain import (
-    RECEIVED,
-    AdamDirection,
-    AffineTerm,
-    Chain,
-    Clip,
-    LocalSteps,
-    MomentumDirection,
-    Stage,
-)
+from algorithms.training.chain import RECEIVED, AffineTerm, Chain, LocalSteps, MomentumDirection, Stage
+from algorithms.training.stages import AdamDirection, Clip
 
 
 @dataclass(frozen=True)

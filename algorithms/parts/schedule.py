@@ -113,13 +113,10 @@ class Sample:
         if size == len(clients):
             return np.sort(clients)
         rng = generator(seed, Purpose.COHORT, round_number)
-        chances = 0 if weights is None or self.by == "uniform" else int(np.count_nonzero(weights > 0))
-        if self.by not in ("uniform", "size") or self.active < 1:
-            # Chances and availability change during a run, so too few clients must not end it.
-            size = min(size, chances) if chances else size
-        if weights is None or (not chances and (self.by != "size" or self.active < 1)):
+        if self.by == "uniform" or weights is None:
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
-        return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng)])
+        fixed = self.by == "size" and self.active == 1
+        return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng, fixed)])
 
 
 class Schedule(Protocol):

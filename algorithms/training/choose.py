@@ -20,8 +20,8 @@ from algorithms.parts.sharing import Sharing
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.sequential import Sequential
-from algorithms.training.steps import Trainer, Work
 from algorithms.training.vectorised import Vectorised
+from algorithms.training.work import Trainer, Work
 
 CACHE_BYTES = 4 * 2**20
 """Cache on a CPU for stacked fused models. Larger stacks are bound by memory."""

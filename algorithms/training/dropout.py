@@ -11,7 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from algorithms.engine.errors import InputError
 from algorithms.training.forked import drawn, forked
-from algorithms.training.steps import Work
+from algorithms.training.work import Work
 
 WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 

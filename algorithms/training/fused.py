@@ -12,8 +12,10 @@ from torch.nn.functional import cross_entropy
 
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
+from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps, MomentumDirection, Stacks
-from algorithms.training.steps import StackedBatch, Work, mean_losses, stacked_batches
+from algorithms.training.losses import mean_losses
+from algorithms.training.work import StackedBatch, Work
 
 Tensor = torch.Tensor
 

@@ -18,7 +18,7 @@ from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
 from algorithms.training.losses import cross_entropies, labelled, mean_loss
-from algorithms.training.steps import Work
+from algorithms.training.work import Work
 
 if TYPE_CHECKING:
     from algorithms.engine.fleet import Worker

@@ -12,11 +12,12 @@ from algorithms.engine.batch_norm import train_mode
 from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
+from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
-from algorithms.training.losses import mean_loss
-from algorithms.training.steps import Taken, Work, losses_of, stacked_batches
+from algorithms.training.losses import Taken, losses_of, mean_loss
+from algorithms.training.work import Work
 
 
 class Sequential:

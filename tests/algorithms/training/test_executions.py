@@ -32,7 +32,7 @@ from algorithms import (
     trainer,
 )
 from algorithms.names import ALGORITHMS
-from algorithms.training.steps import Work
+from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
 from algorithms.engine.chunks import CHUNK, chunks
 from algorithms.training.losses import cross_entropies, labelled, mean_loss
-from algorithms.training.steps import Work
+from algorithms.training.work import Work
 
 LOCAL = Local(lr=0.3, batch_size=2, epochs=2, momentum=0.5)
 

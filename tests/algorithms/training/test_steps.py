@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.training.steps import GATHER_BYTES, Work, stacked_batches
+from algorithms.training.batches import GATHER_BYTES, stacked_batches
+from algorithms.training.work import Work
 
 
 @pytest.mark.parametrize("samples", [40, 400], ids=["many of them are used", "few of them are used"])

@@ -12,7 +12,7 @@ import torch
 import raysim
 from algorithms import Compute, InputError, Layout, Local, Packed, Resident, Sharing, choose, trainer
 from algorithms.parts.compute import Execution
-from algorithms.training.steps import Work
+from algorithms.training.work import Work
 from raysim.common import errors
 from raysim.data.arrays import nested
 from raysim.fleet.machine import settled

@@ -1,19 +1,16 @@
-"""Batches of a stack of client updates: the lanes that take a step together, their samples, and their losses."""
+"""Batches of a stack of client updates: the lanes that take a step together, and their samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.parts.local import Local
-from algorithms.training.augment import Augmented
-from algorithms.training.losses import IGNORED
+from algorithms.training.work import StackedBatch, Work
 
 GATHER_BYTES = 2**19
 """Bytes of samples gathered at once, in the order of their use: the copy stays in the processor's cache."""
@@ -21,79 +18,6 @@ GATHER_BYTES = 2**19
 
 SPARSE = 2
 """A client update that uses at most 1 / `SPARSE` of its samples gathers them first."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """Training data of one client update.
-
-    Args:
-        x: inputs, [n, *shape].
-        y: class indices, int64 [n]; or for pixels uint8 [n, height, width], with 255 for no class.
-        batches: rows of each step.
-        masks: the client update's own stream of dropout masks; None without dropout.
-        augment: augmentation of the batches' samples; None for all client updates of a worker, or for none.
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    batches: Sequence[NDArray[np.int64]]
-    masks: torch.Generator | None = None
-    augment: Augmented | None = None
-
-
-@dataclass(frozen=True)
-class StackedBatch:
-    """Batches of one size, one for each of k neighbouring lanes that take a step together.
-
-    Args:
-        lanes: the k lanes.
-        size: n, samples of a batch.
-        x: inputs, [k, n, *shape].
-        y: class indices, [k, n], or [k, n, height, width].
-    """
-
-    lanes: slice
-    size: int
-    x: torch.Tensor
-    y: torch.Tensor
-
-    @property
-    def count(self) -> int:
-        """Number of lanes, k."""
-        return _length(self.lanes)
-
-    @property
-    def labels(self) -> torch.Tensor:
-        """Number of labels of each lane, [k]: samples, or pixels that have a class."""
-        return torch.full((self.count,), self.size) if self.y.dim() == 2 else (self.y != IGNORED).flatten(1).sum(1)
-
-
-class Trainer(Protocol):
-    """Trainer of the models in a worker's lanes."""
-
-    @property
-    def lanes(self) -> int:
-        """Number of client updates trained at once."""
-        ...
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether works need masks."""
-        ...
-
-    def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
-        """Make one client update in each lane, from the loaded models.
-
-        Args:
-            local: content of a client update.
-            works: training data of each lane, longest first.
-            lr: learning rate of the round.
-
-        Returns:
-            Mean training loss of each client update over its labels in the order of training; NaN without a batch.
-        """
-        ...
 
 
 def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
@@ -183,37 +107,3 @@ def _draws(works: Sequence[Work]) -> torch.Tensor:
     each = [torch.split(draws, [len(rows) for rows in batches]) for draws, batches in drawn if len(batches)]
     ordered = [parts[t] for t in range(len(works[0].batches)) for parts in each if t < len(parts)]
     return torch.cat(ordered) if ordered else torch.empty(0)
-
-
-Taken = tuple[slice, torch.Tensor, torch.Tensor]
-"""Lanes of a batch, their numbers of labels [k], and their mean losses [k], still on the device."""
-
-
-def losses_of(taken: Sequence[Taken], lanes: int) -> NDArray[np.float64]:
-    """Return each lane's mean loss over the batches taken; see `mean_losses`."""
-    owners = [lane for batch, _, _ in taken for lane in range(batch.start, batch.stop)]
-    labels, losses = [row[1] for row in taken], [row[2] for row in taken]
-    return mean_losses(owners, _on_host(losses), _on_host(labels), lanes)
-
-
-def mean_losses(
-    owners: Sequence[int], losses: NDArray[np.float64], labels: NDArray[Any], lanes: int
-) -> NDArray[np.float64]:
-    """Return each lane's mean loss over its labels in the order of training.
-
-    Args:
-        owners: lane of each batch.
-        losses: mean loss of each batch.
-        labels: number of labels of each batch.
-        lanes: number of lanes. The mean of a lane without a batch is NaN; without a label it is 0.
-    """
-    means = np.full(lanes, np.nan)
-    if owners:
-        sums, counts = np.bincount(owners, losses * labels, lanes), np.bincount(owners, labels, lanes)
-        means[list(owners)] = 0.0
-        np.divide(sums, counts, out=means, where=counts > 0)
-    return means
-
-
-def _on_host(values: Sequence[torch.Tensor]) -> NDArray[np.float64]:
-    return torch.cat(list(values)).double().cpu().numpy() if values else np.empty(0)
