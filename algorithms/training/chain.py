@@ -10,10 +10,10 @@ import torch
 
 Tensors = list[torch.Tensor]
 Stacks = Mapping[str, torch.Tensor]
-"""A tensor [lanes, *shape] for each parameter, by its name."""
+"""Tensors [lanes, *shape] by the parameters' names."""
 
 RECEIVED = "received"
-"""Name of the weights that a client update started from, for terms that read them."""
+"""Name under which terms read the weights that the client update received."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class AffineTerm:
 class MomentumDirection:
     """Direction of SGD: along u <- beta u + g, or g + beta u with Nesterov's look-ahead; along g without momentum.
 
-    u is the slot "momentum". It starts at 0, unless `Sharing` keeps it between client updates.
+    u is the slot "momentum". It starts at 0 in each client update, unless `Sharing` lists it.
 
     Args:
         beta: momentum, in [0, 1).
@@ -78,7 +78,7 @@ class Chain:
     Args:
         terms: `AffineTerm`, `Clip`, or a method's own stages.
         direction: `MomentumDirection` (plain SGD with beta 0), `AdamDirection`, or a method's own stage.
-        keeps_received: whether `Local.finish` reads the received weights, though no term does.
+        keeps_received: whether to store the received weights for `Local.finish`, even if no term reads them.
     """
 
     terms: tuple[Stage, ...] = ()
@@ -92,19 +92,19 @@ class Chain:
 
     @property
     def is_foldable(self) -> bool:
-        """Whether a gradient can go into the weights, or the velocity, without being stored: see `Fused`."""
+        """Whether `Fused` can run the chain: SGD without look-ahead, and only affine terms."""
         direction = self.direction
         plain = isinstance(direction, MomentumDirection) and not direction.nesterov
         return plain and len(self.affine) == len(self.terms)
 
     @property
     def reads_slots(self) -> bool:
-        """Whether an affine term reads more than the weights and those received."""
+        """Whether an affine term reads a slot."""
         return any(term.v not in (None, RECEIVED) for term in self.affine)
 
 
 class LocalSteps:
-    """Local steps of a stack of client updates. Tensors are [lanes, *shape], and each lane stands alone.
+    """Local steps of a stack of client updates. Tensors are [lanes, *shape]; lanes are independent.
 
     Args:
         chain: arithmetic of a step.
@@ -131,7 +131,7 @@ class LocalSteps:
         torch._foreach_add_(self.view(None, lanes), g, alpha=-self.lr)
 
     def stacks(self, slot: str | None) -> Stacks:
-        """Return the stacks of a slot, or the weights for None; a slot that nobody gave starts at 0."""
+        """Return the stacks of a slot, or the weights for None; a new slot starts at 0."""
         if slot is None:
             return self.weights
         if slot not in self.slots:

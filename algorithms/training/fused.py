@@ -1,4 +1,4 @@
-"""Stacks of linear layers, with gradients by hand: each goes into the weights as it arises and is never stored."""
+"""Gradients by hand for stacks of linear layers: each goes into the weights at once and is never stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTIVATIONS: Mapping[type[nn.Module], Activation] = {
 IDENTITY: Activation = (lambda z: z, lambda g, a: g)
 
 Layer = tuple[str, str | None, Activation]
-"""Names of a weight and perhaps a bias, and the activation: a = activation(x W^T + b)."""
+"""Names of a weight and an optional bias, and the activation of a = activation(x W^T + b)."""
 
 
 def layers_of(module: nn.Module) -> list[Layer] | None:
@@ -69,7 +69,7 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
 
 MATRICES = (torch.mm, torch.addmm, Tensor.addmm_)
 STACKS = (torch.bmm, torch.baddbmm, Tensor.baddbmm_)
-"""Products a b, c + a b, and c <- beta c + alpha a b. A single lane takes those of matrices, which start faster."""
+"""Products a b, c + a b, and c <- beta c + alpha a b. Those of matrices start faster and serve a single lane."""
 
 
 class Fused:
@@ -127,7 +127,7 @@ class Fused:
         """Train on one batch a lane; return the logits, [k n, classes]."""
         k, n = batch.count, batch.size
         lead = () if k == 1 else (k,)
-        ones, minus = self._ones(lead, n)
+        ones, minus = self._ones(k, n)
         product, plus, into = MATRICES if k == 1 else STACKS
         values = [batch.x.view(*lead, n, self._inputs)]
         for weight, bias, (activate, _) in layers:
@@ -139,20 +139,20 @@ class Fused:
         for i in range(len(layers) - 1, -1, -1):
             (weight, bias, _), x, above = layers[i], values[i], delta
             if i:
-                # Before the weights change: the forward pass saw these.
+                # Read the weights of the forward pass before they change.
                 delta = layers[i - 1][2][1](product(above, weight.w), x)
             weight.fold(into, above.mT, x, n)
             if bias is not None:
                 bias.fold(into, ones, above, n)
         return logits.view(-1, logits.shape[-1])
 
-    def _ones(self, lead: tuple[int, ...], n: int) -> tuple[Tensor, Tensor]:
-        """Return a row of 1, which sums a batch, and a column of -1, which true classes' probabilities get."""
-        key = len(lead) and lead[0], n
-        if key not in self._constants:
+    def _ones(self, k: int, n: int) -> tuple[Tensor, Tensor]:
+        """Return a row of 1, which sums a batch, and a column of -1, added to the true classes' probabilities."""
+        if (k, n) not in self._constants:
+            lead = () if k == 1 else (k,)
             one = torch.ones((), dtype=self._resident.floating, device=self._resident.device)
-            self._constants[key] = one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
-        return self._constants[key]
+            self._constants[k, n] = one.expand(*lead, 1, n), (-one).expand(*lead, n, 1)
+        return self._constants[k, n]
 
 
 Folded = tuple[float, float, float, Stacks]
@@ -160,7 +160,7 @@ Folded = tuple[float, float, float, Stacks]
 
 
 def _folded(steps: LocalSteps) -> Folded:
-    """Compile the chain of local steps; several constants are added up, once for a client update."""
+    """Compile the chain of local steps; add up several constants, once a client update."""
     chain = steps.chain
     if not (chain.is_foldable and isinstance(chain.direction, MomentumDirection)):
         raise ValueError(f"{chain} cannot be folded")
@@ -207,7 +207,7 @@ class FoldedEntry:
 
 
 BoundLayer = tuple[FoldedEntry, FoldedEntry | None, Activation]
-"""A layer bound to the entries of some lanes: a client update has many steps on few kinds of them."""
+"""A layer bound to the entries of some lanes, once for many steps."""
 
 
 def _bound(layer: Layer, steps: LocalSteps, folded: Folded, lanes: slice) -> BoundLayer:

@@ -72,7 +72,7 @@ def clients(sizes: Sequence[int], seed: int = 0) -> list[Samples]:
 
 @pytest.fixture(autouse=True)
 def settle() -> Iterator[None]:
-    """Compute as visits do: on one thread, deterministically."""
+    """Compute as client updates do: on one thread, deterministically."""
     with settled(1):
         yield
 
@@ -85,16 +85,16 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
     def make(
         data: Sequence[Samples],
         module: nn.Module,
-        place: Sharing | None = None,
+        sharing: Sharing | None = None,
         block: int = 2,
         compute: Compute = Compute("sequential"),
         lanes: int = 2,
         augment: Augment | None = None,
     ) -> InlineFleet:
-        layouts = (place or Sharing()).divide(Layout.of(module))
+        layouts = (sharing or Sharing()).divide(Layout.of(module))
         resident = Resident(module, layouts, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
         census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
-        personal = PersonalStore(tmp_path / f"kept-{len(made)}", layouts.personal)
+        personal = PersonalStore(tmp_path / f"personal-{len(made)}", layouts.personal)
         worker = Worker(resident, Memory(data), personal, trainer(resident, compute), augment)
         made.append(InlineFleet(worker, census, lambda cohort: block))
         return made[-1]

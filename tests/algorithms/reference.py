@@ -28,13 +28,13 @@ def module() -> nn.Sequential:
 
 
 def engine(federation: Callable[..., InlineFleet], algorithm: Algorithm, rounds: int) -> tuple[State, InlineFleet]:
-    """The engine's run on `DATA`, in float64, visit after visit."""
+    """The engine's run on `DATA`, in float64, one client update after the other."""
     fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
     return simulate(algorithm, fleet, module(), rounds), fleet
 
 
 def drawn(local: Local, data: Samples, counter: int, client: int, least: int = 2) -> list[np.ndarray]:
-    """The batches of a visit: those of the engine's own random stream, without any that batch norm refuses."""
+    """The batches of a client update: those of the engine's own random stream, without any that batch norm refuses."""
     rng = generator(0, Purpose.BATCHES, counter, client)
     return [rows for rows in local.passes(len(data[1]), rng) if len(rows) >= least]
 

@@ -126,7 +126,7 @@ def on_devices(data: list[Data], rounds: int, m: int, concurrency: int, nbytes: 
 
 
 def as_drawn(data: list[Data], rounds: int, m: int, most: int, **how: Any) -> torch.nn.Module:
-    """All versions are kept; each arrival draws the one that it trained on."""
+    """All versions are stored; each arrival draws the one that it trained on."""
     local, versions = replace(LOCAL, proximal=how["rho"]), [perceptron(True).double()]
     for t in range(rounds * m):
         rng = generator(0, Purpose.COHORT, t + 1)
@@ -227,7 +227,7 @@ def test_what_is_kept_between_rounds(federation: Federation) -> None:
     personal = [state.own for state in states[1:]]
     assert all(isinstance(own, AsyncProgress) for own in personal)
     # Equal devices and sizes: who was sent first arrives first. Three are computed side by side; each arrival sends
-    # another, whose version is kept until the clock comes to it.
+    # another, whose version is stored until the clock comes to it.
     assert [sorted(own.computed) for own in personal] == [[2, 3], [3], [], [5, 6]]
     assert [sorted(own.versions) for own in personal] == [[1], [1, 2], [1, 2, 3], [4]]
     assert [[flight.number for flight in own.timeline.flights] for own in personal] == [
@@ -310,7 +310,7 @@ def test_the_weighted_mix_by_hand() -> None:
 
 
 def timelines(delay: Delay, clients: int, cohort: int, arrivals: int) -> list[Timeline]:
-    """The clock after each arrival; the visit of client k takes k + 1 seconds."""
+    """The clock after each arrival; the update of client k takes k + 1 seconds."""
     dispatcher = Dispatcher(0, np.arange(clients), cohort, lambda client: client + 1.0)
     found = [Timeline().departed(delay, dispatcher)]
     for _ in range(arrivals):

@@ -97,7 +97,7 @@ def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
 def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federation) -> None:
     state = run(federation, fedmmb(Sample(), LOCAL, batches=1), clients((5, 8)), rounds=3)
     assert state.report is not None
-    # Client 0 has batches of 4 and 1: the second visit trains on nothing, the third begins a new pass.
+    # Client 0 has batches of 4 and 1: the second update trains on nothing, the third begins a new pass.
     assert [row.report["used"] for _, row, _ in state.report.updates] == [4, 4]
 
 

@@ -1,4 +1,4 @@
-"""FixBN: its phases, its window, what it fixes, and momentum that outlasts a visit."""
+"""FixBN: its phases, its window, what it fixes, and momentum that outlasts a client update."""
 
 from collections.abc import Callable
 from copy import deepcopy

@@ -125,7 +125,7 @@ def test_every_algorithm_on_every_model(name: str, model: str, federation: Feder
     for entry in layouts.whole.entries:
         values = {**layouts.shared.unpack(first.model), **layouts.personal.unpack(first.average)}[entry.name]
         if entry.kind is Kind.STATISTIC:
-            # A counter is a whole number of steps, an average is not: visits take from one step to 24 together.
+            # A counter is a whole number of steps, an average is not: client updates take from one step to 24 together.
             counts = entry.name.endswith("num_batches_tracked")
             assert not counts or (values.dtype == np.int64 and values in range(100))
             assert not entry.name.endswith("running_var") or (values > 0).all()

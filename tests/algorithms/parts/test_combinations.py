@@ -61,7 +61,7 @@ def on_plain_model(algorithm: Algorithm) -> object:
 
 
 PARTS: dict[str, tuple[Callable[[], object], str]] = {
-    "a slot that no visit uses": (
+    "a slot without a use": (
         lambda: Algorithm(Rounds(), LOCAL, Sharing(slots={"momentum": "personal"})),
         "sharing.slots = 'momentum' .* set local.momentum = 0.9",
     ),
@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
         r"server = Mix\(alpha=0.5\) with sharing.weights = .personal.",
     ),
     "arrivals in rounds": (lambda: Algorithm(Arrivals(), LOCAL), "without own_round: .* use own_round = arrive"),
-    "kept entries out of order": (
+    "personal entries out of order": (
         lambda: replace(fedasync(EVERY, LOCAL), sharing=PERSONAL),
         "personal affine, statistics with asynchronous arrivals: must be shared",
     ),
@@ -98,7 +98,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: fedavg(EVERY, LOCAL, WeightedMix(0.5)),
         "'weighted-mix' with schedule = Rounds",
     ),
-    "kept statistics that never change": (
+    "personal statistics that never change": (
         lambda: fedbn(EVERY, Local(statistics="untracked")),
         "local.statistics = .untracked. with sharing.statistics = .personal.",
     ),
@@ -123,7 +123,7 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         "server.rule = .*: must be 'adam' for fedadam",
     ),
     "a server for clients alone": (lambda: singleset(EVERY, LOCAL, Adam()), "must be 'assign' if nothing travels"),
-    "phases of two places": (
+    "phases that share differently": (
         lambda: phases(fedavg(EVERY, LOCAL), (2, fedbn(EVERY, LOCAL))),
         "sharing = .* in a later phase",
     ),
@@ -131,7 +131,7 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: phases(fedavg(EVERY, LOCAL), (2, fedavg(EVERY, Local(compute=Compute("vectorised"))))),
         "local.compute = .* in a later phase",
     ),
-    "two lengths of a visit": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
+    "two lengths of a client update": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
     "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 for united data"),
     "a cohort of no fixed share": (lambda: scaffold(Sample(active=0.5), LOCAL), "1.0 for scaffold"),
     "clients that are not there, united": (
@@ -145,11 +145,11 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         "algorithm.sampling = .*: must be 'uniform' or 'size' for fedtan",
     ),
     "two ways to draw": (lambda: radfedi(Sample(by="size"), LOCAL), "left out for radfedi"),
-    "importance where arrivals merge one by one": (
+    "importance with asynchronous arrivals": (
         lambda: fedasync(Sample(by=Importance()), LOCAL),
         'with asynchronous arrivals: must be "uniform"',
     ),
-    "inactive clients where arrivals merge one by one": (
+    "inactive clients with asynchronous arrivals": (
         lambda: fedasync(Sample(active=0.5), LOCAL),
         "algorithm.active = 0.5: must be 1.0 with asynchronous arrivals",
     ),
@@ -159,8 +159,11 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
         "set local.momentum = 0.9, or leave",
     ),
     "a statistic of one's own that is shared": (lambda: Sharing(outsider="own"), "algorithm.outsider = 'own'"),
-    "kept batch norm that the model has not": (lambda: on_plain_model(fedbn(EVERY, LOCAL)), "set model.norm = .batch."),
-    "kept statistics that the model has not": (lambda: on_plain_model(silobn(EVERY, LOCAL)), "set model.norm"),
+    "personal batch norm that the model lacks": (
+        lambda: on_plain_model(fedbn(EVERY, LOCAL)),
+        "set model.norm = .batch.",
+    ),
+    "personal statistics that the model lacks": (lambda: on_plain_model(silobn(EVERY, LOCAL)), "set model.norm"),
     "fixed statistics that the model has not": (lambda: on_plain_model(fixbn(EVERY, LOCAL)), "set model.norm"),
     "static statistics that the model has not": (lambda: on_plain_model(static_bn(EVERY, LOCAL)), "set model.norm"),
     "common statistics that the model has not": (lambda: on_plain_model(fedtan(EVERY, LOCAL)), "set model.norm"),

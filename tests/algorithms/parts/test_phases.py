@@ -102,7 +102,7 @@ def test_calm_counts_rounds_in_a_row() -> None:
 
 
 def update(module: torch.nn.Module, data: Samples, number: int, client: int, proximal: float, of: str) -> float | None:
-    """The mean loss of a visit's samples as they are trained on, or of all after it; None where there are none."""
+    """The mean loss of a client update's samples as they are trained on, or of all after it; None without samples."""
     x, y = data[0].double(), data[1]
     received = [parameter.detach().clone() for parameter in module.parameters()]
     optimiser, losses = torch.optim.SGD(module.parameters(), LOCAL.lr), []

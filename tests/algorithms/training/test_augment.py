@@ -1,4 +1,4 @@
-"""Augmentation: its draws come from the visit's key alone, and every execution trains on the same samples."""
+"""Augmentation: its draws come from the client update's key alone, and every execution trains on the same samples."""
 
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""All executions compute the same: every algorithm, ragged batches, unequal sizes, every rule of a visit."""
+"""All executions compute the same: every algorithm, ragged batches, unequal sizes, every rule of a client update."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -121,9 +121,9 @@ def differ(a: Packed, b: Packed) -> float:
 @pytest.mark.parametrize("execution", STACKED)
 def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
     if execution == "fused" and (model not in FUSED or not LOCALS[local].chain.is_foldable):
-        pytest.skip("no such visits")
+        pytest.skip("no such client updates")
     algorithm = fedavg(Sample(), LOCALS[local])
-    # float32 is compared on a single visit each: rounding grows from round to round.
+    # float32 is compared on a single client update each: rounding grows from round to round.
     compared = [("fp64", 1e-9, 2), ("fp32", 1e-5, 1)] if local == "all" else [("fp64", 1e-9, 1)]
     for precision, most, rounds in compared:
         plain = run(federation, algorithm, model, Compute("sequential", precision), rounds, 1)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The loss of labels that are images: by hand, and visits that equal a plain loop's."""
+"""The loss of labels that are images: by hand, and client updates that equal a plain loop's."""
 
 from dataclasses import dataclass
 from math import log
@@ -71,7 +71,7 @@ def test_chunks_are_fixed_by_the_shape() -> None:
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
 def test_updates_equal_a_plain_loop(execution: str) -> None:
-    """Two visits of unequal sizes: losses over the pixels with a class, labels moved with their images."""
+    """Two client updates of unequal sizes: losses over the pixels with a class, labels moved with their images."""
     data = [images(5, 1), images(3, 2)]
     resident = Resident(model(), Sharing().divide(Layout.of(model())), torch.zeros(2, 4, 6), lanes=2)
     compute = Compute(execution, precision="fp64")
@@ -94,7 +94,7 @@ def test_updates_equal_a_plain_loop(execution: str) -> None:
 
 
 def plain(work: Work) -> tuple[float, nn.Module]:
-    """One visit by torch alone: its loss over all pixels that it saw, and the model."""
+    """One client update by torch alone: its loss over all pixels that it saw, and the model."""
     module = model()
     velocity = [torch.zeros_like(p) for p in module.parameters()]
     assert work.augment is not None
