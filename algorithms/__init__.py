@@ -11,6 +11,7 @@ from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Wor
 from algorithms.engine.global_model import aggregated_model, current_model
 from algorithms.engine.keys import Purpose, generator, torch_seed
 from algorithms.engine.layout import Layout, Packed
+from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
 from algorithms.engine.report import RoundReport
 from algorithms.engine.resident import Resident
@@ -36,7 +37,7 @@ from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Rounds, Sample, Schedule
 from algorithms.parts.server import Assign, Memory, Mix, Server
-from algorithms.parts.sharing import Layouts, Sharing
+from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp

@@ -13,10 +13,10 @@ from algorithms.engine.errors import DivergedError, InputError
 from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.keys import Purpose, generator, torch_seed
 from algorithms.engine.layout import Packed
+from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import Location
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
-from algorithms.parts.sharing import Layouts
 from algorithms.parts.weighting import Report, Weighting
 from algorithms.training.augment import Augmented
 from algorithms.training.losses import labelled

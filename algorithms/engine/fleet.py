@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from algorithms.engine.clients import Census, ClientData
 from algorithms.engine.layout import Packed
+from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import PersonalStore
 from algorithms.engine.resident import Resident
 from algorithms.engine.tree import Node, join_all
-from algorithms.parts.sharing import Layouts
 from algorithms.training.augment import Augment
 from algorithms.training.work import Trainer
 

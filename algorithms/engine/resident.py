@@ -10,8 +10,8 @@ from algorithms.engine.batch_norm import refuses_single
 from algorithms.engine.entries import Entry, Kind, entries_of
 from algorithms.engine.finite import first_nonfinite
 from algorithms.engine.layout import Packed
+from algorithms.engine.layouts import Layouts
 from algorithms.parts.local import Local
-from algorithms.parts.sharing import Layouts
 
 
 class Resident:

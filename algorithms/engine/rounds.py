@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.fleet import Fleet, Function
+from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import batch_statistics
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import client_updates, round_input, run_round
@@ -15,7 +16,6 @@ from algorithms.engine.statistics import statistics_of
 from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.importance import Importance
-from algorithms.parts.sharing import Layouts
 
 SCORE_BYTES = 8
 """Bytes of a client's score on its way to the server."""

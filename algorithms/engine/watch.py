@@ -9,10 +9,10 @@ from typing import Any
 from algorithms.engine.client_update import BlockResult, ClientUpdates, UpdateRow
 from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Reference, joined
+from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import Compared, Directions
 from algorithms.engine.report import UpdateRecord
 from algorithms.engine.tree import Node
-from algorithms.parts.sharing import Layouts
 
 
 class RoundWatch:

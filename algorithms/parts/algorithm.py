@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from algorithms.engine.entries import Kind
 from algorithms.engine.errors import InputError
 from algorithms.engine.layout import Layout
+from algorithms.engine.layouts import Layouts
 from algorithms.parts.combinations import check
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Layouts, Sharing
+from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Samples, Weighting
 from algorithms.training.dropout import has_dropout
 

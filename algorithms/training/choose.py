@@ -78,7 +78,9 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
         return replace(compute, execution="sequential")
     if linear and chain.is_foldable and not chain.reads_slots and compute.precision != "bf16":
         return replace(compute, execution="fused")
-    small = Layout.of(module).floats <= SMALL_MODEL and not any(isinstance(layer, _ConvNd) for layer in module.modules())
+    small = Layout.of(module).floats <= SMALL_MODEL and not any(
+        isinstance(layer, _ConvNd) for layer in module.modules()
+    )
     stacks = device != "cpu" or (small and block >= LEAST_LANES)
     stacks = stacks and not _stops_stacking(local, module, sample)
     return replace(compute, execution="vectorised" if stacks else "sequential")
