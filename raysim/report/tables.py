@@ -122,17 +122,21 @@ def goals(results: Outputs) -> ResultTable | None:
 
 def endings(results: Outputs) -> list[str]:
     """Return sentences about stops, client updates that were not finite, and models of an earlier round."""
-    told = []
+    sentences = []
     for each in results:
         if each.model_round is not None:
-            told.append(f"{each.label}: the model and the values shown here are those of round {each.model_round}.")
+            sentences.append(
+                f"{each.label}: the model and the values shown here are those of round {each.model_round}."
+            )
         if each.summary.get("stopped"):
-            told.append(f"{each.label} was stopped after round {each.rounds}: {each.summary['stopped']}.")
+            sentences.append(f"{each.label} was stopped after round {each.rounds}: {each.summary['stopped']}.")
         if updates := each.total("nonfinite"):
-            told.append(f"{each.label}: {updates:,.0f} client updates were not finite and were left out or replaced.")
+            sentences.append(
+                f"{each.label}: {updates:,.0f} client updates were not finite and were left out or replaced."
+            )
         if each.summary.get("stopped_early"):
-            told.append(f"{each.label} stopped early, after round {each.summary['rounds']}.")
-    return told
+            sentences.append(f"{each.label} stopped early, after round {each.summary['rounds']}.")
+    return sentences
 
 
 def concordance(result: AlgorithmOutput) -> str:
@@ -152,7 +156,7 @@ def evaluated(results: Outputs) -> str:
         return ""
     if any(each.model_round is not None for each in results):
         return "after the round of each algorithm's selected model"
-    return f"after round {last.pop()}" if len(last) == 1 else "at each algorithm's last evaluation"
+    return f"after round {last.pop()}" if len(last) == 1 else "after the last evaluated round of each algorithm"
 
 
 def indented(description: str) -> str:

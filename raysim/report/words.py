@@ -120,13 +120,13 @@ COSTS = {
     NONFINITE: "client updates that gave NaN or infinity; raysim left them out or replaced them by the received model",
     "Protocol bytes": "bytes that a real federation would send through its server: up from clients, down to clients",
     "Exchanges": "times that clients and server wait for each other in turn; once a round in most algorithms",
-    "Driver bytes": "array data that the driving process put into the object store and took from it, as measured",
+    "Driver bytes": "array data that the driving process sent and received, as measured",
     "Moved bytes": "array data that actors took from the object store, as measured",
 }
 
 STAGES = {
     "sample": Stage("Sample", "#d9a441", "draw the cohort and deal the models to it"),
-    "send": Stage("Send", "#e07b54", "put the model into the object store and hand out the blocks"),
+    "send": Stage("Send", "#e07b54", "publish the model to the actors and hand out the blocks"),
     "train": Stage("Train", "#7d95a8", "wait for the client updates; a plain training loop has only this stage"),
     "sum": Stage("Sum", "#b58bb5", "add the blocks' partial sums as they arrive"),
     "aggregate": Stage("Aggregate", "#6fae8f", "apply the server's rule and keep the new state"),
