@@ -46,6 +46,15 @@ class ResultTable:
     keys: Sequence[TableColumn] = ()
 
     @property
+    def rows(self) -> list[list[tuple[str, bool, bool]]]:
+        """Cells of keys and columns, row by row: text, whether it is bold, and whether it has a star."""
+        every = [*self.keys, *self.columns]
+        cells = [
+            [(text, row in each.best, row in each.starred) for row, text in enumerate(each.cells)] for each in every
+        ]
+        return [list(row) for row in zip(*cells, strict=True)]
+
+    @property
     def filled(self) -> list[int]:
         """Rows with at least one measured value."""
         rows = zip(*(column.cells for column in self.columns), strict=True)

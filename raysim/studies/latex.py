@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raysim.report.tables import ResultTable, TableColumn
+from raysim.report.tables import ResultTable
 from raysim.studies.tables import STAR
 
 ESCAPED = str.maketrans(
@@ -31,10 +31,7 @@ def latex(table: ResultTable, caption: str, label: str) -> str:
         label: name for `\ref`.
     """
     head = [escaped(column.title) for column in (*table.keys, *table.columns)]
-    rows = [
-        [*(escaped(key.cells[row]) for key in table.keys), *(_cell(column, row) for column in table.columns)]
-        for row in range(len(table.keys[0].cells))
-    ]
+    rows = [[_cell(*cell) for cell in row] for row in table.rows]
     return "\n".join(
         [
             r"\begin{table}",
@@ -59,12 +56,12 @@ def escaped(text: str) -> str:
     return text.translate(ESCAPED)
 
 
-def _cell(column: TableColumn, row: int) -> str:
-    text = escaped(column.cells[row])
+def _cell(text: str, is_best: bool, is_starred: bool) -> str:
+    text = escaped(text)
     if text[:1] == "-" and text[1:2].isdigit():  # a sign, neither hyphen nor dash
         text = f"$-${text[1:]}"
-    starred = f"{text}$^{STAR}$" if row in column.starred else text
-    return rf"\textbf{{{starred}}}" if row in column.best else starred
+    starred = f"{text}$^{STAR}$" if is_starred else text
+    return rf"\textbf{{{starred}}}" if is_best else starred
 
 
 def _row(cells: list[str]) -> str:

@@ -58,10 +58,7 @@ def markdown(table: ResultTable) -> str:
     """Return a table in GitHub's Markdown."""
     head = [piped(column.title) for column in (*table.keys, *table.columns)]
     rule = ["---"] * len(table.keys) + ["---:"] * len(table.columns)
-    body = [
-        [*(piped(key.cells[row]) for key in table.keys), *(_markdown_cell(each, row) for each in table.columns)]
-        for row in range(len(table.keys[0].cells))
-    ]
+    body = [[_markdown_cell(*cell) for cell in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body]) + "\n"
 
 
@@ -165,6 +162,6 @@ def _test_cells(row: ResultRow) -> list[Cell]:
     ]
 
 
-def _markdown_cell(column: TableColumn, row: int) -> str:
-    text = piped(column.cells[row]) + (f"\\{STAR}" if row in column.starred else "")
-    return f"**{text}**" if row in column.best else text
+def _markdown_cell(text: str, is_best: bool, is_starred: bool) -> str:
+    text = piped(text) + f"\\{STAR}" * is_starred
+    return f"**{text}**" if is_best else text
