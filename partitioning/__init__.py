@@ -1,7 +1,7 @@
 """Partition a labelled data set into clients with controlled sizes and class mixes.
 
-`iid` and `dirichlet_qp` turn labels into index arrays; `make` writes a population of a table, or of what
-`open_source` opens, to disk and `Population.open` reads it.
+`iid` and `dirichlet_qp` turn labels into index arrays. `make` writes a population from a table, or from a source that
+`open_source` opens, to disk; `Population.open` reads it.
 """
 
 from partitioning.common.errors import InputError

@@ -1,4 +1,4 @@
-"""The command `make`: its options are those of `make` and of every scheme."""
+"""The command `make`, with the options of the function `make` and of every scheme."""
 
 import inspect
 import json
@@ -12,26 +12,29 @@ import click
 from partitioning.common.errors import InputError
 from partitioning.schemes.registry import SCHEMES, Parameter, parameters
 
+_SIMPLE = (bool, int, float, str)
+
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    # One option a parameter, however many schemes take it, in the order of the schemes.
+    # One option per parameter, in the order of the schemes; several schemes may share it.
     takers: dict[str, dict[str, Parameter]] = {}
     for scheme in SCHEMES:
         for name, parameter in parameters(scheme).items():
             takers.setdefault(name, {})[scheme] = parameter
     for name, schemes in reversed(takers.items()):
-        # The most general type: a scheme that takes less says so itself.
-        kinds = {str(parameter.file_type): parameter for parameter in schemes.values()}
-        kind = _type(next(iter(schemes.values()))) if len(kinds) == 1 else _Json(name)
-        click.option(f"--{name.replace('_', '-')}", name, type=kind, help=_help(schemes))(command)
+        # Take the most general type; each scheme then checks the value itself.
+        kinds = {parameter.file_type for parameter in schemes.values() if parameter.file_type in _SIMPLE}
+        is_simple = len(kinds) == 1 and all(parameter.file_type in kinds for parameter in schemes.values())
+        given: dict[str, Any] = {"type": kinds.pop()} if is_simple else {"metavar": "VALUE", "callback": _parse_value}
+        click.option(f"--{name.replace('_', '-')}", name, help=_help(schemes), **given)(command)
     return command
 
 
 def _help(schemes: Mapping[str, Parameter]) -> str:
-    # What it means to each scheme that takes it; those to which it means the same stand together.
+    # Its meaning to each scheme; schemes with equal meanings stand together.
     meanings: dict[tuple[str, str], list[str]] = {}
     for scheme, parameter in schemes.items():
-        default = "" if parameter.default in (None, inspect.Parameter.empty) else f"  [{_said(parameter.default)}]"
+        default = "" if parameter.default in (None, inspect.Parameter.empty) else f"  [{_show(parameter.default)}]"
         meanings.setdefault((parameter.text, default), []).append(scheme)
     return "  ".join(
         f"{text[0].upper()}{text[1:].rstrip('.')}.  ({', '.join(names)}){default}"
@@ -39,35 +42,22 @@ def _help(schemes: Mapping[str, Parameter]) -> str:
     )
 
 
-def _said(value: Any) -> str:
+def _show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _type(parameter: Parameter) -> click.ParamType[Any]:
-    kind = parameter.file_type
-    simple: dict[Any, click.ParamType[Any]] = {bool: click.BOOL, int: click.INT, float: click.FLOAT, str: click.STRING}
-    return simple.get(kind, _Json(parameter.name))
-
-
-class _Json(click.ParamType[Any]):
-    # A number, a list or table as in JSON, or else a word, such as the name of a file.
-    name = "value"
-
-    def __init__(self, parameter: str) -> None:
-        self._parameter = parameter
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        if value[:1] not in ("[", "{"):
-            return _number(value)
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise InputError(
-                f"{self._parameter} is {value!r}, which is no list or table ({error}): give [0.1, 0.2] or "
-                '{"name": 0.1}'
-            ) from error
+def _parse_value(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    # A number, a JSON list or table, or else a string, such as a file name.
+    if not isinstance(value, str):
+        return value
+    if value[:1] not in ("[", "{"):
+        return _number(value)
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise InputError(
+            f'{option.name} is {value!r}, which is no list or table ({error}): give [0.1, 0.2] or {{"name": 0.1}}'
+        ) from error
 
 
 def _number(text: str) -> int | float | str:
@@ -79,33 +69,36 @@ def _number(text: str) -> int | float | str:
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to create.")
 @click.option("--scheme", required=True, help=f"One of {', '.join(SCHEMES)}.")
-@click.option("--clients", type=int, help="Number of clients, where the scheme does not find them in the data.")
-@click.option("--label", default="label", show_default=True, help="Column with the label.")
+@click.option("--clients", type=int, help="Number of clients; omit it if the scheme finds the clients in the data.")
+@click.option("--label", default="label", show_default=True, help="Label column.")
+@click.option("--test", multiple=True, help="Global test set, or NAME=SOURCE for the test set of a domain; repeatable.")
+@click.option("--test-clients", default=0.0, help="Clients held out for test, a share or a number.  [0]")
+@click.option("--validation-clients", default=0.0, help="Clients held out for validation, a share or a number.  [0]")
+@click.option("--folds", default=0, help="Folds of clients (3 or more) instead of held-out clients.  [0]")
+@click.option("--stratify", is_flag=True, help="Give held-out groups or folds clients of similar sizes.")
+@click.option("--local-test", default=0.0, help="Share of each client's samples in its own test part.  [0]")
+@click.option("--site", help="Column with the site of a client; no shard holds clients of two sites.")
+@click.option("--feature", "features", multiple=True, help="Column to count on each client; repeatable.")
+@click.option("--buckets", default=4, show_default=True, help="Quantile buckets of a numeric feature.")
 @click.option(
-    "--test", multiple=True, help="Source that is the global test set, or NAME=SOURCE, a domain's; repeatable."
+    "--standardise", is_flag=True, help="Store mean and standard deviation of numeric columns on every client."
 )
-@click.option("--test-clients", default=0.0, help="Clients held out for test: a share or a number.  [0]")
-@click.option("--validation-clients", default=0.0, help="Clients held out for validation, likewise.  [0]")
-@click.option("--folds", default=0, help="Folds for cross-validation by client, 3 or more, in place of those.  [0]")
-@click.option("--stratify", is_flag=True, help="Give held-out groups, or folds, clients of like sizes.")
-@click.option("--local-test", default=0.0, help="Share of each client's samples that is its test part.  [0]")
-@click.option("--site", help="Column that says at which site a client is; no shard holds clients of two.")
+@click.option("--index-only", is_flag=True, help="Write only the row numbers of each client, without samples.")
+@click.option("--seed", default=0, show_default=True, help="Key of every random draw.")
 @click.option(
-    "--feature", "features", multiple=True, help="Column whose values are counted on each client; repeatable."
+    "--memory",
+    default="256MiB",
+    show_default=True,
+    help="Limit of the samples held at once, for example 500MB or 2GiB.",
 )
-@click.option("--buckets", default=4, show_default=True, help="Quantiles into which a feature of numbers is counted.")
-@click.option("--standardise", is_flag=True, help="Take each numeric column's mean and deviation on every client.")
-@click.option("--index-only", is_flag=True, help="Write which rows each client has, and no samples.")
-@click.option("--seed", default=0, show_default=True, help="Keys every random draw.")
-@click.option("--memory", default="256MiB", show_default=True, help="Samples held at once: 500MB, 2GiB.")
 @_options
 def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: str, **options: Any) -> None:
     """Partition SOURCE into a population at --out.
 
-    SOURCE is a .parquet, .arrow, .feather, .csv, .tsv or .npz file, or a folder of images by class. Several have the
-    same columns, and each is a domain. The schemes that take an option are named behind it.
+    SOURCE is a .parquet, .arrow, .feather, .csv, .tsv or .npz file, or a folder of images by class. Several sources
+    need equal columns; each is a domain. Options of schemes name their schemes in parentheses.
     """
     from rich.console import Console
 
@@ -117,7 +110,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     from partitioning.sources.source import read_columns
     from partitioning.store.writing import check_out
 
-    check_out(out)  # before anything that takes time
+    check_out(out)  # before any slow step
     tests, size = _name_tests(test), parse_bytes("--memory", memory)
     given = {name: value for name, value in options.items() if value is not None}
     with progress_bar(Console(stderr=True)) as progress:
@@ -138,7 +131,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
 
 
 def _name_tests(given: Sequence[str]) -> dict[str | None, Path]:
-    # A file is taken for what it is, whatever signs its name has.
+    # An existing path is a source, even if its name contains '='.
     tests: dict[str | None, Path] = {}
     for text in given:
         name, separator, path = text.partition("=")

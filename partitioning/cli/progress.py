@@ -1,4 +1,4 @@
-"""A progress bar for those who have waited two seconds."""
+"""A progress bar that appears after two seconds."""
 
 import threading
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ _SECONDS = 2.0
 
 
 @contextmanager
-def progress_bar(console: "Console", what: str = "partitioning") -> Iterator["Progress"]:
-    """Give a callback for what is done of what there is to do; a bar appears after two seconds, only on a terminal."""
+def progress_bar(console: "Console", title: str = "partitioning") -> Iterator["Progress"]:
+    """Yield a callback (done, total); on a terminal, a bar appears after two seconds."""
     from rich.progress import Progress as Bar
 
     bar = Bar(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(what, total=None)
+    task = bar.add_task(title, total=None)
     timer = threading.Timer(_SECONDS, bar.start)
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""The commands that show a population that is there: `inspect` and `plot`."""
+"""Commands on an existing population: `inspect`, `plot` and `verify`."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partitioning.cli.exit_status import folder_of
 from partitioning.common.disk import write_whole
 from partitioning.common.errors import InputError
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from partitioning.store.population import Population
 
 _PICTURES = (".png", ".svg", ".pdf")
-_WORDS = {
+_TITLES = {
     "label_entropy": "label entropy (bits)",
     "global_entropy": "label entropy of all data (bits)",
     "js_divergence": "Jensen-Shannon divergence (bits)",
@@ -27,35 +26,18 @@ _WORDS = {
     "labels": "labels a client",
     "feature_c_scores": "C-score by feature",
 }
-_IN_ROW = ("min", "max", "mean", "std", "c_score")  # Table I has them already
-_LISTED = 8  # values of a list that are printed
+_IN_ROW = ("min", "max", "mean", "std", "c_score")  # already in Table I
+_LISTED = 8  # printed values of a list
 
 _FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Facts:
-    """What there is to say of a population: its row of Table I, and then groups of named values."""
-
-    row: "Row"
-    made: Mapping[str, Any]
-    parameters: Mapping[str, Any]
-    numbers: Mapping[str, Any]
-    report: Mapping[str, Any]
-    columns: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        # Parameters also by their own names, a number of the same name apart.
-        groups = {"parameters": self.parameters, "report": self.report, "columns": self.columns}
-        return {**self.parameters, **self.made, **self.numbers, **groups}
-
-
 @click.command()
 @_FOLDERS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: an object, or a list of them for several DIRs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or a list for several DIRs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows of Table I: .csv, .md, .tex or .json.")
 def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
-    """Show what the populations in DIR..., folders or URIs, hold, headed by their rows of RADFed's Table I."""
+    """Describe the populations in DIR... (folders or URIs), with their rows of RADFed's Table I."""
     import json
 
     from partitioning.measures.table_one import FORMATS
@@ -63,16 +45,20 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
 
     if out is not None:
         _check_file(out, FORMATS)
-    facts = [_gather(folder, Population.open(folder_of(folder))) for folder in folders]
+    rows, facts = [], []
+    for folder in folders:
+        row, groups = _gather(folder, Population.open(_local_folder(folder)))
+        rows.append(row)
+        facts.append(groups)
     if as_json:
-        records = [each.to_json() for each in facts]
+        records = [_to_record(each) for each in facts]
         click.echo(json.dumps(records if len(records) > 1 else records[0], indent=2))
     else:
-        _print(facts)
+        _print(rows, facts)
     if out is not None:
         with write_whole(out) as draft:
-            draft.write_text(FORMATS[out.suffix.lower()]([each.row for each in facts]), encoding="utf-8")
-        click.echo(f"{out}: Table I, rows: {len(facts)}", err=True)
+            draft.write_text(FORMATS[out.suffix.lower()](rows), encoding="utf-8")
+        click.echo(f"{out}: Table I, rows: {len(rows)}", err=True)
 
 
 @click.command()
@@ -82,7 +68,7 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
     "--panel",
     "panels",
     multiple=True,
-    help="heatmap, bars, sizes or features; may be given several times.  [all that apply]",
+    help="heatmap, bars, sizes or features; repeatable.  [all that apply]",
 )
 def plot(folders: Sequence[str], out: Path, panels: Sequence[str]) -> None:
     """Draw the population in DIR, or two side by side: class counts and shares, sizes, features."""
@@ -92,11 +78,42 @@ def plot(folders: Sequence[str], out: Path, panels: Sequence[str]) -> None:
     _check_file(out, _PICTURES)
     if len(folders) > 2:
         raise InputError(f"{len(folders)} populations are given: a picture has room for one, or two side by side")
-    views = [View.of(Population.open(folder_of(folder)), folder) for folder in folders]
+    views = [View.of(Population.open(_local_folder(folder)), folder) for folder in folders]
     figure = draw(views, panels)
     with write_whole(out) as draft:
         save(figure, draft)
     click.echo(f"{out}: {' and '.join(f'{view.sizes.size} clients of {view.name}' for view in views)}")
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--site", "sites", multiple=True, help="Site whose samples are present; repeatable.  [all]")
+def verify(folder: str, sites: tuple[str, ...]) -> None:
+    """Check every byte of the population in DIR, a folder or a URI."""
+    from partitioning.store.verification import verify as find_faults
+
+    faults = find_faults(_local_folder(folder), sites or None)
+    if faults:
+        more = f" (and {len(faults) - 1} more, listed above)" if len(faults) > 1 else ""
+        if more:
+            click.echo("\n".join(faults))
+        raise InputError(faults[0] + more)
+    click.echo(f"{folder}: every checksum, count and sum is right")
+
+
+def _local_folder(name: str) -> Path:
+    # The folder of a path; a URI is fetched into the cache.
+    from partitioning.store.remote import is_uri
+
+    if not is_uri(name):
+        return Path(name)
+    from rich.console import Console
+
+    from partitioning.cli.progress import progress_bar
+    from partitioning.store.fetching import fetch
+
+    with progress_bar(Console(stderr=True), "fetching") as progress:
+        return fetch(name, told=progress)
 
 
 def _check_file(out: Path, endings: Sequence[str] | Mapping[str, object]) -> None:
@@ -108,67 +125,68 @@ def _check_file(out: Path, endings: Sequence[str] | Mapping[str, object]) -> Non
         raise InputError(f"out is {str(out)!r}: {out.parent} is not a folder; make it first")
 
 
-def _gather(name: str, population: "Population") -> _Facts:
+def _gather(name: str, population: "Population") -> tuple["Row", dict[str, dict[str, Any]]]:
+    # The population's row of Table I, and groups of named values.
     from partitioning.measures import statistics
     from partitioning.measures.table_one import table_row
 
-    manifest, counts = population.manifest, population.class_counts
+    manifest, counts, sites = population.manifest, population.class_counts, population.sites
     numbers = statistics.summarise(counts)
-    scores = statistics.feature_scores(population.feature_counts)
-    return _Facts(
-        row=table_row(name, numbers),
-        made={"dataset": manifest.dataset, "scheme": manifest.scheme, "seed": manifest.seed},
-        parameters=manifest.parameters,
-        numbers={
+    by_site = [] if sites is None else sites.value_counts().to_pylist()
+    return table_row(name, numbers), {
+        "made": {"dataset": manifest.dataset, "scheme": manifest.scheme, "seed": manifest.seed},
+        "parameters": manifest.parameters,
+        "numbers": {
             **dataclasses.asdict(numbers),
             **dataclasses.asdict(statistics.measure_skew(counts)),
-            "feature_c_scores": scores,
+            "feature_c_scores": statistics.feature_scores(population.feature_counts),
             "train_clients": len(population.train_clients),
             "validation_clients": len(population.validation_clients),
             "test_clients": len(population.test_clients),
             "folds": manifest.splits.folds,
-            "clients_by_site": _clients_by_site(population),
+            "clients_by_site": {site["values"]: site["counts"] for site in by_site},
             "samples_left_out": manifest.counts.source_rows - manifest.counts.samples,
             "local_test_samples": int(population.test_sizes.sum()),
             "global_test_samples": manifest.counts.test_rows,
         },
-        report=manifest.report,
-        columns={column.name: column.type for column in manifest.columns},
-    )
+        "report": manifest.report,
+        "columns": {column.name: column.type for column in manifest.columns},
+    }
 
 
-def _clients_by_site(population: "Population") -> dict[str, int]:
-    sites = population.sites
-    return {} if sites is None else {each["values"]: each["counts"] for each in sites.value_counts().to_pylist()}
+def _to_record(facts: Mapping[str, Any]) -> dict[str, Any]:
+    # Parameters also stand at the top, unless another value has the same name.
+    groups = {name: facts[name] for name in ("parameters", "report", "columns")}
+    return {**facts["parameters"], **facts["made"], **facts["numbers"], **groups}
 
 
-def _print(facts: Sequence[_Facts]) -> None:
+def _print(rows: "Sequence[Row]", facts: Sequence[Mapping[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from partitioning.measures.table_one import in_words
+    from partitioning.measures.table_one import format_row
 
-    console = Console(markup=False, emoji=False, highlight=False)  # names are printed as they are
+    console = Console(markup=False, emoji=False, highlight=False)  # print names literally
     table = Table()
-    for column in facts[0].row:
+    for column in rows[0]:
         table.add_column(column, justify="left" if column == "Dataset" else "right")
-    for each in facts:
-        table.add_row(*in_words(each.row))
+    for row in rows:
+        table.add_row(*format_row(row))
     console.print(table)
-    for each in facts:
-        _print_groups(console, each)
+    for row, each in zip(rows, facts, strict=True):
+        _print_groups(console, str(row["Dataset"]), each)
 
 
-def _print_groups(console: "Console", facts: _Facts) -> None:
+def _print_groups(console: "Console", title: str, facts: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     numbers = {
-        _WORDS.get(name, name.replace("_", " ")): value
-        for name, value in facts.numbers.items()
+        _TITLES.get(name, name.replace("_", " ")): value
+        for name, value in facts["numbers"].items()
         if name not in _IN_ROW and value != {}
     }
-    groups = [numbers, facts.report, {**facts.made, **facts.parameters}, facts.columns]
-    table = Table(title=str(facts.row["Dataset"]), show_header=False, title_justify="left")
+    groups = [numbers, facts["report"], {**facts["made"], **facts["parameters"]}, facts["columns"]]
+    table = Table(title=title, show_header=False, title_justify="left")
     for group in groups:
         for name, value in lines(group):
             table.add_row(name, value)
@@ -177,18 +195,18 @@ def _print_groups(console: "Console", facts: _Facts) -> None:
 
 
 def lines(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Give a name and a value a line; what a mapping holds follows its name, indented."""
+    """Yield a name and a value per line; the content of a mapping follows its name, indented."""
     for name, value in values.items():
         is_nested = isinstance(value, Mapping) and len(value) > 0
-        yield "  " * depth + name, "" if is_nested else _in_words(value)
+        yield "  " * depth + name, "" if is_nested else _format(value)
         if is_nested:
             yield from lines(value, depth + 1)
 
 
-def _in_words(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, Mapping) or value is None:
         return "none"
     if isinstance(value, list | tuple):
         more = f", ... ({len(value)} in all)" if len(value) > _LISTED else ""
-        return ", ".join(_in_words(each) for each in value[:_LISTED]) + more
+        return ", ".join(_format(each) for each in value[:_LISTED]) + more
     return f"{value:.6g}" if isinstance(value, float) else str(value)

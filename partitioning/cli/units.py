@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them."""
+"""Amounts of memory with units."""
 
 import re
 
@@ -17,7 +17,15 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 
 
 def parse_bytes(name: str, text: str) -> int:
-    """Return the bytes that "256MB" or "1.5 GiB" are; raises InputError, headed by `name`, for anything else."""
+    """Return the bytes of an amount such as "256MB" or "1.5 GiB".
+
+    Args:
+        name: name of the option, for the message.
+        text: amount and unit.
+
+    Raises:
+        InputError: the text is no positive amount with a known unit.
+    """
     amount = _AMOUNT.fullmatch(text.strip())
     factor = {unit.lower(): factor for unit, factor in _UNITS.items()}.get(amount[2].lower()) if amount else None
     size = int(float(amount[1]) * factor) if amount and factor else 0

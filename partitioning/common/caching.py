@@ -1,4 +1,4 @@
-"""Where this package and raysim keep what they fetch, download and decode."""
+"""The cache folder of this package and of raysim, for fetched, downloaded and decoded files."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checks of single values; each returns the value in its plain Python or numpy type, or raises InputError."""
+"""Checks of single values: each returns the value in a plain Python or numpy type, or raises InputError."""
 
 import math
 import numbers
@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def whole(name: str, value: object, *, least: int) -> int:
-    """Return `value` as an int that is at least `least` and fits into 64 bits."""
+    """Return `value` as an int of at least `least` and below 2**63."""
     number = _whole(name, value, least)
     if number >= 2**63:
         raise InputError(f"{name} is {value!r}: give a whole number below 2**63")
@@ -21,7 +21,7 @@ def whole(name: str, value: object, *, least: int) -> int:
 
 
 def read_seed(value: object) -> int:
-    """Return a seed, a whole number that is not negative, of any size."""
+    """Return a seed: a whole number of any size, 0 or more."""
     return _whole("seed", value, 0)
 
 
@@ -48,7 +48,7 @@ def share(name: str, value: object) -> float:
 
 
 def share_or_count(name: str, value: object, *, total: int) -> int:
-    """Return how many of `total` a share in (0, 1), at least one then, or a whole number asks for."""
+    """Return a whole number as it is given, or a share in (0, 1) of `total`, at least 1."""
     number = _real(value)
     if number is None or number < 0 or (number >= 1 and number != math.floor(number)):
         raise InputError(f"{name} is {value!r}: give a share above 0 and below 1, or a whole number, 0 for none")
@@ -56,19 +56,19 @@ def share_or_count(name: str, value: object, *, total: int) -> int:
 
 
 def floor_share(portion: float, total: int | Integers) -> Integers:
-    """Return floor(portion x total), where 0.29 of 100 is 29 although 0.29 is a little less in binary."""
+    """Return floor(portion x total); 0.29 of 100 is 29, although 0.29 is slightly smaller in binary."""
     return np.floor(portion * np.asarray(total) + 1e-9).astype(np.int64)
 
 
 def encode(labels: npt.ArrayLike, name: str = "labels") -> tuple[Integers, Integers]:
-    """Return each sample's class number in sorted order of the labels [N], and the samples a class [C].
+    """Return each sample's class number in sorted order of the labels [N], and the samples per class [C].
 
-    Raises InputError, with `name` for the message, unless the labels are one dimension, not empty, of whole numbers,
-    booleans or strings.
+    Raises:
+        InputError: the labels are not a non-empty vector of whole numbers, booleans or strings.
     """
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0:
-        raise InputError(f"{name}: the shape is {list(array.shape)}; give one dimension with a value a sample")
+        raise InputError(f"{name}: the shape is {list(array.shape)}; give one dimension with one value per sample")
     words = array.dtype.kind == "O" and all(isinstance(label, str) for label in array)
     if array.dtype.kind not in "biuU" and not words:
         raise InputError(f"{name}: the type is {array.dtype}; give whole numbers or strings, or cast them first")

@@ -15,7 +15,7 @@ Label = int | str | bool
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, its Arrow type in words, and the shape of one sample; None where it varies."""
+    """Name, Arrow type and sample shape of a column; the shape is None if it varies."""
 
     name: str
     type: str
@@ -23,20 +23,20 @@ class Column:
 
 
 def describe(schema: pa.Schema) -> tuple[Column, ...]:
-    """Describe every column of a schema, in order, as an Arrow file has it, which drops some names of inner fields."""
+    """Describe every column of a schema in its Arrow file form, which drops some names of inner fields."""
     schema = pa.ipc.read_schema(schema.serialize())
     return tuple(Column(field.name, str(field.type), _shape(field.type)) for field in schema)
 
 
 def check_table(table: pa.Table, label: str, *, name: str) -> None:
-    """Raise InputError unless `table` has rows, no nulls, and columns as `check_columns` asks for."""
+    """Raise InputError unless `table` has rows, no nulls, and columns that pass `check_columns`."""
     check_columns(table.schema, label, name=name)
     check_rows(table, name=name)
     check_values(table, name=name)
 
 
 def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
-    """Raise InputError unless the columns have distinct names, types that can be dealt, and a usable label."""
+    """Raise InputError unless the columns have distinct names, usable types, and a usable label."""
     names = schema.names
     if len(set(names)) < len(names):
         repeated = next(column for column in names if names.count(column) > 1)
@@ -54,19 +54,19 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
     for field in schema:
         if not _can_be_taken(field.type):
             raise InputError(
-                f"column {field.name!r} of {name} is of type {field.type}, whose rows Arrow cannot pick: "
+                f"column {field.name!r} of {name} is of type {field.type}, and Arrow cannot select rows of it: "
                 "cast it to a plain type, as string_view to string"
             )
 
 
 def check_rows(table: pa.Table, *, name: str) -> None:
-    """Raise InputError unless there is a row."""
+    """Raise InputError for a table without rows."""
     if table.num_rows == 0:
         raise InputError(f"{name} has no rows: give at least one sample")
 
 
 def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
-    """Raise InputError where a value is missing."""
+    """Raise InputError if a value is missing."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if any(_has_nulls(chunk) for chunk in chunks):
@@ -74,7 +74,7 @@ def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
 
 
 def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
-    """Return the sorted distinct values of label columns: class c is the c-th of them."""
+    """Return the sorted distinct values of label columns; class c is the c-th value."""
     values: set[Label] = set()
     for column in columns:
         values.update(pc.unique(_decoded(column)).to_pylist())
@@ -82,12 +82,12 @@ def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
 
 
 def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) -> Integers:
-    """Return the class number of each label [N]; -1 for a label that is no class."""
+    """Return the class number of each label [N]; -1 for a label outside the classes."""
     decoded = _decoded(column)
     try:
         known = pa.array(list(classes), type=decoded.type)
     except (pa.ArrowException, OverflowError, TypeError) as error:
-        raise InputError(f"the classes are not of the label's type, {decoded.type} ({error}): mend them") from error
+        raise InputError(f"the classes are not of the label's type, {decoded.type} ({error}): correct them") from error
     codes = pc.fill_null(pc.index_in(decoded, value_set=known), -1)
     return np.asarray(codes.to_numpy(), dtype=np.int64)
 
@@ -109,7 +109,7 @@ def is_image(kind: pa.DataType) -> bool:
 
 
 def labels_of(rows: pa.Table | pa.RecordBatch, label: str) -> pa.ChunkedArray | pa.Array:
-    """Return the class of each row: the label or, where labels are images, the column's name, the same for all."""
+    """Return the class of each row: its label, or the column's name if labels are images."""
     column = rows.column(label)
     return pa.repeat(label, len(column)) if is_image(column.type) else column
 
@@ -147,7 +147,7 @@ def _can_be_taken(kind: pa.DataType) -> bool:
 
 
 def _has_nulls(array: pa.Array) -> bool:
-    # The fields of a struct may be null: public hubs store an encoded image as {bytes, path} without a path.
+    # Fields of a struct may be null: public hubs store an encoded image as {bytes, path} without a path.
     if isinstance(array, pa.ExtensionArray):
         return _has_nulls(array.storage)
     if array.null_count:

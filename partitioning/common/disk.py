@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and a full disk told in one line, whatever was being written."""
+"""Writing files whole or not at all, and reporting a full disk in one line."""
 
 import errno
 import shutil
@@ -8,29 +8,29 @@ from pathlib import Path
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-SAID = ("No space left on device", "Disk quota exceeded", "File too large")
-"""What libraries say whose errors have no number."""
+FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "File too large")
+"""Messages of libraries whose errors have no number."""
 
 
 class DiskFullError(OSError):
-    """The disk is full: what was being written is not there, and what was there before stays."""
+    """A full disk: the new file or folder does not exist, and earlier ones stay."""
 
 
 @contextmanager
 def report_full_disk(path: Path) -> Iterator[None]:
-    """Within, a file or folder is written.
+    """Turn a full disk in the block, which writes to `path`, into DiskFullError.
 
     Raises:
-        DiskFullError: the disk is full; says what could not be written, how much is free, and what helps.
+        DiskFullError: the disk is full; the message has the path, the free space and the remedy.
     """
     try:
         yield
     except DiskFullError:
         raise
-    except Exception as error:  # libraries have errors of their own for it
+    except Exception as error:  # libraries raise their own errors
         if not _is_full(error):
             raise
-        reason = next((said for said in SAID if said in str(error)), "no space is left")
+        reason = next((text for text in FULL_MESSAGES if text in str(error)), "no space is left")
         raise DiskFullError(
             f"{path} cannot be written ({reason}; {_free(path)} are free there): make room, or choose another place"
         ) from error
@@ -38,12 +38,12 @@ def report_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when it is complete; DiskFullError and nothing left where it is not."""
+    """Yield a draft path that becomes `path` at the end; a failure removes it, a full disk raises DiskFullError."""
     aside = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
         with report_full_disk(path):
             yield aside
-            # Some libraries write files that only their owner may read.
+            # Some libraries write files that only the owner may read.
             aside.chmod(0o644)
             aside.replace(path)
     finally:
@@ -51,7 +51,7 @@ def write_whole(path: Path) -> Iterator[Path]:
 
 
 def _is_full(error: Exception) -> bool:
-    return getattr(error, "errno", None) in FULL or any(said in str(error) for said in SAID)
+    return getattr(error, "errno", None) in FULL or any(text in str(error) for text in FULL_MESSAGES)
 
 
 def _free(path: Path) -> str:

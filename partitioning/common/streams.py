@@ -1,4 +1,4 @@
-"""Random streams: every draw of the package is keyed by (seed, purpose) and touches no global state."""
+"""Random streams: every draw is keyed by seed and purpose, without global state."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a stream is for; the numbers are part of the results, so they are never reused or changed."""
+    """Purpose of a random stream; its numbers decide the results and never change."""
 
     SIZES = 1
     MIXES = 2
@@ -23,5 +23,5 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *counters: int) -> np.random.Generator:
-    """Return the generator of one purpose under one seed, and of one client, column, ... under `counters`."""
+    """Return the generator of a seed and a purpose; `counters` number clients, columns, and so on."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *counters)))

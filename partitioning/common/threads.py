@@ -1,4 +1,4 @@
-"""One thread for linear algebra: how many there are decides the order of sums, and so the last bits."""
+"""Single-threaded linear algebra: the number of threads decides the order of sums, hence the last bits."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,7 +9,7 @@ R = TypeVar("R")
 
 
 def one_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function's matrix products run in one thread, whatever the environment says."""
+    """Run the matrix products of a function in one thread, whatever the environment says."""
 
     @wraps(function)
     def alone(*arguments: P.args, **options: P.kwargs) -> R:

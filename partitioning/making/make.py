@@ -72,7 +72,7 @@ def make(
     """Partition the rows of a source into clients and write them as a population.
 
     The first pass reads the columns that the scheme needs. The second pass writes every client's rows. Only a table in
-    memory is ever held whole. The same call writes the same bytes.
+    memory is ever held whole. Equal calls write equal bytes.
 
     Args:
         source: samples [N] without missing values: a table, a path, or a source from `open_source`. Several sources

@@ -1,4 +1,4 @@
-"""Features: columns whose values are counted on every client, as categories or in buckets between quantiles."""
+"""Features: columns that are counted on every client, by category or by quantile bucket."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -13,20 +13,20 @@ from partitioning.common.columns import Label, class_codes, distinct
 from partitioning.common.errors import InputError, listing, suggestion
 
 MOST_CATEGORIES = 20
-"""Whole numbers of more distinct values than these are bucketed."""
+"""Largest number of distinct whole numbers that count as categories; more are bucketed."""
 
 MOST_BUCKETS = 10_000
-"""Of a feature of numbers."""
+"""Largest number of buckets of a numeric feature."""
 
 MOST_WORDS = 1000
-"""Strings of more distinct values than these are no feature."""
+"""Largest number of distinct strings of a feature."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A counted column: by category, or by the buckets between ascending edges.
+    """A column counted by category, or by buckets between ascending edges.
 
-    Bucket b holds the values from edge b - 1 up to, but not including, edge b; the first and last are open.
+    Bucket b holds the values from edge b - 1 up to, but not including, edge b; the first and last bucket are open.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Feature:
 
     @property
     def size(self) -> int:
-        """How many categories or buckets there are: d."""
+        """Number of categories or buckets d."""
         return len(self.categories) if self.categories is not None else len(self.edges or ()) + 1
 
     @property
     def titles(self) -> list[str]:
-        """What each category or bucket is called [d]."""
+        """Name of each category or bucket [d]."""
         if self.categories is not None:
             return [str(category) for category in self.categories]
         edges = [f"{edge:.4g}" for edge in self.edges or ()]
@@ -50,7 +50,7 @@ class Feature:
         return [f"below {edges[0]}", *between, f"from {edges[-1]}"]
 
     def codes(self, column: pa.ChunkedArray | pa.Array) -> Integers:
-        """Return the category or bucket of each value [N]; -1 for a value that is no category."""
+        """Return the category or bucket of each value [N]; -1 for a value outside the categories."""
         if self.categories is not None:
             return class_codes(column, self.categories)
         return np.searchsorted(self.edges or [], _floats(column), side="right").astype(np.int64)
@@ -61,17 +61,21 @@ def describe_features(
 ) -> tuple[tuple[Feature, ...], list[Integers]]:
     """Describe columns as features, and return the code of every value.
 
-    Strings, booleans, and whole numbers of at most `MOST_CATEGORIES` distinct values are categories, in sorted
-    order. Other numbers are bucketed: the inner edges are the quantiles 1/b, ..., (b - 1)/b, each a value of the
-    column; equal edges are merged, so that no bucket is empty and a skewed column has fewer.
+    Strings, booleans, and whole numbers with at most `MOST_CATEGORIES` distinct values are categories, in sorted order.
+    Other numbers are bucketed: the inner edges are the quantiles 1/b, ..., (b - 1)/b, each a value of the column. Equal
+    edges are joined, hence no bucket is empty and a skewed column has fewer buckets.
 
     Args:
-        columns: each [N], by name, without missing values.
-        names: of the columns to describe.
-        buckets: b, 2 or more.
+        columns: columns by name, each [N] without missing values.
+        names: names of the columns to describe.
+        buckets: number of buckets b, 2 or more.
 
-    Returns the features, and for each the codes [N]. Raises InputError for an unknown or repeated name, a column
-    that is neither numbers nor strings, NaN or infinity, and strings of more than `MOST_WORDS` distinct values.
+    Returns:
+        The features, and the codes of each [N].
+
+    Raises:
+        InputError: a name is unknown or repeated; a column holds neither numbers nor strings, or NaN, infinity, or more
+            than `MOST_WORDS` distinct strings.
     """
     buckets = whole("buckets", buckets, least=2)
     if buckets > MOST_BUCKETS:
@@ -88,7 +92,7 @@ def describe_features(
 
 
 def split_counts(counts: Integers, features: Sequence[Feature]) -> dict[str, Integers]:
-    """Return the counts of all features, one after the other [K, D], by feature [K, d]."""
+    """Split the counts of all features, side by side [K, D], by feature [K, d]."""
     bounds = np.cumsum([feature.size for feature in features])[:-1]
     parts = np.split(counts, bounds, axis=1) if features else []
     return {feature.name: part for feature, part in zip(features, parts, strict=True)}
@@ -116,7 +120,7 @@ def _edges(name: str, column: pa.ChunkedArray, buckets: int) -> list[float]:
     if not np.isfinite(values).all():
         raise InputError(f"feature {name!r} has values that are NaN or infinite: fill them or drop those rows")
     edges = np.unique(np.quantile(values, np.arange(1, buckets) / buckets, method="inverted_cdf"))
-    return [float(edge) for edge in edges if edge > values.min()]  # nothing is below the least
+    return [float(edge) for edge in edges if edge > values.min()]  # no value lies below the smallest
 
 
 def _floats(column: pa.ChunkedArray | pa.Array) -> Floats:

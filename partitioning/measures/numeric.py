@@ -10,11 +10,11 @@ import pyarrow as pa
 from partitioning.common.checks import Floats
 from partitioning.common.errors import InputError
 
-_ROWS = 4096  # that are measured at once
+_ROWS = 4096  # rows measured at once
 
 
 def numeric_columns(schema: pa.Schema, label: str) -> dict[str, int]:
-    """Return the columns of numbers or booleans by name, with the numbers of one sample; the label's apart."""
+    """Return the columns of numbers or booleans and their numbers per sample, without the label."""
     sizes = {field.name: _numbers(field.type) for field in schema if field.name != label}
     return {name: size for name, size in sizes.items() if size}
 
@@ -31,7 +31,7 @@ def flatten(array: pa.Array) -> np.ndarray[Any, Any]:
 def unflatten(numbers: Floats, like: pa.Array) -> pa.Array:
     """Return numbers as a column of the type of `like`, the reverse of `flat`.
 
-    Whole numbers are rounded and kept in the range of their type, booleans are true from 1/2.
+    Whole numbers are rounded and clipped to the range of their type. Booleans are true from 1/2.
     """
     if isinstance(like, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(like.type, unflatten(numbers, like.storage))
@@ -51,21 +51,22 @@ def unflatten(numbers: Floats, like: pa.Array) -> pa.Array:
 def deviations(batches: Iterable[pa.RecordBatch], label: str) -> dict[str, float]:
     """Return the standard deviation of all numbers of each numeric column, in one pass over the samples.
 
-    Raises InputError where no column is numeric.
+    Raises:
+        InputError: no column is numeric.
     """
-    totals: dict[str, tuple[int, float, float]] = {}  # how many, their mean, the sum of squares around it
+    totals: dict[str, tuple[int, float, float]] = {}  # count, mean, and sum of squares around it
     for batch in _in_blocks(batches):
         for name in numeric_columns(batch.schema, label):
             numbers = flatten(batch.column(name)).astype(np.float64)
             if numbers.size:
                 totals[name] = _pooled(totals.get(name, (0, 0.0, 0.0)), numbers)
     if not totals:
-        raise InputError("no column is numeric, so none can have noise: decode images first, or add numbers")
+        raise InputError("no column is numeric, hence none can have noise: decode images first, or add numbers")
     return {name: math.sqrt(squares / count) for name, (count, _, squares) in totals.items()}
 
 
 def _in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    # Blocks of `_ROWS` rows however the source is cut, because the order of sums decides the last bits.
+    # Blocks of `_ROWS` rows, independent of the source's batches, because the order of sums decides the last bits.
     waiting: list[pa.RecordBatch] = []
     missing = _ROWS
     for batch in batches:
@@ -81,7 +82,7 @@ def _in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _pooled(total: tuple[int, float, float], numbers: Floats) -> tuple[int, float, float]:
-    # Chan et al. 1983: no difference of large squares.
+    # Chan et al. 1983: avoids differences of large squares.
     (count, mean, squares), step = total, float(numbers.mean() - total[1])
     both = count + numbers.size
     around = float(((numbers - numbers.mean()) ** 2).sum())
@@ -89,7 +90,7 @@ def _pooled(total: tuple[int, float, float], numbers: Floats) -> tuple[int, floa
 
 
 def _numbers(kind: pa.DataType) -> int:
-    # The numbers of one sample; 0 where they are none.
+    # Numbers per sample; 0 for a type without numbers.
     if isinstance(kind, pa.FixedShapeTensorType):
         return math.prod(map(int, kind.shape)) * _numbers(kind.value_type)
     if pa.types.is_fixed_size_list(kind):

@@ -1,4 +1,4 @@
-"""RADFed's Table I as text: a row a population, in the form that a paper, a page or a program takes."""
+"""RADFed's Table I, one row per population, as CSV, JSON, Markdown or LaTeX."""
 
 import csv
 import io
@@ -10,13 +10,13 @@ from types import MappingProxyType
 from partitioning.measures.statistics import Statistics
 
 Row = Mapping[str, str | int | float]
-"""The values of a row by the names of the paper's columns, in their order."""
+"""Values of a row by the paper's column names, in order."""
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
 def table_row(name: str, numbers: Statistics) -> Row:
-    """Return the row of a population."""
+    """Return a population's row."""
     return {
         "Dataset": name,
         "Min": numbers.min,
@@ -27,10 +27,10 @@ def table_row(name: str, numbers: Statistics) -> Row:
     }
 
 
-def in_words(row: Row) -> list[str]:
-    """Return a row's cells as the paper prints them: whole samples, and two places of the C-score.
+def format_row(row: Row) -> list[str]:
+    """Return a row's cells in the paper's format: whole samples, and two decimals of the C-score.
 
-    Deviation: one place of means and deviations below 100, so that small populations can be told apart.
+    Deviation: means and standard deviations below 100 have one decimal, to distinguish small populations.
     """
     return [_cell(name, value) for name, value in row.items()]
 
@@ -50,15 +50,15 @@ def to_json(rows: Sequence[Row]) -> str:
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """Return the rows as the paper prints them in a Markdown table."""
+    """Return the rows in the paper's format, as a Markdown table."""
     cells = [list(rows[0]), ["---", *["---:"] * (len(rows[0]) - 1)]]
-    cells += [[cell.replace("|", r"\|") for cell in in_words(row)] for row in rows]
+    cells += [[cell.replace("|", r"\|") for cell in format_row(row)] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
 def to_latex(rows: Sequence[Row]) -> str:
-    """Return the rows as the paper prints them in a LaTeX `tabular`, which needs no package."""
-    head, *body = [[_escape(cell) for cell in line] for line in (list(rows[0]), *map(in_words, rows))]
+    """Return the rows in the paper's format, as a LaTeX `tabular` that needs no package."""
+    head, *body = [[_escape(cell) for cell in line] for line in (list(rows[0]), *map(format_row, rows))]
     lines = [
         rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
         r"\hline",
@@ -74,7 +74,7 @@ def to_latex(rows: Sequence[Row]) -> str:
 FORMATS: Mapping[str, Callable[[Sequence[Row]], str]] = MappingProxyType(
     {".csv": to_csv, ".md": to_markdown, ".tex": to_latex, ".json": to_json}
 )
-"""How rows are written, by the ending of the file."""
+"""Writers of rows by file suffix."""
 
 
 def _cell(name: str, value: str | float) -> str:

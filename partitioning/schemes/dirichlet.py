@@ -1,4 +1,4 @@
-"""The two schemes that are both called "Dirichlet": class mixes of clients, and client shares of classes."""
+"""The two schemes called "Dirichlet": class mixes of clients, and client shares of classes."""
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +17,23 @@ from partitioning.schemes.sizes import apportion, raise_to
 def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, seed: int = 0) -> Parts:
     """Draw each client's class mix around the global one, and fill clients of equal size one after the other.
 
-    q_t ~ Dir(label_alpha p),   n_t = N / K,   each sample of client t ~ q_t without replacement
+        q_t ~ Dir(label_alpha p),   n_t = N / K,   each sample of client t ~ q_t without replacement
 
-    Classes that have run out are left out of q_t, so that the last clients take what remains.
+    An exhausted class is left out of q_t; the last clients take the remaining samples. Hsu et al. 2019, section 3;
+    FixBN, section 4.1. Most libraries call another scheme by this name: `dirichlet_per_class`. Deviation: sizes differ
+    by 1 if K does not divide N.
 
     Args:
-        labels: one label a sample [N].
+        labels: one label per sample [N].
         clients: number of clients K, at most N.
         label_alpha: Dirichlet prior of class mixes: small is uneven.
-        seed: keys every draw.
+        seed: key of every draw.
 
-    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
-    Hsu et al. 2019, section 3; FixBN, section 4.1. Not the scheme that most libraries call so: `dirichlet_per_class`.
-    Deviation: sizes that differ by 1 where K does not divide N.
+    Returns:
+        K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, columns = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -46,15 +50,15 @@ def dirichlet(labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, 
 
 
 def _draw_log_mixes(random: np.random.Generator, prior: Floats, clients: int) -> Floats:
-    # log q up to a constant a client: once a class has run out, the order of shares that are 0 as numbers decides who
-    # gets what. A gamma variate of shape a is one of shape a + 1 times a uniform one to the power 1 / a.
+    # log q up to a constant per client. Once a class is exhausted, the order of shares too small for a float decides.
+    # A gamma variate of shape a is one of shape a + 1 times a uniform variate to the power 1 / a.
     shape = (clients, prior.size)
     mixes: Floats = np.log(random.gamma(prior + 1, size=shape)) - random.exponential(size=shape) / prior
     return mixes
 
 
 def _fill(size: int, log_mix: Floats, left: Integers, random: np.random.Generator) -> Integers:
-    # One client's samples a class, taken out of `left`. Each pass fills the client or exhausts a class.
+    # One client's samples per class, taken out of `left`. Each pass fills the client or exhausts a class.
     taken = np.zeros_like(left)
     while (missing := int(size - taken.sum())) > 0:
         remaining = np.where(left > 0, log_mix, -np.inf)
@@ -69,22 +73,26 @@ def _fill(size: int, log_mix: Floats, left: Integers, random: np.random.Generato
 def dirichlet_per_class(
     labels: npt.ArrayLike, *, clients: int, label_alpha: float = 1.0, min_size: int = 1, seed: int = 0
 ) -> Parts:
-    """Cut each class among the clients by shares of its own; sizes are what comes out.
+    """Divide each class among the clients by shares of its own; client sizes follow.
 
-    p_k ~ Dir(label_alpha 1_K),   A_tk = p_kt C_k
+        p_k ~ Dir(label_alpha 1_K),   A_tk = p_kt C_k, rounded by the largest remainder
 
-    rounded by the largest remainder. Clients below `min_size` are raised to it: the table with those sizes that is
-    nearest takes the place of A, where others draw again until all clients are large enough, perhaps for ever.
+    Clients below `min_size` are raised to it: the nearest table with these sizes replaces A. Other libraries draw again
+    until all clients are large enough, possibly for ever. Yurochkin et al. 2019; Li et al. 2022 (NIID-Bench). Most
+    libraries call this the "Dirichlet" partition. Deviation: `min_size`.
 
     Args:
-        labels: one label a sample [N].
+        labels: one label per sample [N].
         clients: number of clients K.
         label_alpha: Dirichlet prior of class mixes: small is uneven.
-        min_size: the least samples a client gets; clients x min_size must not exceed N.
-        seed: keys every draw.
+        min_size: smallest number of samples per client; clients x min_size must not exceed N.
+        seed: key of every draw.
 
-    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
-    Yurochkin et al. 2019 and Li et al. 2022 (NIID-Bench); most libraries' "Dirichlet" partition. Deviation: `min_size`.
+    Returns:
+        K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, columns = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -95,5 +103,5 @@ def dirichlet_per_class(
     sizes = raise_to(table.sum(axis=1), least)
     if not np.array_equal(sizes, table.sum(axis=1)):
         table = round_table(project(table.astype(np.float64), sizes, columns), sizes, columns)
-    report = report_of(fit(table.T, shares))  # how a class is shared among the clients
+    report = report_of(fit(table.T, shares))  # shares of the clients in each class
     return Parts(deal_by_table(codes, table, generator(seed, Purpose.DEAL)), report=report)

@@ -1,7 +1,6 @@
-"""RADFed's scheme: sizes, classes and features drawn separately, and the partition that exists nearest to all."""
+"""RADFed's scheme: draw sizes, class mixes and feature mixes, and take the nearest feasible partition."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from partitioning.qp.randomise import Walk, WalkResult
 from partitioning.qp.randomise import randomise as randomise_table
 from partitioning.qp.rounding import round_table
 from partitioning.qp.solve import Solution, solve
-from partitioning.schemes.parts import Column, Parts, deal_by_table, digits, report_of, require
+from partitioning.schemes.parts import ColumnValues, Parts, deal_by_table, digits, report_of, require
 from partitioning.schemes.priors import Prior, draw_shares
 from partitioning.schemes.sizes import draw_sizes
 
@@ -32,7 +31,7 @@ def dirichlet_qp(
     size_alpha: float = 1.0,
     label_alpha: Prior = 1.0,
     min_size: int = 1,
-    features: Mapping[str, Column] | None = None,
+    features: Mapping[str, ColumnValues] | None = None,
     feature_alpha: Prior | Mapping[str, Prior] | None = None,
     buckets: int = 4,
     solver: str = "auto",
@@ -43,39 +42,44 @@ def dirichlet_qp(
     burn_in_ratio: float = 1.1,
     seed: int = 0,
 ) -> Parts:
-    """Draw client sizes and class mixes independently, and take the nearest partition that exists.
+    """Draw client sizes and class mixes independently, and take the nearest feasible partition.
 
-    n ~ Dir(size_alpha 1_K) N,   c_t ~ Dir(label_alpha_t 1_C),   f_t^j ~ Dir(feature_alpha_t 1_d)
-    min_{A >= 0} sum_tk (A_tk - c_tk n_t)^2   subject to   sum_k A_tk = n_t,   sum_t A_tk = C_k               (1)
+        n ~ Dir(size_alpha 1_K) N,   c_t ~ Dir(label_alpha_t 1_C),   f_t^j ~ Dir(feature_alpha_t 1_d)
+        min_{A >= 0} sum_tk (A_tk - c_tk n_t)^2   subject to   sum_k A_tk = n_t,   sum_t A_tk = C_k           (1)
 
-    and with features, over the configurations (class and category of each feature) that the data have, the squares of
-    all categories' deviations together (2). Then A is rounded to whole samples that keep both sums exactly, and each
-    class, or configuration, is shuffled and cut by A.
+    With features, problem (2) minimises the squared deviations of all categories together, over the configurations
+    (class and category of each feature) in the data. Then A is rounded to whole samples with exact sums. Each class or
+    configuration is shuffled and cut by A.
+
+    RADFed, section IV-A, problems (1) and (2) and Algorithm 3. The paper's mu is `size_alpha`, lambda_t is
+    `label_alpha` and theta_t is `feature_alpha`. Deviations: `min_size` (the authors' own, see `raise_to`), the
+    rounding (see `round_table`), and the walk (see `Walk`).
 
     Args:
-        labels: one label a sample [N], whole numbers or strings.
+        labels: one label per sample [N], whole numbers or strings.
         clients: number of clients K.
         size_alpha: Dirichlet prior of client sizes: small is uneven.
         label_alpha: Dirichlet prior of class mixes: small is uneven; [0.1, 1, ...] gives each client
-            its own, as do lists of a number a class.
-        min_size: the least samples a client gets; clients x min_size must not exceed N.
-        features: categorical features by name [N]; numbers of many values are cut into buckets by quantiles.
-        feature_alpha: Dirichlet prior of feature mixes; a table gives each feature its own. Without it features are
+            its own, and K lists give each client one number per class.
+        min_size: smallest number of samples per client; clients x min_size must not exceed N.
+        features: categorical features by name [N]; numbers with many values are cut into quantile buckets.
+        feature_alpha: Dirichlet prior of feature mixes; a table gives each feature its own. By default features are
             not sampled.
         buckets: number of buckets of a numeric feature.
-        solver: auto, structured, or a solver of cvxpy's, such as clarabel.
+        solver: auto, structured, or a solver of cvxpy such as clarabel.
         randomise: none for the optimum, algorithm-3 for a random table near it.
-        burn_in: most moves of Algorithm 3's first phase.
-        search: moves of Algorithm 3's second phase.
-        step: largest share of an entry that a move of Algorithm 3 takes.
-        burn_in_ratio: Algorithm 3's first phase ends once the loss's square root is this many times the optimum's.
-        seed: keys every draw.
+        burn_in: largest number of moves in Algorithm 3's first phase.
+        search: number of moves in Algorithm 3's second phase.
+        step: largest share of an entry in a move of Algorithm 3.
+        burn_in_ratio: ratio of the loss's square root to the optimum's that ends Algorithm 3's first phase.
+        seed: key of every draw.
 
-    Returns K ascending int64 arrays of indices into `labels`, disjoint and complete, with a report of how the
-    programme ended. Raises InputError for values out of range, RuntimeError where the solver fails.
-    RADFed, section IV-A, problems (1) and (2) and Algorithm 3; there mu is `size_alpha`, lambda_t `label_alpha` and
-    theta_t `feature_alpha`. Deviations: `min_size`, the authors' own (see
-    `sizes.raise_to`); the rounding (see `round_table`); and see `Walk`.
+    Returns:
+        K ascending int64 arrays of indices into `labels`, disjoint and complete; `report` describes the solution.
+
+    Raises:
+        InputError: a value is out of range.
+        RuntimeError: the solver fails.
     """
     codes, classes = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -91,48 +95,40 @@ def dirichlet_qp(
         coded = _code(features or {}, buckets, codes.size)
         mixes |= _draw_features(generator(seed, Purpose.FEATURES), feature_alpha, coded, clients)
         kinds += coded.values()
-    observed = _observe(kinds)
-    problem = Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, observed.counts, observed.places)
+    configurations, places = _observe(kinds)
+    available = np.bincount(configurations)
+    problem = Problem(np.hstack(list(mixes.values())) * sizes[:, None], sizes, available, places)
     solution = solve(problem, solver)
     walked = randomise_table(problem, solution.table, walk, generator(seed, Purpose.RANDOMISE)) if walk else None
-    table = round_table(walked.table if walked else solution.table, sizes, observed.counts)
-    parts = deal_by_table(observed.codes, table, generator(seed, Purpose.DEAL))
+    table = round_table(walked.table if walked else solution.table, sizes, available)
+    parts = deal_by_table(configurations, table, generator(seed, Purpose.DEAL))
     return Parts(parts, report=_report(problem, solution, walked, table, mixes, sizes_asked))
 
 
-@dataclass(frozen=True)
-class _Observed:
-    # The configurations that the data have: of each sample [N], how many samples have it [U], and where its class and
-    # categories are among all of them, side by side [U, 1 + M].
-    codes: Integers
-    counts: Integers
-    places: Integers
-
-
-def _observe(kinds: Sequence[Integers]) -> _Observed:
+def _observe(kinds: Sequence[Integers]) -> tuple[Integers, Integers]:
+    # The configuration of each sample [N]; and for each configuration in the data, the index of its class and
+    # categories among those of all kinds side by side [U, 1 + M].
     codes, places, width = np.zeros_like(kinds[0]), np.zeros((1, 0), np.int64), 0
     for kind in kinds:
         size = int(kind.max()) + 1
         pairs, codes = np.unique(codes * size + kind, return_inverse=True)
         places = np.column_stack([places[pairs // size], width + pairs % size])
         width += size
-    return _Observed(codes, np.bincount(codes), places)
+    return codes, places
 
 
 def _code(features: Mapping[str, Any], buckets: int, samples: int) -> dict[str, Integers]:
     if not features:
         raise InputError("feature_alpha is given without features: name the columns to sample, or leave it out")
     if not isinstance(features, Mapping):
-        raise InputError(
-            f"features is {type(features).__name__}: give a mapping from names to values, a value a sample"
-        )
+        raise InputError(f"features is {type(features).__name__}: give a mapping from names to values, one per sample")
     columns = {
         name: values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(np.asarray(values))])
         for name, values in features.items()
     }
     for name, column in columns.items():
         if len(column) != samples:
-            raise InputError(f"feature {name!r} has {len(column)} values for {samples} samples: give one a sample")
+            raise InputError(f"feature {name!r} has {len(column)} values for {samples} samples: give one per sample")
     _, codes = describe_features(columns, list(columns), buckets)
     return dict(zip(columns, codes, strict=True))
 
@@ -180,7 +176,7 @@ def _report(
         "objective": digits(solution.loss),
         "objective_rounded": digits(problem.loss(table)),
         "residual": digits(solution.residual),
-        "sizes_to_asked": digits(fit_sizes(problem.rows, sizes_asked).max),
+        "sizes_to_asked": digits(fit_sizes(problem.rows, sizes_asked)[1]),
         **report_of(fits.pop("classes"), **fits),
     }
     if walked:

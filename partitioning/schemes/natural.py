@@ -1,4 +1,4 @@
-"""Schemes that follow the data: a column names the client, or sources are domains."""
+"""Schemes by columns of the data: a column names the client or the domain."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,21 +6,25 @@ import numpy.typing as npt
 from partitioning.common.checks import Integers, encode, floor_share, positive, read_seed, whole
 from partitioning.common.errors import InputError
 from partitioning.common.streams import Purpose, generator
-from partitioning.schemes.parts import Column, Parts, even, group
+from partitioning.schemes.parts import ColumnValues, Parts, even, group
 
 
-def natural(labels: npt.ArrayLike, *, column: Column, min_size: int = 1, seed: int = 0) -> Parts:
-    """Make a client of each value of a column: a speaking role, a hospital, a city.
+def natural(labels: npt.ArrayLike, *, column: ColumnValues, min_size: int = 1, seed: int = 0) -> Parts:
+    """Make one client of each value of a column: a speaking role, a hospital, a city.
+
+    RADFed, section IV-B (Shakespeare: speaking roles; eICU: hospitals with more than 100 admissions).
 
     Args:
-        labels: one label a sample [N]; only their number matters.
-        column: the column that names each sample's client [N], whole numbers or strings.
-        min_size: the least samples a client has; samples of smaller ones are on no client.
-        seed: no draw is made.
+        labels: one label per sample [N]; only their number matters.
+        column: column with each sample's client [N], whole numbers or strings.
+        min_size: smallest number of samples per client; samples of smaller clients are left out.
+        seed: unused; nothing is drawn.
 
-    Returns ascending int64 arrays of indices, in sorted order of the values, with the values as names. Raises
-    InputError where no client is large enough.
-    RADFed, section IV-B (Shakespeare: speaking roles; eICU: hospitals with more than 100 admissions).
+    Returns:
+        Ascending int64 arrays of indices, one per value in sorted order, named by the values.
+
+    Raises:
+        InputError: no client is large enough.
     """
     least = whole("min_size", min_size, least=1)
     codes, sizes = _per_sample("column", column, np.shape(labels)[0])
@@ -40,28 +44,32 @@ def natural(labels: npt.ArrayLike, *, column: Column, min_size: int = 1, seed: i
 def domains(
     labels: npt.ArrayLike,
     *,
-    domain: Column,
+    domain: ColumnValues,
     clients_per_domain: int = 1,
     fraction: float | None = None,
     equal_sizes: bool = False,
     seed: int = 0,
 ) -> Parts:
-    """Cut each domain into clients with the same label mix; no client has samples of two domains.
+    """Cut each domain into clients with its label mix; no client has samples of two domains.
 
-    n_t = floor(fraction N_d), each class of the domain in proportion
+        n_t = floor(fraction N_d), each class of the domain in proportion
 
-    Args:
-        labels: one label a sample [N].
-        domain: the column that names each sample's domain [N]; several sources are a domain each, without it.
-        clients_per_domain: clients of a domain.
-        fraction: share of its domain's samples that a client has; by default all are dealt.
-        equal_sizes: whether every domain is first cut, at random within each class, to the size of the smallest.
-        seed: keys every draw.
-
-    Returns ascending int64 arrays of indices, the clients of a domain side by side, domains in sorted order. Raises
-    InputError where the fraction is too large for so many clients, or leaves a client nothing.
     FedBN, section 5.1 and appendix D.2 (five digit data sets of 7438 samples, 1 to 10 clients with 10 % each, 1 % to
     100 % on one).
+
+    Args:
+        labels: one label per sample [N].
+        domain: column with each sample's domain [N]; by default each of several sources is a domain.
+        clients_per_domain: clients per domain.
+        fraction: share of its domain's samples on each client; by default all samples are dealt.
+        equal_sizes: whether every domain is first cut to the size of the smallest, at random within each class.
+        seed: key of every draw.
+
+    Returns:
+        Ascending int64 arrays of indices, domain after domain in sorted order.
+
+    Raises:
+        InputError: the fraction is too large for the number of clients, or leaves a client without samples.
     """
     codes, _ = encode(labels)
     each, seed = whole("clients_per_domain", clients_per_domain, least=1), read_seed(seed)
@@ -74,7 +82,7 @@ def domains(
     for place, parcels in enumerate(dealt):
         rows = random.permutation(np.flatnonzero(kinds == place))
         rows = rows[np.argsort(codes[rows], kind="stable")]
-        # Evenly spaced rows in the order of classes, dealt in turn: each class in proportion, within one sample.
+        # Deal evenly spaced rows, sorted by class, in turn: each class is in proportion, within one sample.
         chosen = rows[np.arange(parcels.sum()) * rows.size // parcels.sum()]
         parts += [np.sort(chosen[client::each]) for client in range(each)]
     return Parts(parts, domains=[name for name in names for _ in range(each)])
@@ -83,12 +91,12 @@ def domains(
 def _per_sample(name: str, values: npt.ArrayLike, samples: int) -> tuple[Integers, Integers]:
     codes, sizes = encode(np.asarray(values), name=name)
     if codes.size != samples:
-        raise InputError(f"{name} has {codes.size} values for {samples} samples: give one a sample")
+        raise InputError(f"{name} has {codes.size} values for {samples} samples: give one per sample")
     return codes, sizes
 
 
 def _parcels(base: int, clients: int, fraction: float | None, name: str) -> Integers:
-    # How many samples each client of a domain gets, of the `base` that there are.
+    # Samples of each client of a domain, out of `base`.
     if fraction is None:
         parcels = even(base, clients)
     else:

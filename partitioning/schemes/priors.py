@@ -1,4 +1,4 @@
-"""Dirichlet priors: one for all clients, one a client, or one a client and category."""
+"""Dirichlet priors: one for all clients, one per client, or one per client and category."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from partitioning.common.checks import Floats, positive
 from partitioning.common.errors import InputError
 
 Prior = float | Sequence[float] | Sequence[Sequence[float]]
-"""A number for all clients, K numbers (a client each), or K lists of numbers (a category each)."""
+"""One number for all clients, K numbers (one per client), or K lists (one number per category)."""
 
-# Beyond these bounds a draw is the limit itself, one share of 1 or equal shares, to the last bit that
-# matters, and the gamma variates that numpy divides would under- or overflow.
+# Beyond these bounds a draw equals its limit in floating point: one share of 1, or equal shares. The gamma variates
+# that numpy divides would under- or overflow.
 _BOUNDS = (1e-12, 1e18)
 
 
@@ -21,13 +21,14 @@ def draw_shares(
     """Draw a distribution over `parts` categories for each client, c_t ~ Dir(prior_t): [K, parts], rows sum to 1.
 
     Args:
-        random: draws.
-        prior: see `Prior`; every number is finite and above 0. Small: one category a client; large: its mean.
-        clients: K.
+        random: generator of the draws.
+        prior: finite numbers above 0, see `Prior`; small for one category per client, large for equal shares.
+        clients: number of clients K.
         parts: number of categories.
-        name: of the parameter, for the message.
+        name: name of the parameter, for the message.
 
-    Raises InputError for a prior of another shape, or numbers that are not above 0.
+    Raises:
+        InputError: the prior has another shape or a number that is not above 0.
     """
     if isinstance(prior, str):
         raise InputError(f"{name} is {prior!r}: give a number above 0, or numbers in brackets, [0.1, 1.0, ...]")

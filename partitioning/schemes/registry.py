@@ -1,4 +1,4 @@
-"""The schemes by name, and what each takes: one place for the command line, files and Python."""
+"""Schemes by name and their parameters, for the command line, files and Python."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from partitioning.schemes.dirichlet import dirichlet, dirichlet_per_class
 from partitioning.schemes.dirichlet_qp import dirichlet_qp
 from partitioning.schemes.even import iid, quantity
 from partitioning.schemes.natural import domains, natural
-from partitioning.schemes.parts import ClassTable, Column, Parts
+from partitioning.schemes.parts import ClassTable, ColumnValues, Parts
 from partitioning.schemes.shards import shards, shards_unbalanced
 from partitioning.schemes.shifts import concept, feature_noise
 from partitioning.schemes.tables import counts, labels_per_client
@@ -40,25 +40,25 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
         "concept": concept,
     }
 )
-"""Every scheme by its name on the command line and in files."""
+"""Schemes by name on the command line and in files."""
 
-_LEAVES_OUT = ("counts", "natural", "domains")  # samples that no client asks for
+_INCOMPLETE = ("counts", "natural", "domains")  # schemes that may leave samples out
 
 UNLABELLED = ("iid", "quantity", "natural", "domains")
-"""The schemes that need no classes: for labels that are images, too."""
+"""Schemes that need no classes, hence also take images as labels."""
 
-_GIVEN = ("labels", "clients", "seed", "features", "buckets")  # what `make` has by itself, for all schemes
+_GIVEN = ("labels", "clients", "seed", "features", "buckets")  # options of `make` itself
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a scheme takes besides labels, clients and seed.
+    """A parameter of a scheme besides labels, clients and seed.
 
     Args:
-        name: in Python and in files; on the command line with hyphens.
-        type: in Python.
-        default: `inspect.Parameter.empty` where it must be given.
-        text: what it is, in a line.
+        name: name in Python and in files; the command line uses hyphens.
+        type: type in Python.
+        default: default value; `inspect.Parameter.empty` if the parameter is required.
+        text: description in one line.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Parameter:
 
     @property
     def is_column(self) -> bool:
-        """Whether it has a value a sample, which files name by its column."""
-        return self.type is Column
+        """Whether the parameter has one value per sample; files give the column's name."""
+        return self.type is ColumnValues
 
     @property
     def file_type(self) -> Any:
-        """Its type on the command line and in files."""
+        """Type on the command line and in files."""
         if self.is_column:
             return str
         return str | list[list[int]] if self.type is ClassTable else self.type
@@ -81,7 +81,7 @@ class Parameter:
 
 @cache
 def parameters(scheme: str) -> Mapping[str, Parameter]:
-    """Return what a scheme takes; raises InputError for an unknown one, naming the nearest."""
+    """Return the parameters of a scheme; for an unknown one, raise InputError with the nearest name."""
     function = _known(scheme)
     hints, texts = get_type_hints(function, include_extras=True), _texts(function)
     return {
@@ -92,20 +92,22 @@ def parameters(scheme: str) -> Mapping[str, Parameter]:
 
 
 def takes(scheme: str, name: str) -> bool:
-    """Return whether a scheme's function has a parameter, `clients` and `features` included."""
+    """Return whether a scheme takes a parameter; `clients` and `features` count as well."""
     return name in inspect.signature(_known(scheme)).parameters
 
 
 def is_complete(scheme: str) -> bool:
-    """Return whether a scheme deals every sample; False for one that is not known here."""
-    return scheme in SCHEMES and scheme not in _LEAVES_OUT
+    """Return whether a scheme deals every sample; False for an unknown scheme."""
+    return scheme in SCHEMES and scheme not in _INCOMPLETE
 
 
 def resolve(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all parameters of a scheme, defaults filled in and numbers in the type of their default.
+    """Return all parameters of a scheme, defaults included, with numbers in the type of their default.
 
-    So 1 and 1.0, or a numpy number, are written to a manifest alike. Raises InputError for an unknown or a missing
-    parameter, naming the nearest, and for a value of another kind.
+    This way a manifest does not depend on whether a number was given as 1, 1.0 or a numpy number.
+
+    Raises:
+        InputError: a parameter is unknown or missing; the message has the nearest name.
     """
     known = parameters(scheme)
     for name in given:
@@ -123,12 +125,16 @@ def partition(labels: npt.ArrayLike, scheme: str, *, seed: int = 0, **given: Any
     """Partition by the name of a scheme.
 
     Args:
-        labels: one label a sample [N].
-        scheme: a name in `SCHEMES`.
-        seed: keys every draw.
-        given: `clients`, where the scheme takes it, and its parameters; what is missing has the scheme's default.
+        labels: one label per sample [N].
+        scheme: name in `SCHEMES`.
+        seed: key of every draw.
+        given: parameters of the scheme, and `clients` if it takes them; missing ones have the scheme's defaults.
 
-    Returns an index array a client. Raises InputError for an unknown scheme or parameter, naming the nearest.
+    Returns:
+        One index array per client.
+
+    Raises:
+        InputError: the scheme or a parameter is unknown; the message has the nearest name.
     """
     clients = given.pop("clients", None)
     check_clients(scheme, clients)
@@ -138,7 +144,7 @@ def partition(labels: npt.ArrayLike, scheme: str, *, seed: int = 0, **given: Any
 
 
 def check_clients(scheme: str, clients: object) -> None:
-    """Raise InputError unless a number of clients is given just where the scheme takes one; None: it is not."""
+    """Raise InputError unless `clients` is given exactly if the scheme takes it; None counts as not given."""
     if takes(scheme, "clients") and clients is None:
         raise InputError(f"scheme {scheme!r} needs clients: give the number of clients")
     if clients is not None and not takes(scheme, "clients"):
@@ -161,7 +167,7 @@ def _plain(value: Any, parameter: Parameter) -> Any:
 
 
 def _texts(function: Scheme) -> dict[str, str]:
-    # The lines of "Args:" in its docstring.
+    # Descriptions of the arguments in the docstring.
     documentation = inspect.getdoc(function) or ""
     arguments = documentation.partition("Args:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Schemes that sort the samples by label and hand out runs of them."""
+"""Schemes that sort the samples by label and deal runs of them."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,22 @@ from partitioning.schemes.parts import Parts, even, group
 def shards(labels: npt.ArrayLike, *, clients: int, shards_per_client: int = 2, seed: int = 0) -> Parts:
     """Sort by label, cut into equal shards, and deal each client the same number of them.
 
-    K s shards of N / (K s) samples, s a client: most clients have s labels at most
+        K s shards of N / (K s) samples, s per client
+
+    Most clients have at most s labels. McMahan et al. 2017, section 3 (200 shards of 300, two per client); FedBS,
+    section V ("balanced"). Deviation: shards differ by 1 if K s does not divide N.
 
     Args:
-        labels: one label a sample [N].
+        labels: one label per sample [N].
         clients: number of clients K.
-        shards_per_client: shards a client gets, s; K s must not exceed N.
-        seed: keys the order of each label's samples, and the deal.
+        shards_per_client: shards per client, s; K s must not exceed N.
+        seed: key of the order of each label's samples, and of the deal.
 
-    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
-    McMahan et al. 2017, section 3 (200 shards of 300, two a client); FedBS, section V ("balanced").
-    Deviation: shards differ by 1 where K s does not divide N.
+    Returns:
+        K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, _ = encode(labels)
     clients, each = whole("clients", clients, least=1), whole("shards_per_client", shards_per_client, least=1)
@@ -40,19 +45,24 @@ def shards_unbalanced(
 ) -> Parts:
     """Sort by label, cut into equal shards, and deal each client a random number of them.
 
-    s_t ~ U{least, ..., most}, then shards are given or taken one at a time at random until sum s_t = shards
+        s_t ~ U{least, ..., most}, then shards are added or removed one by one at random until sum s_t = shards
+
+    FedBS, section V ("unbalanced": 1,200 shards of 50, 1 to 30 per client). Deviation: the paper does not say how the
+    numbers are drawn.
 
     Args:
-        labels: one label a sample [N].
+        labels: one label per sample [N].
         clients: number of clients K.
-        shards: number of shards, N at most.
-        least_shards: the fewest shards a client gets.
-        most_shards: the most shards a client gets.
-        seed: keys every draw.
+        shards: number of shards, at most N.
+        least_shards: smallest number of shards per client.
+        most_shards: largest number of shards per client.
+        seed: key of every draw.
 
-    Returns K ascending int64 arrays of indices into `labels`. Raises InputError for values out of range.
-    FedBS, section V ("unbalanced": 1,200 shards of 50, 1 to 30 a client). Deviation: the text does not say how the
-    numbers are drawn.
+    Returns:
+        K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: a value is out of range.
     """
     codes, _ = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -61,7 +71,7 @@ def shards_unbalanced(
     _check_number(shards, codes.size)
     if not clients * least <= shards <= clients * most:
         raise InputError(
-            f"shards is {shards}, and {clients} clients with {least} to {most} each hold {clients * least} to "
+            f"shards is {shards}, and {clients} clients with {least} to {most} shards each hold {clients * least} to "
             f"{clients * most}: change one of the four"
         )
     return _hand_out(codes, _draw_numbers(clients, shards, least, most, generator(seed, Purpose.SIZES)), seed)
@@ -77,7 +87,7 @@ def _check_number(shards: int, samples: int) -> None:
 def _draw_numbers(clients: int, total: int, least: int, most: int, random: np.random.Generator) -> Integers:
     numbers = random.integers(least, most, size=clients, endpoint=True)
     while missing := total - int(numbers.sum()):
-        # As many to each as all that have room can share, or one to some of them.
+        # Add an equal number to all clients with room, or one to some of them.
         free = np.flatnonzero((numbers < most) if missing > 0 else (numbers > least))
         chosen = random.permutation(free)[: abs(missing)]
         step = max(abs(missing) // free.size, 1) * (1 if missing > 0 else -1)
@@ -86,7 +96,7 @@ def _draw_numbers(clients: int, total: int, least: int, most: int, random: np.ra
 
 
 def _hand_out(codes: Integers, numbers: Integers, seed: int) -> Parts:
-    # numbers: shards of each client [K]
+    # numbers: shards of each client [K].
     shards = int(numbers.sum())
     _check_number(shards, codes.size)
     random = generator(seed, Purpose.SHARDS)

@@ -1,4 +1,4 @@
-"""Schemes that deal evenly and then change the samples: other features for the same labels, and the reverse."""
+"""Schemes that deal evenly and then change the samples: their features or their labels."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,20 +18,24 @@ from partitioning.schemes.parts import Change, Parts
 
 
 def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
-    """Deal evenly, and add more noise to the features of each client than to those of the one before.
+    """Deal evenly, and add noise to the features that grows from client to client.
 
-    x <- x + N(0, (strength t / (K - 1) std x)^2) on client t = 0, ..., K - 1, for every numeric column
+        x <- x + N(0, (strength t / (K - 1) std x)^2) on client t = 0, ..., K - 1, for every numeric column
+
+    Whole numbers are rounded and kept in the range of their type. FedBS, section III-A ("same label, different
+    features"); Li et al. 2022 (NIID-Bench), section 4.2, with noise in absolute units.
 
     Args:
-        labels: one label a sample [N]; only their number matters.
+        labels: one label per sample [N]; only their number matters.
         clients: number of clients K.
-        strength: noise on the last client, in standard deviations of the column; 0.1 is slight and 1 drowns half.
-        seed: keys the deal and the noise.
+        strength: noise on the last client, in standard deviations of the column; 0.1 is slight, 1 is strong.
+        seed: key of the deal and of the noise.
 
-    Returns K ascending int64 arrays of indices, and as `shift` the `Noise` that `make` applies. Whole numbers are
-    rounded and kept in the range of their type. Raises InputError for values out of range.
-    FedBS, section III-A ("same label, different features"); Li et al. 2022 (NIID-Bench), section 4.2, whose noise is in
-    absolute units.
+    Returns:
+        K ascending int64 arrays of indices; `shift` is the `Noise` that `make` applies.
+
+    Raises:
+        InputError: a value is out of range.
     """
     strength = positive("strength", strength)
     parts = iid(labels, clients=clients, seed=seed)
@@ -40,19 +44,23 @@ def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5,
 
 
 def concept(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
-    """Deal evenly, and let each client call some classes by each other's names.
+    """Deal evenly, and exchange the names of some classes on each client.
 
-    y <- pi_t(y)   with pi_t a random cycle through a random floor(strength C + 1/2) of the classes
+        y <- pi_t(y)   with pi_t a random cycle through a random floor(strength C + 1/2) of the classes
+
+    FedBS, section III-A ("same features, different labels").
 
     Args:
-        labels: one label a sample [N].
+        labels: one label per sample [N].
         clients: number of clients K.
-        strength: share of the classes that a client renames, above 0, 1 at most; at least two are.
-        seed: keys the deal and the names.
+        strength: share of the classes that a client renames, above 0 and at most 1; at least two classes.
+        seed: key of the deal and of the names.
 
-    Returns K ascending int64 arrays of indices, and as `shift` the `Relabelling` that `make` applies. Raises InputError
-    for values out of range and for a single class.
-    FedBS, section III-A ("same features, different labels").
+    Returns:
+        K ascending int64 arrays of indices; `shift` is the `Relabelling` that `make` applies.
+
+    Raises:
+        InputError: a value is out of range, or there is only one class.
     """
     codes, columns = encode(labels)
     if positive("strength", strength) > 1:
@@ -71,13 +79,13 @@ def concept(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed:
 
 @dataclass(frozen=True)
 class Noise:
-    """Gaussian noise on numeric columns: `levels` [K] in standard deviations of the column."""
+    """Gaussian noise on numeric columns; `levels` [K] are in standard deviations of the column."""
 
     levels: Floats
     seed: int
 
     def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
-        """Measure the columns' standard deviations over all samples; raises InputError where none is numeric."""
+        """Measure the columns' standard deviations over all samples; raise InputError if none is numeric."""
         spreads = deviations(batches, label)
 
         def add(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -91,18 +99,18 @@ class Noise:
         return add
 
     def relabel(self, clients: Integers, codes: Integers) -> Integers:
-        """Labels stay."""
+        """Return the classes unchanged."""
         return codes
 
 
 @dataclass(frozen=True)
 class Relabelling:
-    """Other names for classes: `names` [K, C] has the class that each class of a client becomes."""
+    """Exchanged class names; `names` [K, C] holds the new class of each class of a client."""
 
     names: Integers
 
     def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
-        """Return the change; nothing need be learned from the samples."""
+        """Return the change, which needs no measurement."""
 
         def rename(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
             column = batch.column(label)
@@ -110,19 +118,19 @@ class Relabelling:
             codes = self.names[client][class_codes(column, classes)]
             renamed = pa.array(list(classes), type=plain).take(pa.array(codes))
             return batch.set_column(
-                batch.schema.get_field_index(label), batch.schema.field(label), _as(renamed, column)
+                batch.schema.get_field_index(label), batch.schema.field(label), _encode_as(renamed, column)
             )
 
         return rename
 
     def relabel(self, clients: Integers, codes: Integers) -> Integers:
-        """Return the other names."""
+        """Return the new classes."""
         renamed: Integers = self.names[clients, codes]
         return renamed
 
 
-def _as(values: pa.Array, column: pa.Array) -> pa.Array:
-    # In the column's own dictionary, of which an Arrow file holds one a column.
+def _encode_as(values: pa.Array, column: pa.Array) -> pa.Array:
+    # Encode in the column's own dictionary, because an Arrow file holds one per column.
     if not pa.types.is_dictionary(column.type):
         return values
     import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""How many samples each client gets: Dirichlet shares turned into whole numbers with an exact sum."""
+"""Client sizes: Dirichlet shares turned into whole numbers with an exact sum."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from partitioning.schemes.priors import draw_shares
 def apportion(shares: Floats, total: int) -> Integers:
     """Cut `total` into whole parts [K] by the largest remainder.
 
-    n_t = floor(total s_t / sum s), and the parts with the largest fractions get one more until sum n = total.
+    n_t = floor(total s_t / sum s); the parts with the largest fractions get one more until sum n = total.
     """
     quotas = shares / shares.sum() * total
     parts: Integers = np.floor(quotas).astype(np.int64)
@@ -19,12 +19,11 @@ def apportion(shares: Floats, total: int) -> Integers:
 
 
 def raise_to(sizes: Integers, least: int) -> Integers:
-    """Give every client at least `least` samples, keeping the sum; sizes that already do are unchanged.
+    """Raise every client to at least `least` samples and keep the sum; sufficient sizes are unchanged.
 
-    n_t <- m + (N - K m) (n_t - m)^+ / sum_s (n_s - m)^+
+        n_t <- m + (N - K m) (n_t - m)^+ / sum_s (n_s - m)^+, rounded by the largest remainder
 
-    then the largest remainder again: those above m pay in proportion to what they have above it, so the order
-    of the sizes stays. Needs K m <= N.
+    Clients above m pay in proportion to their surplus, hence the order of the sizes stays. Requires K m <= N.
     """
     if sizes.min() >= least:
         return sizes
@@ -36,9 +35,12 @@ def raise_to(sizes: Integers, least: int) -> Integers:
 def draw_sizes(
     random: np.random.Generator, *, samples: int, clients: int, alpha: float, least: int
 ) -> tuple[Integers, Floats]:
-    """Draw client sizes [K], n ~ Dir(alpha 1_K), with sum n = samples and n_t >= least; and what was drawn [K].
+    """Draw client sizes, n ~ Dir(alpha 1_K), with sum n = samples and n_t >= least (RADFed, section IV-A).
 
-    RADFed, section IV-A. Deviation: `least`, which the paper does not print, is met by `raise_to`.
+    Deviation: `least`, which the paper does not mention, is enforced by `raise_to`.
+
+    Returns:
+        The sizes [K], and the drawn real sizes [K].
     """
     shares = draw_shares(random, alpha, clients=1, parts=clients, name="size_alpha")[0]
     return raise_to(apportion(shares, samples), least), shares * samples

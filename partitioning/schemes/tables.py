@@ -1,4 +1,4 @@
-"""Schemes that say how many samples of each class a client has."""
+"""Schemes with a given number of classes per client, or of samples per class."""
 
 import tomllib
 from collections.abc import Sequence
@@ -19,19 +19,21 @@ def labels_per_client(
 ) -> Parts:
     """Give each client samples of exactly L classes.
 
-    Class k is cut into P_k parts of equal size, sum P_k = K L, P_k = floor or ceil of K L / C, and a client gets one
-    part of each of L classes.
+    Class k is cut into P_k parts of equal size, with sum P_k = K L and P_k = floor or ceil of K L / C. A client gets
+    one part of each of L classes. FedMMB, section 4 (Non-IID-L, K a multiple of C); FixBN, section 4.1 ("Shards": 20 %
+    of the classes). Deviation: if C does not divide K L, classes with more samples have one part more.
 
     Args:
-        labels: one label a sample [N].
+        labels: one label per sample [N].
         clients: number of clients K.
-        classes_per_client: classes a client has, L: a number, or a share of the classes below 1.
-        seed: keys every draw.
+        classes_per_client: classes per client, L: a number, or a share of the classes below 1.
+        seed: key of every draw.
 
-    Returns K ascending int64 arrays of indices into `labels`. Raises InputError where L is above C, K L is below C (a
-    class would have no owner) or a class has fewer samples than parts.
-    FedMMB, section 4 (Non-IID-L, K a multiple of C); FixBN, section 4.1 ("Shards": 20 % of the classes).
-    Deviation: where C does not divide K L, the classes with more samples have one part more.
+    Returns:
+        K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: L is above C, K L is below C (a class lacks a client), or a class has fewer samples than parts.
     """
     codes, columns = encode(labels)
     clients, seed = whole("clients", clients, least=1), read_seed(seed)
@@ -56,14 +58,14 @@ def labels_per_client(
 
 
 def _classes(value: object, classes: int) -> int:
-    # A share of the classes makes one at least.
+    # A share of the classes is at least one class.
     share = value if isinstance(value, float) and 0 < value < 1 else None
     return whole("classes_per_client", value, least=1) if share is None else max(1, int(floor_share(share, classes)))
 
 
 def _choose(parts: Integers, clients: int, each: int, random: np.random.Generator) -> list[list[int]]:
-    # Which clients have a part of each class: each client in turn takes the classes with the most parts left, ties at
-    # random, which always ends with all parts taken.
+    # Clients of each class. Each client in turn takes the classes with the most parts left, ties at random; this always
+    # ends with all parts taken.
     left = parts.copy()
     owners: list[list[int]] = [[] for _ in range(parts.size)]
     for client in range(clients):
@@ -75,19 +77,23 @@ def _choose(parts: Integers, clients: int, each: int, random: np.random.Generato
 
 
 def counts(labels: npt.ArrayLike, *, table: ClassTable, seed: int = 0) -> Parts:
-    """Give each client the number of samples of each class that a table says.
+    """Give each client the numbers of samples per class in a table (FedMMB, section 4.3, HAM-Non-IID).
 
-    n_tk = table_tk, drawn at random; samples that the table leaves are on no client
+        n_tk = table_tk, drawn at random
+
+    The remaining samples are on no client.
 
     Args:
-        labels: one label a sample [N].
-        table: samples a client and class: K lists of C numbers, in sorted order of the labels. On the command line and
-            in files, a CSV, Parquet or TOML file whose columns are the labels.
-        seed: keys the draw.
+        labels: one label per sample [N].
+        table: samples per client and class: K lists of C numbers, in sorted order of the labels. The command line and
+            files also take the name of a CSV, Parquet or TOML file with the labels as columns.
+        seed: key of the draw.
 
-    Returns K ascending int64 arrays of indices into `labels`. Raises InputError where the table has not one column a
-    class, or a class has fewer samples than the table gives away.
-    FedMMB, section 4.3 (HAM-Non-IID).
+    Returns:
+        K ascending int64 arrays of indices into `labels`.
+
+    Raises:
+        InputError: the table does not have one column per class, or asks for more samples of a class than there are.
     """
     codes, columns = encode(labels)
     numbers = _read_table(table, columns.size)
@@ -95,21 +101,22 @@ def counts(labels: npt.ArrayLike, *, table: ClassTable, seed: int = 0) -> Parts:
         raise InputError(f"table has the number {numbers.max()} and there are {codes.size} samples: lower it")
     if (short := np.flatnonzero(numbers.sum(axis=0) > columns)).size:
         raise InputError(
-            f"table gives away {numbers.sum(axis=0)[short[0]]} samples of class number {short[0]}, in sorted order "
+            f"table asks for {numbers.sum(axis=0)[short[0]]} samples of class number {short[0]}, in sorted order "
             f"from 0, which has {columns[short[0]]}: lower that column"
         )
     return Parts(deal_by_table(codes, numbers, generator(read_seed(seed), Purpose.DEAL)))
 
 
 def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
-    """Read a table for `counts`: a row a client, a column a label, in any order; a class without a column has none.
+    """Read a table for `counts`: one row per client, one column per label in any order; absent labels count 0.
 
     Args:
-        path: a `.csv`, `.tsv` or `.parquet` file with the labels as names of its columns, or a `.toml` file with tables
-            `[[client]]` whose keys are labels.
-        classes: the labels in sorted order.
+        path: `.csv`, `.tsv` or `.parquet` file with labels as column names, or `.toml` file with tables `[[client]]`
+            and labels as keys.
+        classes: labels in sorted order.
 
-    Raises InputError where it cannot be read, a column is no label, or a value is no whole number.
+    Raises:
+        InputError: the file cannot be read, a column is no label, or a value is no whole number.
     """
     rows = _read_toml(path) if path.suffix.lower() == ".toml" else _read_rows(path)
     names = [str(label) for label in classes]
@@ -120,7 +127,7 @@ def read_counts(path: Path, classes: Sequence[Any]) -> list[list[int]]:
     if wrong:
         raise InputError(f"{path} has the value {wrong[0]!r}: give whole numbers, 0 or more, in every cell")
     if not table:
-        raise InputError(f"{path} has no rows: give one a client")
+        raise InputError(f"{path} has no rows: give one per client")
     return table
 
 
@@ -142,7 +149,7 @@ def _read_toml(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as TOML ({error}): mend it") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path} has no tables [[client]]: write one a client, with label = number")
+        raise InputError(f"{path} has no tables [[client]]: write one per client, with label = number")
     return rows
 
 
@@ -154,6 +161,6 @@ def _read_table(table: ClassTable, classes: int) -> Integers:
     if numbers.ndim != 2 or numbers.shape[1] != classes or numbers.dtype.kind not in "iu" or numbers.min(initial=0) < 0:
         raise InputError(
             f"table is of shape {list(numbers.shape)} and type {numbers.dtype}: give {classes} whole numbers, 0 or "
-            "more, for each client, one a class in sorted order"
+            "more, for each client, one per class in sorted order"
         )
     return numbers.astype(np.int64)

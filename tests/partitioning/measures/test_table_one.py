@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from partitioning.measures.statistics import Statistics, summarise
-from partitioning.measures.table_one import in_words, table_row, to_csv, to_json, to_latex, to_markdown
+from partitioning.measures.table_one import format_row, table_row, to_csv, to_json, to_latex, to_markdown
 
 CIFAR = table_row("Cifar10", Statistics(100, 60_000, 10, 2, 2850, 600.0, 604.7, 1.289))
 SMALL = table_row("a_b|c", summarise(np.array([[4, 0], [0, 4], [1, 1]])))
@@ -13,8 +13,8 @@ SMALL = table_row("a_b|c", summarise(np.array([[4, 0], [0, 4], [1, 1]])))
 
 def test_a_row_reads_as_in_the_paper():
     assert list(CIFAR) == ["Dataset", "Min", "Max", "Mean", "Stdev", "C-score"]
-    assert in_words(CIFAR) == ["Cifar10", "2", "2,850", "600", "605", "1.29"]
-    assert in_words(SMALL) == ["a_b|c", "2", "4", "3.3", "0.9", "0.67"]
+    assert format_row(CIFAR) == ["Cifar10", "2", "2,850", "600", "605", "1.29"]
+    assert format_row(SMALL) == ["a_b|c", "2", "4", "3.3", "0.9", "0.67"]
 
 
 def test_programs_get_every_digit():
