@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import time
 import tracemalloc
 
@@ -118,7 +117,7 @@ def test_the_fit_of_many_clients_is_that_of_a_plain_loop(counts):
 def test_how_far_sizes_are_from_those_asked():
     found = fit_sizes(np.array([6, 4, 0]), [5.5, 4.0, 0.5])
     assert found == (pytest.approx(1 / 30), pytest.approx(0.05))
-    assert json.loads(json.dumps(dataclasses.asdict(found))) == {"mean": found.mean, "max": found.max}
+    assert all(type(number) is float for number in found)
 
 
 @pytest.mark.parametrize("asked", [[[0.5, 0.5]], [0.5, 0.5], [[1.0], [1.0]]])

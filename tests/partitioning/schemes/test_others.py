@@ -170,7 +170,7 @@ def test_the_table_of_ham_non_iid_meets_the_text():
         ),
         (
             lambda y: partitioning.shards_unbalanced(y, clients=4, shards=3),
-            "shards is 3, and 4 clients with 1 to 30 each hold 4 to 120",
+            "shards is 3, and 4 clients with 1 to 30 shards each hold 4 to 120",
         ),
         (
             lambda y: partitioning.labels_per_client(y, clients=4, classes_per_client=3),
@@ -182,7 +182,7 @@ def test_the_table_of_ham_non_iid_meets_the_text():
         ),
         (
             lambda y: partitioning.counts(y, table=[[11, 0]]),
-            "table gives away 11 samples of class number 0",
+            "table asks for 11 samples of class number 0",
         ),
         (lambda y: partitioning.counts(y, table=[[1, 2, 3]]), r"table is of shape \[1, 3\].*give 2 whole numbers"),
         (lambda y: partitioning.counts(y, table=[[1, -2]]), "table is of shape"),
