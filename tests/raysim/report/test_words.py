@@ -1,9 +1,8 @@
-"""Units, descriptions and strokes: small functions with exact answers."""
+"""Units and descriptions: small functions with exact answers."""
 
 import pytest
 
 from raysim.common.units import human_bytes, human_seconds
-from raysim.plots.style import COLOURS, DASHES, stroke
 from raysim.report.read import algorithm_folders
 from raysim.report.tables import indented
 
@@ -54,8 +53,3 @@ def test_folders_follow_the_tables():
     assert algorithm_folders({"algorithm": tables}) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
     assert algorithm_folders({"algorithm": {"name": "radfed"}}) == ["radfed"]
     assert algorithm_folders({}) == []
-
-
-def test_no_two_of_many_algorithms_are_drawn_alike():
-    strokes = [stroke(index) for index in range(len(COLOURS) * len(DASHES))]
-    assert len(set(strokes)) == len(strokes)
