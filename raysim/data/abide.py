@@ -117,7 +117,7 @@ def _subjects(path: Path) -> list[tuple[str, str, int]]:
         raise InputError(f"{path} names the subject {twice} twice: must be once; drop a row")
     odd = next((row for row in found if row[2] not in GROUPS), None)
     if odd is not None:
-        raise InputError(f"{path} says of {odd[0]} DX_GROUP = {odd[2]}: must be 1 (autism) or 2 (control); correct it")
+        raise InputError(f"{path} has DX_GROUP = {odd[2]} for {odd[0]}: must be 1 (autism) or 2 (control); correct it")
     return [(name, SITES[site], GROUPS[group]) for name, site, group in found]
 
 
@@ -143,7 +143,7 @@ def _series(path: Path) -> Floats:
     try:
         series = np.loadtxt(lines, ndmin=2) if lines else np.empty((0, 0))
     except ValueError as error:
-        raise InputError(f"{path} is no table of numbers ({str(error)[:80]}): copy the file again") from error
+        raise InputError(f"{path} is not a table of numbers ({str(error)[:80]}): copy the file again") from error
     if not (np.abs(series) <= LARGEST_FLOAT).all():
         raise InputError(f"{path} has a number that is not finite, or beyond {LARGEST_FLOAT:.1e}: copy the file again")
     if len(series) < FRAMES:

@@ -48,7 +48,7 @@ class Crop:
         if height > shape[1] + 2 * self.padding or width > shape[2] + 2 * self.padding:
             raise InputError(
                 f"data.crop_size = [{height}, {width}] on images of height and width {shape[1:]}: must be at most "
-                "these and twice data.crop_padding; lower it, or enlarge images by data.image_size"
+                "the images with data.crop_padding on all sides; lower it, or enlarge images by data.image_size"
             )
         if self.padding >= min(shape[1:]):
             raise InputError(

@@ -190,7 +190,7 @@ def _digits_of(table: pa.Table, path: Path) -> pa.Table:
     try:
         labels = table["label"].cast(pa.int64())
     except pa.ArrowException as error:
-        raise InputError(f"column 'label' of {path} has no digits ({error}): write it anew") from error
+        raise InputError(f"column 'label' of {path} has values that are not digits ({error}): correct them") from error
     check_labels(labels, path, 0, 9)
     return table.select(["image", "label"]).set_column(1, "label", labels)
 

@@ -166,7 +166,7 @@ def checked_image(path: Path) -> bytes:
             return data
     except Exception as error:  # a decoder may raise anything
         raise InputError(
-            f"{path} is no whole image ({fault(error)}): give a JPEG, PNG or WebP file, or remove it"
+            f"{path} is not a whole image ({fault(error)}): give a JPEG, PNG or WebP file, or remove it"
         ) from error
 
 
@@ -209,7 +209,7 @@ def _images(folder: Path) -> list[Path]:
     images = _entries(folder)
     for path in images:
         if path.suffix.lower() not in SUFFIXES or not path.is_file():
-            raise InputError(f"{path} is no image: keep only files that end in {', '.join(SUFFIXES)}")
+            raise InputError(f"{path} is not an image: keep only files that end in {', '.join(SUFFIXES)}")
     return images
 
 

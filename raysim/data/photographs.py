@@ -78,7 +78,7 @@ def read_office_caltech10(root: Path) -> Tables:
 
     Args:
         root: folder of `office_caltech_10/`: `amazon/`, `caltech/` (or `caltech10/`), `dslr/`, `webcam/`, each
-            with a folder a class. There is no test part: set data.test, a share of the rows.
+            with a folder per class. There is no test part: set data.test, a share of the rows.
 
     Raises:
         InputError: files are missing, or are not images.

@@ -28,7 +28,7 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text in UTF-8 ({error.reason} at byte {error.start}): convert it") from error
+        raise InputError(f"{path} is not text in UTF-8 ({error.reason} at byte {error.start}): convert it") from error
     except OSError as error:
         raise damaged(path, error.strerror or str(error)) from error
 
@@ -77,7 +77,7 @@ def words_of(path: Path, *names: str) -> list[tuple[str, ...]]:
             words = table[name].cast(pa.string()).to_pylist()
         except pa.ArrowException as error:
             reason = str(error).partition("\n")[0]
-            raise InputError(f"column {name!r} of {path} is no text ({reason}): write it anew") from error
+            raise InputError(f"column {name!r} of {path} is not text ({reason}): write it again") from error
         lacking = next((row for row, word in enumerate(words) if word is None or not word.strip()), None)
         if lacking is not None:
             raise InputError(f"{path}, row {lacking}, lacks its {name}: fill it in, or drop the row")

@@ -48,29 +48,29 @@ def shifted(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Tab
         InputError: a shift is unknown or repeated, there is none, there are no images, or strokes are to be changed
             in images in colour.
     """
-    parts = dealt(tables, label, shifts, seed)
+    parts = shift_domains(tables, label, shifts, seed)
     train = {name: own for name, (own, _) in parts.items()}
     test = {name: own for name, (_, own) in parts.items() if own is not None}
     return _joined(train), _joined(test) if test else None
 
 
-def dealt(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Mapping[str, Tables]:
+def shift_domains(tables: Tables, label: str, shifts: Sequence[str], seed: int) -> Mapping[str, Tables]:
     """Return the train and test table of each shift; see `shifted`."""
     listed = ", ".join(SHIFTS)
     if not shifts:
-        raise InputError(f'data.shifts is empty: must name a domain each, of {listed}; set shifts = ["none", "invert"]')
+        raise InputError(f'data.shifts is empty: must have at least one of {listed}; set shifts = ["none", "invert"]')
     for name in shifts:
         if name not in SHIFTS:
             raise unknown(f"data.shifts {name!r}", name, list(SHIFTS))
         if list(shifts).count(name) > 1:
             raise InputError(f"data.shifts names {name!r} twice: must name each domain once; remove one")
     train, test = tables
-    trains = _dealt(train, label, shifts, seed, 0)
-    tests = dict.fromkeys(shifts) if test is None else _dealt(test, label, shifts, seed, 1)
+    trains = _deal(train, label, shifts, seed, 0)
+    tests = dict.fromkeys(shifts) if test is None else _deal(test, label, shifts, seed, 1)
     return {name: (trains[name], tests[name]) for name in shifts}
 
 
-def _dealt(table: pa.Table, label: str, shifts: Sequence[str], seed: int, part: int) -> Mapping[str, pa.Table]:
+def _deal(table: pa.Table, label: str, shifts: Sequence[str], seed: int, part: int) -> Mapping[str, pa.Table]:
     images = _images(table, label)
     if len(images) < len(shifts):
         raise InputError(f"{len(images)} images for {len(shifts)} domains: name fewer in data.shifts")
@@ -115,14 +115,6 @@ def _images(table: pa.Table, label: str) -> Pixels:
     return np.stack(found)
 
 
-def _unchanged(images: Pixels, random: np.random.Generator) -> Pixels:
-    return images
-
-
-def _inverted(images: Pixels, random: np.random.Generator) -> Pixels:
-    return 255 - images
-
-
 def _coloured(images: Pixels, random: np.random.Generator) -> Pixels:
     # MNIST-M takes the difference to patches of photographs. Here the patches are drawn.
     height, width = images.shape[2:]
@@ -163,8 +155,8 @@ STROKES = ("thin", "thick", "swell", "fracture")
 
 SHIFTS: Mapping[str, Callable[[Pixels, np.random.Generator], Pixels]] = MappingProxyType(
     {
-        "none": _unchanged,
-        "invert": _inverted,
+        "none": lambda images, random: images,
+        "invert": lambda images, random: 255 - images,
         "colour": _coloured,
         "blur": _blurred,
         "contrast": _flattened,

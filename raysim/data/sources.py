@@ -152,14 +152,14 @@ def _read(
 
         name = dataset.removeprefix(SHIFTED)
         if name.startswith(SHIFTED):
-            raise InputError(f"{dataset!r} is shifted twice: must be once; put all of them into data.shifts")
+            raise InputError(f"{dataset!r} has {SHIFTED!r} twice: must have it once; list all shifts in data.shifts")
         base = read(name, root=root, label=label, dividing=(DOMAIN,), seed=seed)
         check_classes_of_samples(base.train.schema, base.label, f"data.dataset = {dataset!r}")
         train, test = shifted((base.train, base.test), base.label, shifts, seed)
         return LoadedDataSet(dataset, train, test, base.label, (DOMAIN,))
     if shifts and not BESIDE.search(dataset):
         raise InputError(
-            f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: makes domains of shifted:NAME only; "
+            f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: is only for shifted:NAME; "
             f'set data.dataset = "shifted:{dataset}"'
         )
     for prefix in (FILE, FOLDER):
@@ -214,9 +214,9 @@ def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: 
         return LoadedDataSet(dataset, train, test, label, DATASETS[names[0]].dividing)
     several = [_domains(name, parts[name]) for name in names]
     if bases:
-        from raysim.data.shifted import dealt  # late, because it imports SciPy's images
+        from raysim.data.shifted import shift_domains  # late, because it imports SciPy's images
 
-        several += [dealt(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
+        several += [shift_domains(_checked(base, root, label, seed), label, shifts, seed) for base in bases]
     train, test = join(_together(several), label)
     return LoadedDataSet(dataset, train, test, label, (DOMAIN,))
 
@@ -228,8 +228,8 @@ def _together(several: Sequence[Mapping[str, Tables]]) -> dict[str, Tables]:
         for name in domains:
             if name in parts:
                 raise InputError(
-                    f"data.dataset brings the domain {name!r} twice: must bring each once; leave one of its data "
-                    "sets out, or it out of data.shifts"
+                    f"data.dataset and data.shifts give the domain {name!r} twice: must give each once; remove a data "
+                    "set, or remove it from data.shifts"
                 )
         parts.update(domains)
     return parts

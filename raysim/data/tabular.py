@@ -61,7 +61,7 @@ def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Tab
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         raise InputError(
-            f"{path} is not a whole Parquet file ({reason}): only Parquet is read; write it anew, or copy it again"
+            f"{path} is not a whole Parquet file ({reason}): must be Parquet; write it again, or copy it again"
         ) from error
     names = table.schema.names
     for name in names:

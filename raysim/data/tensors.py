@@ -132,7 +132,7 @@ class BatchDecoder:
         return tensor
 
     def _integer_codes(self, labels: pa.Array) -> npt.NDArray[np.int64]:
-        # Same result as `class_codes` in a tenth of the time, which for a small client exceeds its first update.
+        # `class_codes` gives the same result, but takes longer than the first update of a small client.
         known, values = np.asarray(self._labels), labels.to_numpy(zero_copy_only=False)
         places = np.minimum(np.searchsorted(known, values), len(known) - 1)
         return np.where(known[places] == values, places, -1)

@@ -53,9 +53,10 @@ def image_shape(model: str, shape: tuple[int, ...], least: int = 1, remedy: str 
         InputError: the samples are not images, or smaller.
     """
     if len(shape) != 3 or min(shape[1:]) < least:
+        other = f", or {remedy}" if remedy else ""
         raise InputError(
-            f"model {model} on samples of shape {shape}: must be images, (channels, height, width), the last two from "
-            f'{least} up; set model.name = "mlp", or enlarge images by data.image_size{remedy and f", or {remedy}"}'
+            f"model {model} on samples of shape {shape}: must be images, (channels, height, width), of at least "
+            f'{least}x{least}; set model.name = "mlp", or enlarge images by data.image_size{other}'
         )
     return shape[0], shape[1], shape[2]
 

@@ -131,7 +131,7 @@ def load_weights(module: nn.Module, weights: str, name: str, classes: int) -> tu
     for what, names in wrong.items():
         if names:
             raise InputError(
-                f"model.weights = {weights!r}: must have the entries of model {name}, and is {what} {_listed(names)}; "
+                f"model.weights = {weights!r}: must have the entries of model {name}, but is {what} {_listed(names)}; "
                 "check model.name, its keys and model.norm"
             )
     state = module.state_dict(keep_vars=True)

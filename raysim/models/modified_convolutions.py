@@ -26,7 +26,7 @@ def remake(layer: _ConvNd, kinds: Sequence[type[_ConvNd]], purpose: str) -> _Con
     Args:
         layer: one of torch's convolutions; a subclass is refused, because it may compute something else.
         kinds: subclasses of torch's convolutions.
-        purpose: what needs the subclass, for the error message.
+        purpose: beginning of the error message: the feature and the layer.
 
     Raises:
         InputError: no kind matches.
@@ -88,7 +88,7 @@ def standardised_convolution(layer: _ConvNd, name: str) -> _ConvNd:
         name: name of the layer, for the error message.
 
     Raises:
-        InputError: a filter has a single weight, which standardises to 0, or the layer is a subclass.
+        InputError: a filter has a single weight, whose standardised value is 0, or the layer is a subclass.
     """
     if layer.weight[0].numel() < 2:
         raise InputError(

@@ -58,8 +58,8 @@ def check_keys(norm: str, given: Mapping[str, object]) -> None:
         if value is not None and key not in KEYS[norm]:
             takers = " or ".join(f'"{each}"' for each in NORMS if key in KEYS[each])
             raise InputError(
-                f"{key} = {value} with norm {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: must stand "
-                f"with norm {takers}; leave it out"
+                f"{key} = {value} with norm {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: is only for "
+                f"norm {takers}; leave it out"
             )
 
 
@@ -145,8 +145,8 @@ def converted(module: nn.Module, normaliser: Normaliser, shape: tuple[int, ...],
     norm, layers = normaliser.norm, {m: name for name, m in module.named_modules() if is_batch_norm(m)}
     if not layers and norm != "none":
         raise InputError(
-            f"norm {norm!r} has no layer to put it behind: the model has no batch-norm layer that it could replace; "
-            'choose norm = "none", or another model, such as "mlp" or "cnn"'
+            f"norm {norm!r} on a model without batch norm: must have a batch-norm layer to replace; choose "
+            'norm = "none", or another model, such as "mlp" or "cnn"'
         )
     if norm == "fixup":
         fixup(module, shape, seed)
@@ -226,8 +226,8 @@ def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: i
         if channels // groups * places < 2:
             # The normalised value would always be 0.
             raise InputError(
-                f"norm {norm!r} over model layer {name or 'itself'} would have one value at a time: must be two or "
-                'more, which no linear layer and no 1x1 map has a channel; choose norm = "batch" or "group"'
+                f"norm {norm!r} over model layer {name or 'itself'} would normalise one value at a time: must be two "
+                'or more, and linear layers and 1x1 maps have one per channel; choose norm = "batch" or "group"'
             )
     else:
         groups = positive("groups", GROUPS if normaliser.groups is None else normaliser.groups)
@@ -240,8 +240,8 @@ def _replacement(normaliser: Normaliser, layer: _BatchNorm, name: str, places: i
 def _standardised(module: nn.Module, convolutions: list[_ConvNd]) -> dict[nn.Module, nn.Module]:
     if not convolutions:
         raise InputError(
-            "norm 'group+ws' on a model without convolutions before its normalisation: must have one, whose weights "
-            'are standardised; choose norm = "group"'
+            "norm 'group+ws' on a model without convolutions before its batch norm: must have one to standardise; "
+            'choose norm = "group"'
         )
     names = {layer: name for name, layer in module.named_modules()}
     return {layer: standardised_convolution(layer, names[layer]) for layer in convolutions}
@@ -255,5 +255,5 @@ def _check_groups(groups: int, channels: int, *, spatial: bool) -> None:
         size = "" if spatial else " of at least 2"
         remedy = f"choose one of {', '.join(map(str, allowed))}" if allowed else "choose a wider layer"
         raise InputError(
-            f"groups is {groups}, which does not cut {channels} channels into equal groups{size}: {remedy}"
+            f"groups is {groups}, which does not divide {channels} channels into equal groups{size}: {remedy}"
         )

@@ -59,14 +59,14 @@ class ModelOptions:
             check_keys(self.norm, given)
         elif lone := next((key for key, value in given.items() if value is not None), None):
             norm = next(name for name in NORMS if lone in KEYS[name])
-            raise InputError(f'{lone} without norm: must stand with one; set norm = "{norm}"')
+            raise InputError(f'{lone} without norm: needs one; set norm = "{norm}"')
         if self.init not in get_args(Init):
             raise InputError(f"init {self.init!r} is not known: choose one of {', '.join(get_args(Init))}")
         if self.init != "default" and (self.norm == "fixup" or self.weights is not None):
             other = 'norm "fixup", which draws' if self.norm == "fixup" else "weights, which has"
             raise InputError(f"init {self.init!r} with {other} the weights: must be left out; remove one of the two")
         if self.init != "normal" and self.init_std is not None:
-            raise InputError(f'init_std with init {self.init!r}: must stand with init = "normal"; leave it out')
+            raise InputError(f'init_std with init {self.init!r}: is only for init = "normal"; leave it out')
         positive = self.init_std is not None and self.init_std > 0 and isfinite(self.init_std)
         if self.init == "normal" and not positive:
             raise InputError(f'init_std is {self.init_std} with init "normal": must be above 0; set init_std = 10.0')

@@ -67,8 +67,8 @@ class NextSymbol(nn.Module):
         return logits
 
     def _symbols(self, x: torch.Tensor) -> torch.Tensor:
-        # raysim reads uint8 as pixels in [0, 1], and all of them would become symbol 0. This check prevents torch.func,
-        # which would run LSTMs one by one anyway.
+        # raysim reads uint8 as pixels in [0, 1], and all of them would become symbol 0. This check excludes torch.func,
+        # but that would run LSTMs one by one anyway.
         symbols, count = x.long(), self.embedding.num_embeddings
         wrong = (symbols != x) | (symbols < 0) | (symbols >= count)
         if wrong.any():

@@ -104,7 +104,7 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     "a play in Latin-1": (
         "shakespeare",
         _files({"shakespeare.txt": f"Roméo:\n{LONG}".encode("latin-1")}),
-        r"shakespeare.txt is no text in UTF-8 .invalid continuation byte at byte 3.: convert it",
+        r"shakespeare.txt is not text in UTF-8 .invalid continuation byte at byte 3.: convert it",
     ),
     "a play without rows": (
         "shakespeare",
@@ -126,7 +126,7 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     "a brain too large": ("abide", _abide(frames=FRAMES.replace("3", "1e39")), "or beyond 3.4e.38"),
     "two pipelines": ("abide", _abide(filt=FRAMES), "b_rois_ho.1D and .*b_rois_ho.1D are files of one subject"),
     "a subject twice": ("abide", _abide(SUBJECTS + "b,UM_1,2\n"), "names the subject b twice"),
-    "a third group": ("abide", _abide(SUBJECTS.replace("UM_1,2", "UM_1,3")), "says of b DX_GROUP = 3: must be 1"),
+    "a third group": ("abide", _abide(SUBJECTS.replace("UM_1,2", "UM_1,3")), "has DX_GROUP = 3 for b: must be 1"),
     "a table that is a folder": ("abide", _files({f"{PHENOTYPES}/x": ""}), "preprocessed1.csv is damaged .*directory"),
     "one region that varies": (
         "abide",
@@ -151,7 +151,7 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     "a postal digit 11": ("usps", _usps(11), "usps.bz2 is damaged .a line has another label than 1 to 10"),
     "a postal pixel of nan": ("usps", _usps(value="nan"), r"other numbers than 256 in \[-1, 1\]"),
     "postal pixels of other places": ("usps", _usps(first=2), "numbered from 1"),
-    "a list in Latin-1": ("mnist-m", _mnist_m("é.png 3\n".encode("latin-1")), "train_labels.txt is no text in UTF-8"),
+    "a list in Latin-1": ("mnist-m", _mnist_m("é.png 3\n".encode("latin-1")), "train_labels.txt is not text in UTF-8"),
     "a list without lines": ("mnist-m", _mnist_m("\n"), "train_labels.txt has no lines"),
     "a digit 77": ("mnist-m", _mnist_m("a.png 77\n"), "line 1, is 'a.png 77'"),
     "a file listed twice": ("mnist-m", _mnist_m("a.png 3\n\na.png 4\n"), "line 3, is 'a.png 4'"),
@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[str, Write, str]] = {
     "a test part alone": ("folder:own", _folder("test/c/a.png"), "has the folders test: must be train alone"),
     "domains in one part": ("folder:own", _folder("train/d/c/a.png", "test/c/a.png"), "in only one of train and test"),
     "a name that is too long": (f"file:{'x' * 300}", _files({}), "cannot be read .File name too long"),
-    "a set that is shifted twice": ("shifted:shifted:digits", _files({}), "is shifted twice"),
+    "a set that is shifted twice": ("shifted:shifted:digits", _files({}), "has 'shifted:' twice"),
 }
 
 

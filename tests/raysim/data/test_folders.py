@@ -80,9 +80,9 @@ def test_large_folder_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ({}, "has no images"),
         ({"cat/": b""}, "cat has no images"),
-        ({"cat/a.txt": b"words"}, "a.txt is no image: keep only files that end in .png"),
+        ({"cat/a.txt": b"words"}, "a.txt is not an image: keep only files that end in .png"),
         ({"a.png": b"at the top"}, "a.png is in no class"),
-        ({"cat/a.png": b"not a picture"}, "a.png is no whole image (cannot identify image file): give a JPEG"),
+        ({"cat/a.png": b"not a picture"}, "a.png is not a whole image (cannot identify image file): give a JPEG"),
         ({"cat/a.png": b"", "x/cat/a.png": b""}, "mixes images and folders of images"),
     ],
 )

@@ -140,7 +140,7 @@ def test_files_of_abide_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"UM_1_2_rois_ho\.1D has 4 regions, but NYU_1_rois_ho\.1D has 5"):
         load("abide", root=str(tmp_path))
     (folder / "UM_1_2_rois_ho.1D").write_text("1 2\n3\n")
-    with pytest.raises(InputError, match="is no table of numbers") as error:
+    with pytest.raises(InputError, match="is not a table of numbers") as error:
         load("abide", root=str(tmp_path))
     assert "\n" not in str(error.value)
     (folder / "UM_1_2_rois_ho.1D").unlink()

@@ -28,7 +28,7 @@ def test_shape_that_does_not_fit(shape: tuple[int, ...]) -> None:
     message = str(error.value)
     assert message.startswith("model cnn on samples of shape")
     assert str(shape) in message
-    assert "the last two from 4 up" in message
+    assert "of at least 4x4" in message
     assert "\n" not in message
 
 

@@ -54,7 +54,7 @@ def test_refusals(parameters: dict[str, object], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("norm", "message"), [("batch", "has no layer"), ("bach", "is not known")])
+@pytest.mark.parametrize(("norm", "message"), [("batch", "without batch norm"), ("bach", "is not known")])
 def test_logistic_takes_no_norm(norm: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build("logistic", shape=(4,), classes=2, seed=0, norm=norm)

@@ -1,4 +1,4 @@
-"""Normalisers: found by type, computed as their papers say, and the same whichever way visits are trained."""
+"""Normalisers: found by type, computed as their papers say, and the same whichever way client updates are trained."""
 
 import copy
 from collections.abc import Callable
@@ -332,8 +332,8 @@ PLAIN = {
 @pytest.mark.parametrize(
     ("make", "shape", "numbers", "message"),
     [
-        (lambda: nn.Linear(4, 2), (4,), {"norm": "group"}, "no batch-norm layer that it could replace"),
-        (lambda: nn.Linear(4, 2), (4,), {"norm": "batch"}, "has no layer to put it behind"),
+        (lambda: nn.Linear(4, 2), (4,), {"norm": "group"}, "must have a batch-norm layer to replace"),
+        (lambda: nn.Linear(4, 2), (4,), {"norm": "batch"}, "on a model without batch norm"),
         (lambda: nn.BatchNorm1d(4), (4,), {"norm": "instance"}, "one value at a time"),
         (lambda: nn.BatchNorm1d(1), (1,), {"norm": "layer"}, "one value at a time"),
         (lambda: nn.BatchNorm2d(4), (4, 1, 1), {"norm": "instance"}, "one value at a time"),
@@ -348,10 +348,10 @@ PLAIN = {
             tiny,
             (2, 4, 4),
             {"norm": "group", "momentum": 0.1},
-            'has groups and norm_eps: must stand with norm "batch" or',
+            'has groups and norm_eps: is only for norm "batch" or',
         ),
         (tiny, (2, 4, 4), {"norm": "none", "eps": 0.1}, "norm_eps = 0.1 with norm 'none', which has no keys"),
-        (tiny, (2, 4, 4), {"norm": "batch", "groups": 2}, 'must stand with norm "group" or "group.ws"; leave it out'),
+        (tiny, (2, 4, 4), {"norm": "batch", "groups": 2}, 'is only for norm "group" or "group.ws"; leave it out'),
         (tiny, (2, 4, 4), {"norm": "batch", "momentum": 1.5}, "at most 1"),
     ],
 )
@@ -368,9 +368,9 @@ def test_refusals(make: Callable[[], nn.Module], shape: Any, numbers: dict[str, 
             {"norm": "group", "norm_momentum": 0.1},
             "norm_momentum = 0.1 with norm 'group', which has groups and norm_eps",
         ),
-        ({"norm": "batch", "renorm_start": 3}, 'renorm_start = 3 with .* must stand with norm "batch-renorm"'),
+        ({"norm": "batch", "renorm_start": 3}, 'renorm_start = 3 with .* is only for norm "batch-renorm"'),
         ({"norm": "fixup", "groups": 2}, "groups = 2 with norm 'fixup', which has no keys"),
-        ({"groups": 2}, 'groups without norm: must stand with one; set norm = "group"'),
+        ({"groups": 2}, 'groups without norm: needs one; set norm = "group"'),
     ],
 )
 def test_keys_that_a_norm_does_not_have(keys: dict[str, Any], message: str) -> None:

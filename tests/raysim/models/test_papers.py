@@ -176,7 +176,7 @@ def test_smallest_image(name: str, least: int) -> None:
         build(name, shape=(2, least + 3, least - 1), classes=4, seed=0)
     message = str(error.value)
     assert f"model {name} on samples of shape (2, {least + 3}, {least - 1})" in message
-    assert f"the last two from {least} up" in message and "data.image_size" in message and "\n" not in message
+    assert f"of at least {least}x{least}" in message and "data.image_size" in message and "\n" not in message
 
 
 @pytest.mark.parametrize("name", [name for name, _ in SMALLEST])

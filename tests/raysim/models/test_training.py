@@ -53,7 +53,7 @@ def resident(name: str, shape: tuple[int, ...], lanes: int, **parameters: object
 
 
 def works(name: str, shape: tuple[int, ...]) -> list[Work]:
-    """Two visits of two steps each."""
+    """Two client updates of two steps each."""
     made = []
     for update in range(UPDATES):
         draw = torch.Generator().manual_seed(update)
@@ -67,7 +67,7 @@ def works(name: str, shape: tuple[int, ...]) -> list[Work]:
 def trained(
     execution: Execution, name: str, shape: tuple[int, ...], work: list[Work], parameters: dict[str, Any]
 ) -> tuple[list[Packed], np.ndarray]:
-    """What the visits leave, made all together, and their losses."""
+    """What the client updates leave, made all together, and their losses."""
     here = resident(name, shape, len(work), **parameters)
     start, nothing = here.shared().copy(), here.personal().copy()
     for lane in range(len(work)):
