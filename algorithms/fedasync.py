@@ -39,8 +39,8 @@ def fedasync(
         local: content of a client update; its learning rate is that of the round in which it started.
         server: rule `weighted-mix` with its alpha, in (0, 1].
         staleness: function f.
-        a: of "polynomial" (by default 0.5) and "hinge" (by default 10), >= 0.
-        b: of "hinge" (by default 4), >= 0.
+        a: parameter of "polynomial" (default 0.5) and "hinge" (default 10), >= 0.
+        b: parameter of "hinge" (default 4), >= 0.
         proximal: the paper's rho, >= 0.
         concurrency: number of clients that train at a time, each at the speed of its device; by default the number of
             arrivals a round. See `Concurrent`.
@@ -57,22 +57,23 @@ def fedasync(
     without a step arrives with weight 0, so its version equals the one before. The defaults of f, alpha and rho are
     our choice.
     """
-    weighting = _staleness_weighting(
-        staleness, {name: value for name, value in (("a", a), ("b", b)) if value is not None}
-    )
-    local = replace(local, proximal=proximal)
-    return Algorithm(
-        Arrivals(sample, _delay(concurrency, max_staleness)), local, Sharing(), weighting, server, own_round=arrive
-    )
+    given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
+    weighting = _staleness_weighting(staleness, given)
+    schedule = Arrivals(sample, _delay(concurrency, max_staleness))
+    return Algorithm(schedule, replace(local, proximal=proximal), Sharing(), weighting, server, own_round=arrive)
 
 
-FUNCTIONS: dict[str, type[Equal | Polynomial | Hinge]] = {"constant": Equal, "polynomial": Polynomial, "hinge": Hinge}
+STALENESS_FUNCTIONS: dict[str, type[Equal | Polynomial | Hinge]] = {
+    "constant": Equal,
+    "polynomial": Polynomial,
+    "hinge": Hinge,
+}
 
 
 def _staleness_weighting(staleness: str, given: dict[str, float]) -> Weighting:
-    known = staleness in FUNCTIONS
-    require(known, "algorithm.staleness", staleness, " or ".join(map(repr, FUNCTIONS)), "use one")
-    function = FUNCTIONS[staleness]
+    known = staleness in STALENESS_FUNCTIONS
+    require(known, "algorithm.staleness", staleness, " or ".join(map(repr, STALENESS_FUNCTIONS)), "use one")
+    function = STALENESS_FUNCTIONS[staleness]
     for name, value in given.items():
         if name not in {field.name for field in fields(function)}:
             raise InputError(

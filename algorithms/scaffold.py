@@ -38,9 +38,7 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
     """
     plain = local.momentum == 0 and local.optimizer == "sgd"
     require(plain, "local.momentum", local.momentum, "0, and the optimizer sgd, for scaffold", "leave them out")
-    require(
-        sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold, which needs a fixed m", "leave it out"
-    )
+    require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
     sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, Equal(), server)
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The parts that an algorithm is made of."""

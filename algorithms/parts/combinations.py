@@ -26,14 +26,10 @@ def check(
     later: Local | None,
     needs: tuple[str, ...],
 ) -> None:
-    """Refuse parts that contradict each other.
+    """Refuse an algorithm's five parts if two contradict each other.
 
     Args:
-        schedule: part of the algorithm, like the next four.
-        local: see above.
-        sharing: see above.
-        weighting: see above.
-        server: see above.
+        schedule, local, sharing, weighting, server: the parts.
         own_round: whether the algorithm replaces the engine's round.
         later: `local` of the next phase, if there is one.
         needs: entries of a report that the parts name.
@@ -158,7 +154,7 @@ def _report_on_initial_statistics(local: Local, needs: tuple[str, ...]) -> str:
 
 
 def _unnamed_needs(weighting: Weighting, needs: tuple[str, ...]) -> str:
-    """Weigh a report that has only the entries of every report and those that the parts name."""
+    """Try the weighting on a report without further entries."""
     try:
         weighting(dict.fromkeys((*REPORTED, *needs), 1.0))
     except KeyError as error:
