@@ -5,7 +5,7 @@
 
 Each scheme is measured in a process of its own, whose peak of memory stands beside that of one with only the labels.
 `--cvxpy` is the most entries that are given to cvxpy too (10,000 x 100 takes a minute or two), and `--data` a folder
-with MNIST as torchvision keeps it. Results are printed, and kept in `partitioner.json` with commit and hardware.
+with MNIST as torchvision keeps it. Results are printed and saved in `partitioner.json` with commit and hardware.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one would write without a framework: the same visits in a loop, and two such loops side by side."""
+"""Plain PyTorch loops over the same client updates: one loop, and two side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARM = 2
 
 
 def local_of(load: Load) -> Local:
-    """What a visit does."""
+    """Train on one client's samples."""
     return Local(lr=load.lr, epochs=load.epochs, batch_size=load.batch)
 
 
@@ -45,7 +45,7 @@ class PlainLoop:
         self.start = {name: value.clone() for name, value in self.module.state_dict().items()}
 
     def updates(self, number: int, share: slice = slice(None)) -> dict[str, torch.Tensor]:
-        """The share's visits of a round, summed by samples."""
+        """Make the share's client updates of a round and sum them by samples."""
         cohort = Sample(cohort=self.load.cohort).draw(np.arange(self.load.clients), 0, number)
         total = {name: torch.zeros_like(value) for name, value in self.start.items()}
         for client in cohort[share]:

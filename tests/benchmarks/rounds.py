@@ -53,9 +53,9 @@ def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str
 
 
 def engine(fleet: RayFleet, plan: WorkerPlan, rounds: int) -> float:
-    """Median seconds of a round of the engine: a `step`, from merge to merge.
+    """Median seconds of a round of the engine: a `run_round`, from aggregation to aggregation.
 
-    First every client is visited once, for a step: the others have all data decoded in memory, too.
+    First every client takes one step: the other frameworks have all data decoded in memory, too.
     """
     brief = replace(plan.algorithm.local, epochs=None, steps=1)
     whole = replace(plan.algorithm, schedule=Rounds(Sample()), local=brief)

@@ -1,4 +1,4 @@
-"""Loads E to H: what the engine costs a visit, and what grows with the population."""
+"""Loads E to H: the engine's cost of a client update, and costs that grow with the population."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def seconds_of(actors: ClientActors, plan: WorkerPlan, rounds: int) -> list[floa
 
 
 def idle_updates(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
-    """E: microseconds of engine a visit, 1,000 visits a round that do nothing.
+    """E: microseconds of engine a client update; 1,000 client updates a round do nothing.
 
-    A client has one sample, and batch norm trains on no batch of one: a visit loads the model and its data, takes no
+    A client has one sample, and batch norm trains on no batch of one: a client update loads the model and its data, takes no
     step, and reports.
     """
     plan = plan_of(population(folder / "E", 2_000, 1), 1_000, [8], Local(), norm="batch")
     rounds = [statistics.median(seconds_of(actors, plan, 10)) for _ in range(repeats)]
-    return {"microseconds a visit": 1e6 * statistics.median(rounds) / 1_000}
+    return {"microseconds a client update": 1e6 * statistics.median(rounds) / 1_000}
 
 
 def populations(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
-    """F: seconds a round of 100 visits, for populations of different sizes; and what it takes to open them."""
+    """F: seconds a round of 100 client updates, for populations of different sizes; and what it takes to open them."""
     local = Local(lr=0.1, epochs=20)
     plans = {size: plan_of(population(folder / f"F-{size}", size, 2), 100, HIDDEN, local) for size in SIZES}
     found: dict[str, float] = {}
@@ -80,9 +80,9 @@ def populations(actors: ClientActors, folder: Path, repeats: int) -> dict[str, f
 
 
 def redistribution(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
-    """H: rounds that redistribute every model beside rounds of the same visits that sum them.
+    """H: rounds that redistribute every model beside rounds of the same client updates that sum them.
 
-    The perceptron has 0.8 MB and short visits; the convolutional network 0.6 MB and visits of some 50 ms.
+    The perceptron has 0.8 MB and short client updates; the convolutional network 0.6 MB and client updates of some 50 ms.
     """
     found: dict[str, float] = {}
     for title, plan, cohort in _redistributed(folder):
@@ -110,7 +110,7 @@ def _redistributed(folder: Path) -> Iterator[tuple[str, WorkerPlan, int]]:
 
 
 def large_cohort(actors: ClientActors, folder: Path) -> dict[str, float]:
-    """G: 10,000 visits a round of a model of 200,000 numbers: seconds a round, and the driver's largest memory."""
+    """G: 10,000 client updates a round of a model of 200,000 numbers: seconds a round, and the driver's largest memory."""
     shape = (1, 28, 28)
     plan = plan_of(population(folder / "large", 10_000, 10, shape), 10_000, HIDDEN, Local(lr=0.1), shape=shape)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
