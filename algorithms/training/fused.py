@@ -69,7 +69,7 @@ def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
 
 MATRICES = (torch.mm, torch.addmm, Tensor.addmm_)
 STACKS = (torch.bmm, torch.baddbmm, Tensor.baddbmm_)
-"""Products a b, c + a b, and c <- beta c + alpha a b. Those of matrices start faster and serve a single lane."""
+"""Products a b, c + a b, and c <- beta c + alpha a b. Matrix products start faster and serve a single lane."""
 
 
 class Fused:

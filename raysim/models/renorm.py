@@ -73,7 +73,7 @@ class BatchRenorm(_BatchNorm):
         track_running_stats: whether the layer has mu and sigma.
         limits: limits of r and d.
 
-    Paper: algorithm 1. FedBS, section III-B2, compares with it and prints r = sigma_B / mu. That is a misprint: r
+    Paper: algorithm 1. FedBS, section III-B2, compares with it and prints r = sigma_B / mu. This is a misprint: r
     replaces the division by sigma_B with one by sigma.
 
     Deviations:

@@ -55,7 +55,7 @@ def seconds_of(actors: ClientActors, plan: WorkerPlan, rounds: int) -> list[floa
 def idle_updates(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
     """E: microseconds of engine a client update; 1,000 client updates a round do nothing.
 
-    A client has one sample, and batch norm trains on no batch of one: a client update loads the model and its data, takes no
+    A client has one sample, and batch norm trains on no batch of one: an update loads the model and its data, takes no
     step, and reports.
     """
     plan = plan_of(population(folder / "E", 2_000, 1), 1_000, [8], Local(), norm="batch")
@@ -82,7 +82,7 @@ def populations(actors: ClientActors, folder: Path, repeats: int) -> dict[str, f
 def redistribution(actors: ClientActors, folder: Path, repeats: int) -> dict[str, float]:
     """H: rounds that redistribute every model beside rounds of the same client updates that sum them.
 
-    The perceptron has 0.8 MB and short client updates; the convolutional network 0.6 MB and client updates of some 50 ms.
+    The perceptron has 0.8 MB and short client updates; the convolutional network 0.6 MB and updates of some 50 ms.
     """
     found: dict[str, float] = {}
     for title, plan, cohort in _redistributed(folder):
@@ -110,7 +110,7 @@ def _redistributed(folder: Path) -> Iterator[tuple[str, WorkerPlan, int]]:
 
 
 def large_cohort(actors: ClientActors, folder: Path) -> dict[str, float]:
-    """G: 10,000 client updates a round of a model of 200,000 numbers: seconds a round, and the driver's largest memory."""
+    """G: 10,000 client updates a round, a model of 200,000 numbers: seconds a round, the driver's largest memory."""
     shape = (1, 28, 28)
     plan = plan_of(population(folder / "large", 10_000, 10, shape), 10_000, HIDDEN, Local(lr=0.1), shape=shape)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -2,9 +2,10 @@
 
     uv run python -m tests.benchmarks.speed [--loads ABCDEFGH] [--peers .peers] [--repeats 5] [--rounds 6]
 
-A, B and C are seconds a round, from aggregation to aggregation; "two plain loops" are the ideal on two cores: two processes that
-share the round's client updates, without a framework. D is a whole job, E the engine's cost of a client update that does nothing, F
-rounds on populations of 1e3, 1e5 and 1e6 clients, G a cohort of 10,000, H redistribution beside sums.
+A, B and C are seconds a round, from aggregation to aggregation. "Two plain loops" are the ideal on two cores: two
+processes that share the round's client updates, without a framework. D is a whole job, E the engine's cost of a client
+update that does nothing, F rounds on populations of 1e3, 1e5 and 1e6 clients, G a cohort of 10,000, H redistribution
+beside sums.
 
 All ways take turns in every repeat, so that a busy machine slows all alike, and a figure is the median over repeats of
 the median round. The peers need the environments that peers/environments.sh makes; without `--peers` they are left out.

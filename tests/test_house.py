@@ -1,0 +1,133 @@
+"""Rules of the house: rooms, imports without circles, unique names, docstrings in plain English."""
+
+import ast
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("raysim", "algorithms", "partitioning")
+LOOSE = {"__init__.py", "__main__.py"}
+EXCLUDED = (
+    "What",
+    "Who",
+    "How",
+    "Where",
+    "Whose",
+    "That",
+    "Those",
+    "Which",
+    "Within",
+    "The one",
+    "The same",
+    "As",
+    "So",
+)
+"""First words that CONTRIBUTING rules out, because a sentence behind them has to be read twice."""
+
+
+def files(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def trees() -> dict[str, ast.Module]:
+    """The syntax trees of all files by their dotted names; a package's is that of its `__init__`."""
+    found = {}
+    for path in (path for package in PACKAGES for path in files(package)):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """The modules of ours that a file imports, inside functions and for annotations too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                if inside in known:
+                    yield inside
+                elif node.module in known:
+                    yield node.module
+
+
+def test_no_circle_of_imports_between_files() -> None:
+    found = trees()
+    known = set(found)
+    try:
+        TopologicalSorter({name: set(imports(tree, known)) - {name} for name, tree in found.items()}).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("package", ["raysim", "partitioning"])
+def test_every_file_lies_in_a_room(package: str) -> None:
+    loose = {path.name for path in (ROOT / package).glob("*.py")} - LOOSE
+    assert not loose, f"{sorted(loose)} must lie in a room of {package}/"
+
+
+def test_only_methods_lie_at_the_top_of_algorithms() -> None:
+    """A method's file defines an algorithm that the table of names has; the table lies beside them."""
+    from algorithms import names
+
+    methods = {function.__module__.rpartition(".")[2] for function in names.ALGORITHMS.values()}
+    loose = {path.stem for path in (ROOT / "algorithms").glob("*.py")}
+    assert loose == methods | {"__init__", "names"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_class_name_stands_twice(package: str) -> None:
+    places = defaultdict(list)
+    for path in files(package):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_text_begins_with_an_excluded_word(package: str) -> None:
+    """Neither a docstring nor a comment, nor a sentence in a docstring."""
+    begins = re.compile(rf"(?:^|[.:!?]\s+)({'|'.join(EXCLUDED)})\b")
+    wrong = []
+    for path in files(package):
+        for line, text in [*docstrings(path), *comments(path)]:
+            if match := begins.search(text):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {text[match.start() :][:60]!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Every docstring, and the strings below constants, with their lines."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for statement in getattr(node, "body", []) if not isinstance(node, ast.IfExp | ast.Lambda) else []:
+            value = getattr(statement, "value", None)
+            if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.lineno, " ".join(value.value.split())
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Every first line of a comment."""
+    with path.open("rb") as file:
+        last = -1
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                if token.start[0] != last + 1 or token.line[: token.start[1]].strip():
+                    yield token.start[0], token.string.lstrip("# ")
+                last = token.start[0]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_tests_mirror_the_rooms(package: str) -> None:
+    rooms = {str(path.parent.relative_to(ROOT / package)) for path in (ROOT / package).rglob("*.py")}
+    mirrored = {str(path.parent.relative_to(ROOT / "tests" / package)) for path in files(f"tests/{package}")}
+    # Recipes are no code; their tests lie beside the others.
+    assert mirrored <= rooms | {"recipes"}
