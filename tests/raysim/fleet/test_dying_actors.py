@@ -69,7 +69,7 @@ def plan_for(name: str, population: Population, folder: Path) -> WorkerPlan:
         pytest.param("fedbn", "ClientUpdates", id="when it has written personal state"),
         pytest.param("fedavg", "Evaluate", id="in an evaluation"),
         pytest.param("radfed", "ClientUpdates", id="while models are redistributed"),
-        pytest.param("radfed", "SumOfTravelling", id="while it sums travelling models"),
+        pytest.param("radfed", "SumModels", id="while it sums travelling models"),
     ],
 )
 def test_an_actor_dies(

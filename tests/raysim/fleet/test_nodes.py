@@ -122,7 +122,7 @@ def test_a_population_that_must_not_be_copied(nodes: Nodes) -> None:
     folder = stopped("run")
     config = folder / "config.toml"
     config.write_text(config.read_text().replace("copies = true", "copies = false"))
-    with pytest.raises(InputError, match=r"every node must see /proc/self/cwd/run/population, and \S+ "):
+    with pytest.raises(InputError, match=r"every node must see /proc/self/cwd/run/population; \S+ does not"):
         raysim.resume(folder, actors=2, address=nodes.address)
     assert nodes.copies() == [[], []]
 
