@@ -154,7 +154,7 @@ def test_with_exponent_one_it_is_fedavg_and_python_takes_the_function(folder: Pa
     file.write_text(tomli_w.dumps({**BASE, "algorithm": {"name": "own_algorithm:mine", "exponent": 1.0}}))
     heard = Listening()
     raysim.run(file, folder / "file", inline=True, watcher=heard)
-    told = f"own_algorithm:mine is no part of raysim: the code of {folder}/own_algorithm.py runs here"
+    told = f"own_algorithm:mine is not part of raysim: the code of {folder}/own_algorithm.py runs here"
     assert heard.notices[0].startswith(told) and told in (folder / "file" / "run.log").read_text()
     own = sys.modules["own_algorithm"]
     tables = [{"name": own.mine, "exponent": 1.0}, {"name": "fedavg"}, {"name": own.mine}]

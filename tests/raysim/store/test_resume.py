@@ -257,7 +257,7 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     assert "must be the folder of a run" in refused(stopped / "run" / "population")
     shutil.copytree(stopped / "run", tmp_path / "run")
     with existing_folder(tmp_path / "run"):
-        assert "a process is running it" in refused(tmp_path / "run")
+        assert "another process runs it" in refused(tmp_path / "run")
     config = (tmp_path / "run" / "config.toml").read_text()
     (tmp_path / "run" / "config.toml").write_text(config.replace("rounds = 5", "rounds = 6"))
     assert "was begun with rounds = 5.0, and here it is 6.0" in refused(tmp_path / "run")
@@ -341,7 +341,7 @@ class Wrong(Watcher):
 
 
 def test_input_that_turns_out_wrong_after_a_round_leaves_the_rounds(stopped: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^a shard is damaged: restore it; .*raysim resume .*run goes on"):
+    with pytest.raises(InputError, match=r"^a shard is damaged: restore it; .*raysim resume .*run"):
         raysim.run(PERSONAL, tmp_path / "run", inline=True, watcher=Wrong())
     raysim.resume(tmp_path / "run", inline=True)
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
