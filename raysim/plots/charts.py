@@ -36,6 +36,8 @@ GROUP = 0.8  # share of a tick's room that its bars or boxes take
 THICK = 0.48  # thickness of a stage bar; 1 is the distance to the next bar
 
 Values = NDArray[np.float64]
+Chart = tuple[str, str, bool]
+"""Title of a figure, its markup, and whether it takes the page's whole width."""
 
 FORMATS: dict[str, Callable[[], Formatter]] = {
     "number": ScalarFormatter,
@@ -88,15 +90,6 @@ class Panel:
     def ticks(self) -> list[str]:
         """Ticks of all samples, in order of appearance."""
         return list(dict.fromkeys(tick for at in self.samples.values() for tick in at))
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Markup of a figure, its title, and whether it takes the page's whole width."""
-
-    title: str
-    svg: str
-    wide: bool = False
 
 
 def draw(

@@ -37,7 +37,7 @@ def evaluation(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
             ]
             wide = wide or len(targets) > 1
             svg = charts.draw(f"evaluation-{name}", panels, strokes, is_shared=True, is_wide=wide)
-            yield Chart(metric.title, svg, wide)
+            yield metric.title, svg, wide
             wide = False
 
 
@@ -47,7 +47,7 @@ def measures(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     for name, measure in MEASURES.items():
         if name in present:
             panel = Panel(measure.title, measure.title, curves=_curves(results, name))
-            yield Chart(measure.title, charts.draw(f"measure-{name}", [panel], strokes, is_wide=False))
+            yield measure.title, charts.draw(f"measure-{name}", [panel], strokes, is_wide=False), False
 
 
 def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
@@ -55,15 +55,15 @@ def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     if not any(each.rounds for each in results):
         return
     loss = Panel("Training loss", "Loss", curves=_curves(results, "train_loss"))
-    yield Chart("Training loss", charts.draw("train-loss", [loss], strokes, is_wide=False))
+    yield "Training loss", charts.draw("train-loss", [loss], strokes, is_wide=False), False
     title = "Seconds a round, without evaluation"
     seconds = Panel(title, "Seconds", "seconds", _curves(results, "seconds", is_marked=False))
-    yield Chart("Seconds", charts.draw("seconds", [seconds], strokes, is_wide=False))
+    yield "Seconds", charts.draw("seconds", [seconds], strokes, is_wide=False), False
     sums = [
         Panel(title, "Sum since the start", "bytes", _curves(results, name, is_marked=False, is_sum=True))
         for title, name in BYTES.items()
     ]
-    yield Chart("Bytes", charts.draw("bytes", sums, strokes, is_shared=True), wide=True)
+    yield "Bytes", charts.draw("bytes", sums, strokes, is_shared=True), True
 
 
 def breakdown(results: Outputs) -> tuple[str, ResultTable] | None:

@@ -38,7 +38,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         lost_curves=sum(not study.columns(each) for each in counted if each.status == "done"),
         boxes=_boxes(rows, strokes, MetricColumn.of(study.metric)),
         # Wide charts come last, so that the others stand side by side.
-        searches=sorted((_chart(*each, by) for each in enumerate(searches)), key=lambda each: each.wide),
+        searches=sorted((_chart(*each, by) for each in enumerate(searches)), key=lambda each: each[2]),
         points=[(each.title, list(_points(each, by))) for each in searches],
         select_by=by,
         statuses=STATUSES,
@@ -76,7 +76,7 @@ def _curves(study: Findings, strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
             if curves:
                 panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
         if panels:
-            yield Chart(dataset, draw(f"curves{index}", panels, strokes, columns=2), wide=True)
+            yield dataset, draw(f"curves{index}", panels, strokes, columns=2), True
 
 
 def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: MetricColumn) -> str:
@@ -90,7 +90,7 @@ def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: Met
 
 
 def _chart(index: int, search: Search, by: MetricColumn) -> Chart:
-    return Chart(search.title, search_chart(f"search{index}", search, by), wide=len(search.axes) not in (1, 2))
+    return search.title, search_chart(f"search{index}", search, by), len(search.axes) not in (1, 2)
 
 
 def _points(search: Search, by: MetricColumn) -> Iterator[tuple[str, str, int, bool]]:
