@@ -125,7 +125,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     numbers = statistics.summarise(population.class_counts)
     click.echo(
         f"{out}: {numbers.clients} clients with {numbers.samples} samples of {numbers.classes} classes, "
-        f"{numbers.min} to {numbers.max} a client, C-score {numbers.c_score:.2f}"
+        f"{numbers.min} to {numbers.max} per client, C-score {numbers.c_score:.2f}"
     )
     click.echo(f"next: partitioning inspect {out}   or   partitioning plot {out} --out population.png")
 

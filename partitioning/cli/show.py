@@ -23,7 +23,7 @@ _TITLES = {
     "js_divergence": "Jensen-Shannon divergence (bits)",
     "earth_movers": "earth mover's distance",
     "size_gini": "Gini coefficient of sizes",
-    "labels": "labels a client",
+    "labels": "labels per client",
     "feature_c_scores": "C-score by feature",
 }
 _IN_ROW = ("min", "max", "mean", "std", "c_score")  # already in Table I

@@ -48,7 +48,7 @@ def share(name: str, value: object) -> float:
 
 
 def share_or_count(name: str, value: object, *, total: int) -> int:
-    """Return a whole number as it is given, or a share in (0, 1) of `total`, at least 1."""
+    """Resolve a share in (0, 1) of `total` to a number, at least 1; return a whole number unchanged."""
     number = _real(value)
     if number is None or number < 0 or (number >= 1 and number != math.floor(number)):
         raise InputError(f"{name} is {value!r}: give a share above 0 and below 1, or a whole number, 0 for none")

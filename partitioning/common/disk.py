@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "File too large")
 """Messages of libraries whose errors have no number."""
@@ -39,19 +39,19 @@ def report_full_disk(path: Path) -> Iterator[None]:
 @contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
     """Yield a draft path that becomes `path` at the end; a failure removes it, a full disk raises DiskFullError."""
-    aside = path.with_name(f".{path.stem}.partial{path.suffix}")
+    draft = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
         with report_full_disk(path):
-            yield aside
+            yield draft
             # Some libraries write files that only the owner may read.
-            aside.chmod(0o644)
-            aside.replace(path)
+            draft.chmod(0o644)
+            draft.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def _is_full(error: Exception) -> bool:
-    return getattr(error, "errno", None) in FULL or any(text in str(error) for text in FULL_MESSAGES)
+    return getattr(error, "errno", None) in FULL_ERRNOS or any(text in str(error) for text in FULL_MESSAGES)
 
 
 def _free(path: Path) -> str:

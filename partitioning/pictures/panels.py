@@ -51,7 +51,7 @@ def heatmaps(views: Sequence[View]) -> list[Panel]:
                 write_counts(axes, view.class_counts, offset=0.5)
             _name_clients(axes, groups, "class")
             name_rows(axes, [shorten(str(label)) for label in view.classes])
-        _colour_bar(key, image, "samples a client")
+        _colour_bar(key, image, "samples per client")
 
     return [(_map_height(len(views[0].classes)), draw)]
 
@@ -253,7 +253,7 @@ def _name_clients(axes: "Axes", groups: Groups, largest: str) -> None:
         axes.set_xticks(np.arange(clients) + 0.5, [str(client) for client in range(clients)])
         axes.set_xlabel("client")
         return
-    binned = f", about {clients / len(groups):,.0f} a column" if len(groups) < clients else ""
+    binned = f", about {clients / len(groups):,.0f} per column" if len(groups) < clients else ""
     axes.set_xlabel(f"clients, by their largest {largest}{binned}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
@@ -273,7 +273,7 @@ def _sizes_in_words(view: View) -> str:
     numbers = summarise(view.class_counts)
     empty = int((view.sizes == 0).sum())
     without = f"; {empty:,} without samples not shown" if empty else ""
-    return f"{numbers.min:,} to {numbers.max:,} a client, mean {numbers.mean:,.1f}, std {numbers.std:,.1f}{without}"
+    return f"{numbers.min:,} to {numbers.max:,} per client, mean {numbers.mean:,.1f}, std {numbers.std:,.1f}{without}"
 
 
 def _number(axes: "Axes") -> None:

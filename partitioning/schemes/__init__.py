@@ -1,1 +1,1 @@
-"""Schemes: functions from labels to one array of sample indices a client."""
+"""Schemes: functions from labels to one array of sample indices per client."""

@@ -47,7 +47,7 @@ def _numbers(prior: Prior, clients: int, parts: int, name: str) -> Floats:
     if numbers.shape not in ((clients,), (clients, parts)):
         raise InputError(
             f"{name} has the shape {list(np.shape(numbers)) if numbers.size else 'of no table'}: give one number, "
-            f"{clients} numbers [0.1, ...] (one a client), or {clients} lists of {parts} numbers (one a client and "
+            f"{clients} numbers [0.1, ...] (one per client), or {clients} lists of {parts} numbers (one per client and "
             "category)"
         )
     if not (np.isfinite(numbers).all() and (numbers > 0).all()):

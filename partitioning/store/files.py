@@ -73,7 +73,7 @@ class TableFile:
 SECTIONS = np.dtype([("rows", np.int64), ("offset", np.int64), ("length", np.int64), ("checksum", np.uint32)])
 """`Section` as a record: a population may have millions of sections in one array."""
 
-Written = tuple[StoredFile, npt.NDArray[np.void]]
+WrittenFile = tuple[StoredFile, npt.NDArray[np.void]]
 """A file and the sections of its record batches, as an array of `SECTIONS`."""
 
 
@@ -84,7 +84,7 @@ def write_files(
     *,
     limit: int = SHARD_BYTES,
     runs: Iterable[int | None] = (None,),
-) -> Iterator[Written]:
+) -> Iterator[WrittenFile]:
     """Write record batches to shard-00000.arrow, shard-00001.arrow, and so on; yield each file.
 
     Args:
@@ -103,7 +103,7 @@ def write_files(
 
 def write_file(
     path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, limit: int | None = None
-) -> Written:
+) -> WrittenFile:
     """Write one or more record batches to an uncompressed Arrow IPC file, until it has `limit` bytes."""
     rows, bounds = array("q"), array("q")
     sink = pa.output_stream(str(path), compression=None, buffer_size=_BUFFER)
@@ -121,7 +121,7 @@ def write_file(
     return _seal(path, rows, bounds)
 
 
-def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> Written:
+def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> WrittenFile:
     # Compute checksums from the file on disk, not from memory.
     sections = np.empty(len(rows), SECTIONS)
     sections["rows"], sections["offset"], sections["length"] = rows, bounds[:-1], np.diff(bounds)

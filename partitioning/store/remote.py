@@ -95,15 +95,15 @@ class RemoteFolder:
         """Copy a local file into the folder; it replaces an older file once it is complete."""
         target = f"{self.path}/{name}"
         # An object appears when it is complete; a file appears with its first byte.
-        aside = f"{target}.partial" if isinstance(self.system, fs.LocalFileSystem) else target
+        draft = f"{target}.partial" if isinstance(self.system, fs.LocalFileSystem) else target
         with _explain_errors(self.uri, name, "written"), path.open("rb") as source:
-            if aside != target:
+            if draft != target:
                 self.system.create_dir(str(PurePosixPath(target).parent), recursive=True)
-            with self.system.open_output_stream(aside) as sink:
+            with self.system.open_output_stream(draft) as sink:
                 while chunk := source.read(CHUNK):
                     sink.write(chunk)
-            if aside != target:
-                self.system.move(aside, target)
+            if draft != target:
+                self.system.move(draft, target)
 
     def remove(self, name: str) -> None:
         """Remove a file; do nothing if it does not exist."""

@@ -49,7 +49,7 @@ def test_the_other_numbers_parameters_and_columns_are_printed(call, folder):
     skew = statistics.measure_skew(Population.open(folder).class_counts)
     lines = {name.strip(): value.strip() for name, value in (line.split("│")[1:3] for line in _cells(said))}
     assert lines["Jensen-Shannon divergence (bits)"] == f"{skew.js_divergence:.6g}"
-    assert lines["labels a client"] == f"{skew.labels:.6g}"
+    assert lines["labels per client"] == f"{skew.labels:.6g}"
     assert (lines["label_alpha"], lines["scheme"], lines["row"]) == ("0.1", "dirichlet-qp", "int64")
     assert (lines["train clients"], lines["test clients"]) == ("4", "2")
 

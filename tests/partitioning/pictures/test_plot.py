@@ -51,7 +51,7 @@ def test_all_panels_of_any_size_can_be_drawn(clients, classes):
     assert shown[0].startswith("mine\n")
     assert f"on {clients:,} clients" in shown[0]
     assert shown[1] == "class shares"
-    assert "a client, mean" in shown[2]
+    assert "per client, mean" in shown[2]
     assert shown[3].startswith("colour: category shares, C-score")
     assert png(figure).startswith(b"\x89PNG")
 
@@ -71,7 +71,7 @@ def test_no_label_of_an_axis_lies_on_another():
 def test_panels_are_chosen_by_name_and_stand_in_their_order():
     figure = draw([view(5)], ["sizes", "bars"])
     first, second = titles(figure)
-    assert "a client, mean" in first
+    assert "per client, mean" in first
     assert second == "class shares"
     assert len(titles(draw([view(5)], ["bars", "bars"]))) == 1
     assert list(PANELS) == ["heatmap", "bars", "sizes", "features"]
