@@ -72,11 +72,9 @@ def kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
         return f"list of {kind(items[0])}" if len(get_args(items[0])) < 2 else f"list of ({kind(items[0])})"
     if origin is not None and issubclass(origin, Mapping):
         return f"table of {kind(inner[1])}"
-    limits = [f"{sign} {getattr(one, type(one).__name__.lower())}" for one in metadata for t, sign in BOUNDS.items()
-              if type(one) is t]  # fmt: skip
-    return " ".join(
-        [WORDS.get(annotation, getattr(annotation, "__name__", str(annotation))), ", ".join(limits)]
-    ).strip()
+    values = [(BOUNDS[type(one)], getattr(one, type(one).__name__.lower())) for one in metadata if type(one) in BOUNDS]
+    limits = ", ".join(f"{sign} {'2^63' if value == 2**63 else value}" for sign, value in values)
+    return f"{WORDS.get(annotation, getattr(annotation, '__name__', str(annotation)))} {limits}".strip()
 
 
 def shown(default: Any) -> str:

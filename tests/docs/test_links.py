@@ -1,12 +1,18 @@
 """Every link of the pages leads somewhere, every page is in the site's navigation, and the README is short."""
 
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from .pages import DOCS, PAGES, ROOT, anchors, links, name, text_of
+
+
+@cache
+def anchors_of(page: Path, generate: ModuleType) -> set[str]:
+    return anchors(generate.filled(text_of(page)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -20,7 +26,7 @@ def test_links_lead_to_files_and_headings(page: Path, generate: ModuleType) -> N
         inside = DOCS not in page.parents or DOCS in target.parents or target == DOCS
         assert inside, f"{name(page)}: {link} leads out of the site"
         if anchor:
-            known = anchors(generate.filled(text_of(target)))
+            known = anchors_of(target, generate)
             assert anchor in known, f"{name(page)}: {link}, of {sorted(known)}"
 
 
