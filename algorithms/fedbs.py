@@ -37,12 +37,12 @@ def fedbs(
         patience: the paper's r, >= 1: rounds in a row with losses that agree.
         proximal: FedProx's mu in the second phase, >= 0.
         deviation: divisor of the variance: m ("population") or m - 1 ("sample").
-        loss: F_k: mean loss of the samples as they are trained on ("training"), or local objective "after" training.
+        loss: F_k: mean loss of the samples during training ("training"), or local objective "after" training.
 
     Paper: section IV, Algorithm 1; epsilon 0.1 and r 5 in section V.
 
     Deviations: the paper does not define F_k, mu or the kind of standard deviation. By default F_k is the mean loss of
-    the samples as they are trained on. Algorithm 1 prints std < epsilon and no r; the text has <= and r rounds, which
+    the samples during training. Algorithm 1 prints std < epsilon and no r; the text has <= and r rounds, which
     we follow.
     """
     agreement = LossAgreement(epsilon, patience, deviation, loss)

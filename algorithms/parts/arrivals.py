@@ -69,7 +69,7 @@ class Timeline:
     """State of the virtual clock.
 
     Args:
-        version: number of arrivals, each of which made a version of the model.
+        version: number of arrivals; each arrival makes a version of the model.
         now: time of the last arrival.
         flights: known client updates that have not arrived.
     """

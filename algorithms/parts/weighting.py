@@ -55,7 +55,7 @@ class ClientLoss:
     """Weight by the client's loss: F_k.
 
     Args:
-        of: "training", the mean loss of the samples as they are trained on; "after", that of all samples afterwards.
+        of: "training", the mean loss of the samples during training; "after", that of all samples afterwards.
     """
 
     of: LossKind = "training"
