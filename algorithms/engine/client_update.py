@@ -32,11 +32,13 @@ class ClientInput:
         personal: location of the client's personal entries; None if it has none yet.
         weight: weight of the received model; 0 after an aggregation.
         counter: counter of the random draws; None for the round number, unless a client may train twice in a round.
+        union: clients that provide the samples together; empty for the client's own samples.
     """
 
     personal: Location | None
     weight: float
     counter: int | None = None
+    union: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ class ClientUpdates(Function):
 
     def work(self, worker: Worker, client: int, personal: Packed, client_input: ClientInput) -> Work:
         """Return a client's samples and batches, without batches of one sample that batch norm cannot normalise."""
-        x, y = worker.data.samples(client, "train")
+        union, data = client_input.union, worker.data
+        x, y = data.union(union, "train") if union else data.samples(client, "train")
         counter = self.round_number if client_input.counter is None else client_input.counter
         updates = 0
         if self.local.batches:

@@ -35,7 +35,7 @@ from algorithms import (
 from algorithms.engine.blocks import block_over
 from algorithms.engine.round import client_updates
 from algorithms.engine.statistics import with_statistics
-from algorithms.engine.union import Union, UnionUpdate
+from algorithms.engine.union import UnionUpdate
 from raysim.measures.evaluate import Targets, loss_on_test
 
 EPSILON = 0.01
@@ -215,7 +215,7 @@ class TwinSteps:
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         worker.resident.load(*values[0])
-        x, y = Union(worker.data, block.clients).samples(0, "train")
+        x, y = worker.data.union(block.clients, "train")
         batches, drawn = self.batches(len(y))
         if worker.resident.refuses_single and self.local.statistics != "frozen":
             batches = [rows for rows in batches if len(rows) > 1]
