@@ -105,7 +105,7 @@ def test_the_data_of_several_sites_in_one_place_are_refused(
         ({"labels": {"zone": "moon"}}, r"a client actor takes 1 CPU and label zone=moon: must fit a node, and Ray has"),
         ({"gpus_per_actor": 1}, r"takes 1 CPU and 1 GPU: must fit a node, .*1 x \(2 CPU, site=north\)"),
         ({"actors": 4}, r"fleet.actors = 4 of 1 CPU each: must fit Ray's nodes, which hold 3 and are"),
-        ({"labels": {"site": "south"}, "actors": 2}, r"which hold 1, .*; set fleet.actors = 1, or less"),
+        ({"labels": {"site": "south"}, "actors": 2}, r"which hold 1 and are .*; set fleet.actors = 1, or less"),
         ({"pinned": True, "actors": 2}, r"fleet.actors = 2 of .* label site=south each of site 'south': must fit"),
         ({"pinned": True, "labels": {"zone": "moon"}}, r"of site 'north' takes 1 CPU and label site=north and label z"),
     ],
