@@ -22,7 +22,7 @@ import partitioning
 import raysim
 from algorithms import Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS
-from algorithms.parts import phases, schedule, server, sharing, weighting
+from algorithms.parts import phases, rules, schedule, server, sharing, weighting
 from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
@@ -234,7 +234,7 @@ def parts() -> str:
         "`sharing`": (sharing,),
         "`weighting`": (weighting,),
         "`server`": (server,),
-        "Phases": (phases,),
+        "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]
     for heading, subjects in sections.items():
