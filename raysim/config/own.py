@@ -147,7 +147,8 @@ def check_model(name: str, model: Callable[..., Any], own: Mapping[str, Paramete
             return f"{positional[0]} is positional-only"
         return _key_fault(own.values(), taken, "is taken: every model has it")
 
-    if wrong := _fault(difference, model, own):
+    passed = [each for each in signature(model).parameters if each not in own]
+    if wrong := _fault(difference, model, passed):
         raise InputError(f"model.name = {name!r}: must be of the shape `{MODEL_FORM}`, and {wrong}; change it")
 
 
