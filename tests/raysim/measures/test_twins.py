@@ -218,7 +218,7 @@ def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
         ({"data": {"dataset": "digits"}}, "without a loss on a global test set"),
         (
             {"algorithm": {"name": "fedbn"}, "model": {"name": "mlp", "norm": "batch"}},
-            "fedbn: evaluate.measures = 'dc' where clients keep entries",
+            "fedbn: evaluate.measures = 'dc' with personal entries",
         ),
         ({"evaluate": {"measures": ["dcc"]}}, "evaluate.measures"),
         ({"evaluate": {"measures": ["dc", "dc"]}}, "should name each only once"),
