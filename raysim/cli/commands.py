@@ -148,10 +148,10 @@ def reproduce(name: str, full: bool, out: Path | None, **options: Any) -> None:
             from raysim.reproduction.table import claims_table
             from raysim.studies.showing import board
         with board() as watcher:
-            done = reproducing.reproduce(name, out, full=full, watcher=watcher, stop=stop, **options)
+            folder, claims = reproducing.reproduce(name, out, full=full, watcher=watcher, stop=stop, **options)
     screen = Console()
-    screen.print(claims_table(done.claims))
-    for path in (done.folder / "claims.md", done.folder / "report.html"):
+    screen.print(claims_table(claims))
+    for path in (folder / "claims.md", folder / "report.html"):
         screen.print(f"written {path}", soft_wrap=True, highlight=False)
 
 

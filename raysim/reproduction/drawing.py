@@ -73,10 +73,9 @@ def words_of(column: str) -> tuple[str, bool]:
 def _check_columns(figure: Figure, study: Findings) -> None:
     """Raise InputError for a misspelt column, which would otherwise leave an empty figure."""
     places = [place for series in figure.panels.values() for at in series.values() for place in at.values()]
-    for column in dict.fromkeys(place.column for place in places):
-        trials = [
-            trial for each in places if each.column == column for trial in study.counting(each.dataset, each.algorithm)
-        ]
+    for column in dict.fromkeys(column for _, _, column in places):
+        at = [(dataset, algorithm) for dataset, algorithm, own in places if own == column]
+        trials = [trial for dataset, algorithm in at for trial in study.counting(dataset, algorithm)]
         names = dict.fromkeys(name for trial in trials for name in (*trial.metrics, *study.columns(trial)))
         if trials and column not in names:
             raise unknown(f"figure {figure.table.title!r}: column {column!r}", column, list(names))
@@ -91,7 +90,7 @@ def _strokes(figure: Figure, study: Findings) -> Mapping[str, Stroke]:
 
 def _panel(figure: Figure, title: str, study: Findings) -> Panel:
     table, series, take = figure.table, figure.panels[title], figure.table.take or "final"
-    words = dict(words_of(place.column) for at in series.values() for place in at.values())
+    words = dict(words_of(column) for at in series.values() for _, _, column in at.values())
     y, kind = table.y or " and ".join(words) + IN_WORDS.get(take, ""), "share" if all(words.values()) else "number"
     if table.form != "curves":
         samples = {label: _samples(at, study, take) for label, at in series.items()}
@@ -109,8 +108,9 @@ def _panel(figure: Figure, title: str, study: Findings) -> Panel:
 
 def _curve(place: Place, study: Findings, smooth: int) -> Curve:
     """Return the mean and the standard deviation of a column by round, over the trials that have it."""
-    runs = study.runs(place.dataset, place.algorithm, place.column)
-    curve = mean_curve([_smoothed(run, place.column, smooth) for run in runs], place.column)
+    dataset, algorithm, column = place
+    runs = study.runs(dataset, algorithm, column)
+    curve = mean_curve([_smoothed(run, column, smooth) for run in runs], column)
     return curve if curve.std is not None and curve.std.any() else replace(curve, std=None)
 
 
@@ -128,10 +128,10 @@ def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, l
     found = {
         tick: [
             value
-            for trial in study.counting(place.dataset, place.algorithm)
-            if (value := _value(study, trial, place.column, take)) is not None
+            for trial in study.counting(dataset, algorithm)
+            if (value := _value(study, trial, column, take)) is not None
         ]
-        for tick, place in at.items()
+        for tick, (dataset, algorithm, column) in at.items()
     }
     return {tick: values for tick, values in found.items() if values}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -50,13 +50,8 @@ class PlaceTable(ConfigTable):
     column: str | None = None
 
 
-class Place(NamedTuple):
-    """Results in a study: a column of an algorithm on a data set."""
-
-    dataset: str
-    algorithm: str
-    column: str
-
+Place: TypeAlias = tuple[str, str, str]
+"""Results in a study: data set, algorithm and column."""
 
 Series = Mapping[str, Mapping[str, Place]]
 """Contents of a panel: for each line, or colour of bars and boxes, its places by tick. Curves have the tick ""."""
@@ -135,7 +130,7 @@ class _PanelReader:
         series: dict[str, dict[str, Place]] = {name: {} for name in self._shown}
         for tick, each in places.items():
             for name in [each.algorithm] if each.algorithm else self._shown:
-                place = Place(each.dataset, name, each.column or self.table.column)
+                place = (each.dataset, name, each.column or self.table.column)
                 series.setdefault(name, {})[tick] = place
         return {name: at for name, at in series.items() if at}
 
@@ -147,7 +142,7 @@ class _PanelReader:
                 f"figure {self.table.title!r}: {label!r} is a line by itself: must have one algorithm; write "
                 f'{{ dataset = "{each.dataset}", algorithm = ... }}'
             )
-        return Place(each.dataset, each.algorithm or self._shown[0], each.column or self.table.column)
+        return each.dataset, each.algorithm or self._shown[0], each.column or self.table.column
 
     def _place(self, given: Any, path: str) -> PlaceTable:
         if not isinstance(given, str | dict):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -31,22 +30,9 @@ from raysim.studies.studying import study
 PAGE, FIGURES = "claims.md", "figures"
 
 
-@dataclass(frozen=True)
-class Reproduced:
-    """Finished reproduction.
-
-    Args:
-        folder: folder of its study, with the judged claims and the figures.
-        claims: judged claims.
-    """
-
-    folder: Path
-    claims: tuple[JudgedClaim, ...]
-
-
 def reproduce(
     name: str, out: str | Path | None = None, *, full: bool = False, changes: Iterable[str] = (), **options: Any
-) -> Reproduced:
+) -> tuple[Path, tuple[JudgedClaim, ...]]:
     """Run or continue the study of a paper's table or figure; judge its claims and draw its figures.
 
     Args:
@@ -55,6 +41,9 @@ def reproduce(
         full: use the paper's setting, not the reduced one.
         changes: `key.path=value` each, applied to the study.
         options: further arguments of `raysim.study`.
+
+    Returns:
+        The folder, with the study, the judged claims and the figures; and the judged claims.
 
     Raises:
         InputError: the reproduction does not exist, it has no reduced setting, or its data are missing.
@@ -81,7 +70,7 @@ def reproduce(
     with write_whole(folder / PAGE) as aside:
         aside.write_text(as_markdown(record) + pictures(record), encoding="utf-8")
     conclude(folder, lead=section(folder))
-    return Reproduced(folder, claims)
+    return folder, claims
 
 
 def _again(name: str, folder: Path, full: bool, changes: Iterable[str]) -> str:

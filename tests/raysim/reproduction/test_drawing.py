@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The study of a file with a figure of each form, and one of which the reduced setting has nothing."""
     place = tmp_path_factory.mktemp("figures")
     (place / "tiny.toml").write_text(tomli_w.dumps(STUDY), encoding="utf-8")
-    return reproduce(str(place / "tiny.toml"), place / "run", inline=True).folder
+    return reproduce(str(place / "tiny.toml"), place / "run", inline=True)[0]
 
 
 def words(folder: Path, number: int) -> list[str]:

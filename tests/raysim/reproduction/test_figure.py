@@ -16,7 +16,7 @@ def figure(raw: dict[str, Any], **keys: Any) -> Figure:
 
 
 def at(dataset: str, algorithm: str = "fedavg", column: str = "test_accuracy") -> Place:
-    return Place(dataset, algorithm, column)
+    return dataset, algorithm, column
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_claims_are_of_what_is_run(name: str) -> None:
 def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
     """Reduced to two rounds of one data set of two: only what is written is looked at."""
     changes = ["model.hidden=[16]"]
-    done = reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
-    assert [each.verdict for each in done.claims] == ["holds", "not tested here", "not tested here"]
+    _, claims = reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
+    assert [each.verdict for each in claims] == ["holds", "not tested here", "not tested here"]
     page = (tmp_path / "run" / "claims.md").read_text()
     assert "raysim reproduce small --set model.hidden=[16]" in page and "| holds |" in page
     assert "`rounds` 2 (paper: 100)" in page

@@ -16,5 +16,5 @@ def test_each_paper_has_one() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_claim_of_each_paper_holds(name: str, tmp_path: Path) -> None:
-    done = reproduce(name, tmp_path / "run", inline=True)
-    assert {each.claim.says: each.verdict for each in done.claims if each.verdict != "holds"} == {}
+    _, claims = reproduce(name, tmp_path / "run", inline=True)
+    assert {each.claim.says: each.verdict for each in claims if each.verdict != "holds"} == {}
