@@ -103,7 +103,9 @@ class ActorCall:
 def spent_message(call: ActorCall, why: ActorLostError) -> str:
     """Return the message about a call whose actors die again and again."""
     function, clients = call.map.function, [c for n in call.task.node.blocks for c in call.map.blocks[n].clients]
-    updates = getattr(function, "updates", function)
+    updates: Any = function
+    while hasattr(updates, "updates"):  # such as those that are also compared
+        updates = updates.updates
     what = f"round {updates.round_number}" if isinstance(updates, ClientUpdates) else type(function).__name__
     ids = ", ".join(map(str, clients[:MAX_CLIENTS])) + (", ..." if len(clients) > MAX_CLIENTS else "")
     noun = "client" if len(clients) == 1 else "clients"
