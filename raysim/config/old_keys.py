@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from raysim.common.errors import InputError
 
 RENAMED: Mapping[str, str] = {"merge_every": "aggregate_every", "weigh": "weighting", "place": "sharing"}
-"""New names by old name, in any table."""
+"""New names of keys of an algorithm, by old name."""
 
 REMOVED: Mapping[str, str] = {"fleet.transport": "models always travel through host memory"}
 """Reasons by path of a removed key."""
@@ -22,7 +22,8 @@ def refuse_old_key(path: str, value: object = None) -> None:
     """
     given = path if value is None else f"{path} = {value!r}"
     above, dot, key = path.rpartition(".")
-    if key in RENAMED:
+    table = above.rpartition(".")[2]
+    if key in RENAMED and table not in ("local", "server", "model"):
         raise InputError(f"{given}: is now {above}{dot}{RENAMED[key]}; rename the key")
     if reason := REMOVED.get(path):
         raise InputError(f"{given}: no longer exists, because {reason}; remove it")

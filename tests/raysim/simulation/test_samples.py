@@ -115,7 +115,7 @@ def test_copies_are_made_before_and_nothing_is_changed_in_training(tmp_path: Pat
         ({"dataset": "digits", "image_size": [8]}, "data.image_size"),
         ({"dataset": "digits", "image_size": 0}, "data.image_size = 0"),
         ({"dataset": "digits", "classes": []}, "data.classes"),
-        ({"dataset": "digits", "test": ""}, 'data.test = "": must be a data set, or a share'),
+        ({"dataset": "digits", "test": ""}, 'data.test = "": must be a data set or a share'),
         ({"dataset": "digits", "standardise": "local"}, "data.standardise = 'local'"),
         (
             {"dataset": "digits", "standardise": "client", "augment": "colour-jitter"},
