@@ -36,8 +36,8 @@ def _help(schemes: Mapping[str, Parameter]) -> str:
     for scheme, parameter in schemes.items():
         default = "" if parameter.default in (None, inspect.Parameter.empty) else f"  [{_show(parameter.default)}]"
         meanings.setdefault((parameter.text, default), []).append(scheme)
-    return "  ".join(
-        f"{text[0].upper()}{text[1:].rstrip('.')}.  ({', '.join(names)}){default}"
+    return "; or: ".join(
+        f"{text[0].upper()}{text[1:].rstrip('.')} ({', '.join(names)}){default}"
         for (text, default), names in meanings.items()
     )
 
