@@ -176,7 +176,7 @@ def test_several_sources_are_one_for_the_other_schemes(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scheme": "natural"}, "scheme 'natural' needs column: give the column that names"),
+        ({"scheme": "natural"}, "scheme 'natural' needs column: give column"),
         ({"scheme": "natural", "column": "knd"}, "has no column 'knd'.*did you mean 'kind'"),
         (
             {"scheme": "natural", "column": "height"},

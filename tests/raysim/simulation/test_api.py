@@ -242,7 +242,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "centralized", "cohort": 3}}, "cohort = 3: must be left out for united data"),
     (
         {"algorithm": {"name": "centralized"}, "server": {"rule": "mix", "alpha": 0.5}},
-        "must be 'assign' where no models are merged",
+        "must be 'assign' if no models are aggregated",
     ),
     ({"evaluate": {"on": ["test"]}, "data": {"dataset": "digits"}}, "evaluate.on = 'test'"),
     ({"data": {"dataset": "digitss"}}, "digits"),
