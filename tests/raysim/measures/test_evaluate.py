@@ -175,7 +175,7 @@ def test_an_outsider_may_have_statistics_of_its_own(
         assert torch.equal(module.norm1.weight, affine) and not torch.equal(affine, torch.ones(12))
     found = evaluate(state, algorithm, fleet, targets)["held_out_mean_loss"]
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
-    average = replace(algorithm, place=replace(algorithm.sharing, outsider="average"))
+    average = replace(algorithm, sharing=replace(algorithm.sharing, outsider="average"))
     assert evaluate(state, average, fleet, targets)["held_out_mean_loss"] != pytest.approx(found, rel=1e-3)
 
 
@@ -194,7 +194,7 @@ def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, popula
     targets = Targets.of(population, ["held_out"], ["loss"])
     fleet._worker = replace(fleet._worker, data=First())  # type: ignore[arg-type]
     found = evaluate(state, algorithm, fleet, targets)
-    average = replace(algorithm, place=replace(algorithm.sharing, outsider="average"))
+    average = replace(algorithm, sharing=replace(algorithm.sharing, outsider="average"))
     assert found == pytest.approx(evaluate(state, average, fleet, targets), rel=1e-6)
 
 
