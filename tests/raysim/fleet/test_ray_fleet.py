@@ -135,7 +135,7 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     state, before = start(fleet, 100), fleet.traffic.copy()
     for _ in range(3):
         state = next_round(state, algorithm, fleet)
-    computed = 3 * 4 + len(state.own.trained)
+    computed = 3 * 4 + len(state.own.computed)
     # Three client updates begin with the first version, and one with each version that follows.
     versions = computed - 2
     assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)

@@ -117,7 +117,7 @@ def test_a_run_stops_when_patience_is_lost_and_its_last_round_aggregates(tmp_pat
     # What ends the run is known while the next round runs; the one after that is the last.
     assert found == waits.index(2) + 3 < 60 and summary["stopped_early"]
     assert table["aggregated"][-1] and found % 5
-    assert f"stopped after round {found}, for validation_loss" in (tmp_path / "run" / "run.log").read_text()
+    assert f"stopped after round {found}: validation_loss" in (tmp_path / "run" / "run.log").read_text()
 
 
 def test_targets_are_in_the_summary(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ RAW: dict[str, Any] = {"data": {"dataset": "digits", "test": 0.1}, "algorithm": 
         ({"patience": 3}, r"evaluate.every = 0 with evaluate.patience = 3: must be >= 1"),
         ({"every": 1, "patience": 0}, r"evaluate.patience = 0"),
         ({"every": 1, "patience": 2, "select_by": "test_accuracy"}, r"must be a column of the validation clients"),
-        ({"every": 1, "patience": 2}, r"'validation_accuracy': must be a column that is measured \(test_accuracy, "),
-        ({"every": 1, "select": "best"}, r"is measured .*; set partition.validation_clients, or"),
-        ({"every": 1, "select": "best", "select_by": "test_auc"}, r"'test_auc': must be a column that is measured"),
+        ({"every": 1, "patience": 2}, r"'validation_accuracy': must be a measured column \(test_accuracy, "),
+        ({"every": 1, "select": "best"}, r"must be a measured column .*; set partition.validation_clients, or"),
+        ({"every": 1, "select": "best", "select_by": "test_auc"}, r"'test_auc': must be a measured column"),
         ({"every": 1, "select": "first"}, r"evaluate.select = 'first'"),
         ({"target": {"tets_accuracy": 0.5}}, r"'evaluate.target.tets_accuracy'.* did you mean 'test_accuracy'"),
         ({"target": {"test_accuracy": "x"}}, r"evaluate.target"),
