@@ -76,7 +76,7 @@ def test_a_run_goes_on_and_tells_of_every_update(policy: str, tmp_path: Path) ->
     assert (done.folder / "run.log").read_text(encoding="utf-8").count("is not finite") == len(wrong)
     page = done.report.read_text(encoding="utf-8")
     assert f"fedavg: {len(wrong)} client updates were not finite and were left out or replaced." in page
-    assert "Visits not finite" in page
+    assert "Updates not finite" in page
 
 
 def test_a_policy_of_another_name_is_refused(tmp_path: Path) -> None:
