@@ -115,7 +115,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
         "local.statistics = .untracked. before a phase that freezes them",
     ),
 }
-"""Those of `algorithms.parts.combinations`."""
+"""Pairs that `algorithms.parts.combinations` refuses."""
 
 OTHERS: dict[str, tuple[Callable[[], object], str]] = {
     "another server for an adaptive algorithm": (

@@ -116,7 +116,7 @@ def fleets(plan: WorkerPlan) -> Any:
 
 
 def message(fleet: InlineFleet | RayFleet, plan: WorkerPlan, **own: Any) -> str:
-    """What greedy client updates of one block of all clients say, on a fleet."""
+    """Message of greedy client updates in one block of all clients."""
     state = begin(plan.module(), fleet, 0)
     greedy = Greedy(LOCAL, Samples(), seed=0, round_number=1, aggregate=True, **own)
     block = Block(0, tuple(range(8)), 1797, (ClientInput(None, 0.0),) * 8)

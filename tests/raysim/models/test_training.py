@@ -67,7 +67,7 @@ def works(name: str, shape: tuple[int, ...]) -> list[Work]:
 def trained(
     execution: Execution, name: str, shape: tuple[int, ...], work: list[Work], parameters: dict[str, Any]
 ) -> tuple[list[Packed], np.ndarray]:
-    """What the client updates leave, made all together, and their losses."""
+    """Models and losses of client updates that are trained together."""
     here = resident(name, shape, len(work), **parameters)
     start, nothing = here.shared().copy(), here.personal().copy()
     for lane in range(len(work)):
