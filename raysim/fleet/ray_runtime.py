@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private.node import Node
 from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError, RpcError
 
@@ -39,6 +40,12 @@ LATE = "timed out during startup"
 """Ray's message if its node did not start in time."""
 
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+
+UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
+"""Methods that start Ray's dashboard server, its autoscaler and the forwarding of logs. A run uses none of them."""
+
+NICENESS = "RAY_worker_niceness"
+"""Environment variable with the niceness that Ray adds to the driver's for its workers, 15 by default."""
 
 
 @contextmanager
@@ -72,7 +79,8 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
                 ray.init(**given, **QUIET)
             else:
                 # Logical CPUs: more actors than cores share the cores, and give the same bytes.
-                with _environment({ray_cleanup.MARK: str(folder)}), _loopback():
+                ours = {ray_cleanup.MARK: str(folder), NICENESS: os.environ.get(NICENESS, "0")}
+                with _environment(ours), _loopback(), _lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
                     _start_twice(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
@@ -157,6 +165,23 @@ def _loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _lean() -> Iterator[None]:
+    """Make a Ray that starts in the context leave out the `UNUSED` processes.
+
+    Each of them imports Ray, for a second or more of a core. `ray.init` even waits for the first one, and again for its
+    end; `include_dashboard=False` removes its pages only.
+    """
+    before = {name: getattr(Node, name) for name in UNUSED if hasattr(Node, name)}
+    try:
+        for name in before:
+            setattr(Node, name, lambda self, **given: None)
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(Node, name, method)
 
 
 @contextmanager

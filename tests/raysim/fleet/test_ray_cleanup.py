@@ -1,6 +1,7 @@
 """Whatever ends a run, no process and no temporary folder that it started stays; and nobody else can reach them."""
 
 import os
+import re
 import shutil
 import signal
 import stat
@@ -133,6 +134,14 @@ def test_ray_is_private_and_goes_with_a_driver_that_is_killed(tmp_path: Path, te
         run.driver.wait()
         assert run.gone(), names([each for each in run.processes if each.is_running()])
         assert list(temporary.iterdir()) == []
+
+
+def test_ray_starts_only_what_a_run_uses_at_the_niceness_of_the_command(tmp_path: Path, temporary: Path) -> None:
+    with started(tmp_path, temporary) as run:
+        commands = [" ".join(process.cmdline()) for process in run.processes]
+        assert not [each for each in commands if re.search(r"dashboard\.py|monitor\.py", each)]
+        actors = [process for process in run.processes if process.name() == "ray::ClientActor"]
+        assert [actor.nice() for actor in actors] == [psutil.Process(run.driver.pid).nice()] * 2
 
 
 def blocked(process: psutil.Process) -> int:
