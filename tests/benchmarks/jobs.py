@@ -1,65 +1,171 @@
-"""Load D: a whole job, from the command to the report, beside a plain loop that does the same work."""
+"""Loads D, I and J: whole jobs, from the command to the report.
+
+uv run python -m tests.benchmarks.jobs D POPULATION        # the plain loop of load D
+uv run python -m tests.benchmarks.jobs I DATA              # the plain loop of load I
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
-import tomli_w
+import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 
-import partitioning
-from raysim.data.shards import Shards
+from tests.benchmarks.command import ACTORS, experiment_of, run, timed
 from tests.benchmarks.peers.loads import LOADS, make
-from tests.benchmarks.plain import PlainLoop
-from tests.benchmarks.rounds import table_of
+from tests.benchmarks.plain import PlainLoop, samples_of
+from tests.benchmarks.rounds import Way, medians, population
+
+DATA = "RAYSIM_TEST_DATA"
+"""Variable with the folder of MNIST, as torchvision keeps it."""
+
+PLAIN, COMMAND, TRAINING = "plain loop", "raysim run", "raysim run, its training alone"
+TRAINING_ROUNDS = 250
+"""Rounds of the run that times load I's training alone."""
 
 
-def job(repeats: int) -> dict[str, float]:
-    """Median seconds of both, start included."""
-    load, arrays = LOADS["D"], make("D")
-    with tempfile.TemporaryDirectory() as folder:
-        at = Path(folder)
-        test = table_of(arrays["x_test"], arrays["y_test"])
-        table = table_of(arrays["x"], arrays["y"])
-        partitioning.make(table, at / "population", scheme="iid", clients=load.clients, test=test)
-        experiment = {
-            "rounds": load.rounds,
-            "data": {"population": str(at / "population")},
-            "model": {"name": load.model},
-            "algorithm": {"name": "fedavg", "cohort": load.cohort},
-            "local": {"lr": load.lr, "epochs": load.epochs, "batch_size": load.batch},
-            "evaluate": {"every": load.test_every, "metrics": ["accuracy", "loss"]},
-        }
-        (at / "d.toml").write_text(tomli_w.dumps(experiment))
-        found: dict[str, list[float]] = {"plain loop": [], "raysim run": []}
-        for repeat in range(repeats):
-            found["plain loop"].append(_seconds(["-m", "tests.benchmarks.jobs", str(at / "population")]))
-            run = ["-m", "raysim", "run", str(at / "d.toml"), "--out", str(at / f"run-{repeat}")]
-            found["raysim run"].append(_seconds(run))
-    return {name: statistics.median(values) for name, values in found.items()}
+def whole_job(repeats: int, folder: Path) -> dict[str, float]:
+    """D: return the median seconds of the command and of a plain loop that imports the same, start included."""
+    load = LOADS["D"]
+    path = population(load, make("D"), folder / "D")
+    experiment = experiment_of(load, {"population": str(path)})
+    experiment["evaluate"]["metrics"] = ["accuracy", "loss"]
+    runs = (folder / f"D-{number}" for number in count())
+
+    def plain() -> Iterator[tuple[str, float]]:
+        yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "D", str(path)])[0]
+
+    def command() -> Iterator[tuple[str, float]]:
+        yield COMMAND, run(experiment, next(runs)).seconds
+
+    return medians([plain, command], repeats)
 
 
-def _seconds(arguments: list[str]) -> float:
-    started = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-    return time.perf_counter() - started
+def evaluated_rounds(folder: Path, data: Path | None) -> list[Way]:
+    """I: return three ways of the same job: by hand, by the command, and the command's training alone.
+
+    Training alone is the load's number of rounds times the median round of a longer run on the same data that evaluates
+    nothing, once both actors are there: no start, no evaluation, no other work beside it.
+
+    Args:
+        folder: folder for the runs.
+        data: folder of MNIST; None reads `RAYSIM_TEST_DATA`.
+    """
+    load, root = LOADS["I"], mnist(data)
+    experiment = experiment_of(load, {"dataset": "mnist", "root": str(root)})
+    experiment["partition"] = {"clients": load.clients + load.held_out, "test_clients": load.held_out}
+    experiment["evaluate"]["on"] = ["held_out"]
+    longer = {**experiment, "rounds": TRAINING_ROUNDS, "evaluate": {**experiment["evaluate"], "every": 0}}
+    runs = (folder / f"I-{number}" for number in count())
+
+    def plain() -> Iterator[tuple[str, float]]:
+        yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "I", str(root)])[0]
+
+    def command() -> Iterator[tuple[str, float]]:
+        yield COMMAND, run(experiment, next(runs), "--actors", str(ACTORS)).seconds
+
+    def training() -> Iterator[tuple[str, float]]:
+        done = run(longer, next(runs), "--actors", str(ACTORS))
+        yield TRAINING, load.rounds * statistics.median(done.round_seconds())
+
+    return [plain, command, training]
+
+
+def quickstart(repeats: int, folder: Path) -> dict[str, float]:
+    """J: return the median seconds of the README's command, and the share of training in the inline one.
+
+    The first run of each kind warms the file system's cache and Python's bytecode, and does not count.
+    """
+    runs = (folder / f"J-{number}" for number in count())
+
+    def inline(suffix: str = "", *, bytecode: bool = True) -> Iterator[tuple[str, float]]:
+        done = run("quickstart", next(runs), "--inline", bytecode=bytecode)
+        yield f"quickstart --inline{suffix}", done.seconds
+        yield f"share of training{suffix}", done.training_seconds() / done.seconds
+
+    def with_ray(suffix: str = "", *, bytecode: bool = True) -> Iterator[tuple[str, float]]:
+        yield f"quickstart{suffix}", run("quickstart", next(runs), bytecode=bytecode).seconds
+
+    bare = ", no bytecode kept"
+    for way in (inline, with_ray):
+        list(way())
+    ways = [inline, with_ray, lambda: inline(bare, bytecode=False), lambda: with_ray(bare, bytecode=False)]
+    return medians(ways, repeats)
+
+
+def mnist(data: Path | None) -> Path:
+    """Return the folder of MNIST.
+
+    Raises:
+        SystemExit: it is not there.
+    """
+    folder = data or Path(os.environ.get(DATA, "."))
+    if not (folder / "MNIST" / "raw" / "train-images-idx3-ubyte").is_file():
+        raise SystemExit(f"{folder}: holds no MNIST/raw/train-images-idx3-ubyte; give --data, or set {DATA}")
+    return folder.resolve()
+
+
+def run_plain_d(path: Path) -> None:
+    """Train load D by hand and print its tests."""
+    from raysim.data.shards import Shards
+
+    load, shards = LOADS["D"], Shards(path)
+    plain = PlainLoop(samples_of(path, load), load)
+    for number in range(1, load.rounds + 1):
+        plain.round(number)
+        if number % load.test_every == 0:
+            plain.module.load_state_dict(plain.start)
+            x, y = shards.test_slice(0)
+            with torch.no_grad():
+                print(number, float((plain.module(x).argmax(1) == y).double().mean()))
+
+
+def run_plain_i(root: Path) -> None:
+    """Train load I by hand; print accuracy, loss and both F1 of the held-out clients after each round."""
+    load, raw = LOADS["I"], root / "MNIST" / "raw"
+    pixels = np.frombuffer((raw / "train-images-idx3-ubyte").read_bytes(), np.uint8, offset=16)
+    x = torch.from_numpy(pixels.astype(np.float32).reshape(-1, *load.shape) / np.float32(255))
+    labels = np.frombuffer((raw / "train-labels-idx1-ubyte").read_bytes(), np.uint8, offset=8)
+    y = torch.from_numpy(labels.astype(np.int64))
+    parts = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).split(load.samples)
+    plain = PlainLoop([(x[part], y[part]) for part in parts[: load.clients]], load)
+    held_out = parts[load.clients : load.clients + load.held_out]
+    rows, owners = torch.cat(held_out), torch.arange(load.held_out).repeat_interleave(load.samples)
+    x, y = x[rows], y[rows]
+    for number in range(1, load.rounds + 1):
+        plain.round(number)
+        plain.module.load_state_dict(plain.start)
+        print(number, *scores(plain.module, x, y, owners))
 
 
 @torch.no_grad()
-def _test(loop: PlainLoop, shards: Shards) -> float:
-    loop.module.load_state_dict(loop.start)
-    x, y = shards.test_slice(0)
-    return float((loop.module(x).argmax(1) == y).double().mean())
+def scores(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, owners: torch.Tensor) -> tuple[float, ...]:
+    """Return means over the clients of accuracy, loss, macro F1 and weighted F1.
+
+    Args:
+        module: model.
+        x: inputs, [n, *shape].
+        y: labels, int64 [n].
+        owners: client of each sample, from 0, int64 [n].
+    """
+    logits = torch.cat([module(part) for part in x.split(1_000)])
+    clients, classes = int(owners.max()) + 1, logits.shape[1]
+    cells = (owners * classes + y) * classes + logits.argmax(1)
+    confusion = cells.bincount(minlength=clients * classes**2).reshape(clients, classes, classes).double()
+    hits, true, predicted = confusion.diagonal(dim1=1, dim2=2), confusion.sum(2), confusion.sum(1)
+    f1 = 2 * hits / (true + predicted).clamp(min=1)
+    samples = true.sum(1)
+    losses = torch.zeros(clients).index_add_(0, owners, cross_entropy(logits, y, reduction="none")) / samples
+    macro = f1.sum(1) / (true + predicted > 0).sum(1)
+    each = (hits.sum(1) / samples, losses, macro, (f1 * true).sum(1) / samples)
+    return tuple(float(values.mean()) for values in each)
 
 
 if __name__ == "__main__":
-    shards, plain = Shards(Path(sys.argv[1])), PlainLoop(Path(sys.argv[1]), LOADS["D"])
-    for number in range(1, LOADS["D"].rounds + 1):
-        plain.round(number)
-        if number % LOADS["D"].test_every == 0:
-            print(number, _test(plain, shards))
+    {"D": run_plain_d, "I": run_plain_i}[sys.argv[1]](Path(sys.argv[2]))

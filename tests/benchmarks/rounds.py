@@ -1,26 +1,22 @@
-"""Seconds a round, loads A to C: plain loops, the engine, and the peers, in turn in one run."""
+"""Seconds a round, loads A, B, C, E and G: plain loops, the command, and the peers, in turn in one run."""
 
 from __future__ import annotations
 
 import json
 import statistics
 import subprocess
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 import partitioning
-from algorithms import Local, Rounds, Sample, begin, fedavg, next_round
-from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.ray_fleet import RayFleet
-from raysim.fleet.worker_plan import WorkerPlan
+from tests.benchmarks.command import ACTORS, experiment_of, run
 from tests.benchmarks.peers.loads import LOADS, Load, make
-from tests.benchmarks.plain import WARM, local_of, model_of, one_loop, two_loops
+from tests.benchmarks.plain import WARM, one_loop, two_loops
 
 PEERS = Path(__file__).parent / "peers"
 SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
@@ -31,45 +27,33 @@ SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
 }
 """Peers: the environment, the script, its arguments, and the loads on which it is compared."""
 
+ROUNDS = {"A": 250, "B": 300, "C": 20, "E": 300, "G": 40}
+"""Rounds of the command: enough for some after Ray's actors are there, which takes 8 to 25 s."""
+
+Way = Callable[[], Iterator[tuple[str, float]]]
+"""A measurement: it yields titles and figures."""
+
+RAYSIM = f"raysim run, {ACTORS} actors"
+
 
 def table_of(x: np.ndarray, y: np.ndarray) -> pa.Table:
-    """Images and labels, [..., channels, height, width] and [...]."""
+    """Return images [..., channels, height, width] and labels [...] as a table."""
     image = pa.array(x.reshape(-1))
     for size in reversed(x.shape[-3:]):
         image = pa.FixedSizeListArray.from_arrays(image, size)
     return pa.table({"image": image, "label": pa.array(y.reshape(-1))})
 
 
-def population(load: Load, arrays: dict[str, np.ndarray], folder: Path) -> Path:
-    """The load's samples, dealt to clients of equal size."""
-    partitioning.make(table_of(arrays["x"], arrays["y"]), folder, scheme="iid", clients=load.clients)
+def population(load: Load, arrays: Mapping[str, np.ndarray], folder: Path) -> Path:
+    """Write a load's population: clients of equal size, and a global test set if the load has one."""
+    test = table_of(arrays["x_test"], arrays["y_test"]) if load.test_samples else None
+    table = table_of(arrays["x"], arrays["y"])
+    partitioning.make(table, folder, scheme="iid", clients=load.clients, test=test)
     return folder
 
 
-def plan_of(load: Load, path: Path, local: Local | None = None, block: int | str = "auto") -> WorkerPlan:
-    """What the engine runs on: the defaults."""
-    algorithm = fedavg(Sample(cohort=load.cohort), local or local_of(load))
-    return WorkerPlan(path, model_of(load), algorithm, path.parent / "personal", block).resolved()
-
-
-def engine(fleet: RayFleet, plan: WorkerPlan, rounds: int) -> float:
-    """Median seconds of a round of the engine: a `run_round`, from aggregation to aggregation.
-
-    First every client takes one step: the other frameworks have all data decoded in memory, too.
-    """
-    brief = replace(plan.algorithm.local, epochs=None, steps=1)
-    whole = replace(plan.algorithm, schedule=Rounds(Sample()), local=brief)
-    next_round(begin(plan.module(), fleet, seed=0), whole, fleet)
-    state, seconds = begin(plan.module(), fleet, seed=0), []
-    for _ in range(WARM + rounds):
-        started = time.perf_counter()
-        state = next_round(state, plan.algorithm, fleet)
-        seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds[WARM:])
-
-
 def peer(python: Path, script: str, more: list[str], data: Path, name: str, rounds: int) -> float:
-    """Median seconds of a round of a peer, in its own environment."""
+    """Return the median seconds of a round of a peer, in its own environment."""
     arguments = ["--data", str(data), "--load", name, "--rounds", str(rounds), "--warm", str(WARM), *more]
     done = subprocess.run([python, PEERS / script, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -78,25 +62,51 @@ def peer(python: Path, script: str, more: list[str], data: Path, name: str, roun
 
 
 def measure(
-    name: str, actors: ClientActors, environments: Path | None, repeats: int, rounds: int, folder: Path
+    name: str, environments: Path | None, repeats: int, rounds: int, folder: Path, own: int | None = None
 ) -> dict[str, float]:
-    """The medians over repeats, all ways in turn in each, so that a busy machine slows all of them alike."""
+    """Return the medians over repeats of seconds a round, all ways in turn in each repeat.
+
+    Args:
+        name: load.
+        environments: folder of the peers' environments; None leaves the peers out.
+        repeats: number of repeats.
+        rounds: counted rounds of plain loops and peers.
+        folder: folder for data and runs.
+        own: rounds of the command; default `ROUNDS`.
+    """
     load, arrays = LOADS[name], make(name)
     data, path = folder / f"{name}.npz", population(load, arrays, folder / name)
     np.savez(data, **arrays)
-    plan = plan_of(load, path)
-    ways: dict[str, Callable[[], float]] = {
-        "plain loop": partial(one_loop, path, load, rounds),
-        "two plain loops": partial(two_loops, path, load, rounds),
-        "raysim, 2 actors": lambda: engine(actors.fleet(plan), plan, rounds),
-    }
+    experiment = experiment_of(load, {"population": str(path)}, own or ROUNDS[name])
+    runs = (folder / f"{name}-{number}" for number in count())
+
+    def command() -> Iterator[tuple[str, float]]:
+        done = run(experiment, next(runs), "--actors", str(ACTORS))
+        yield RAYSIM, statistics.median(done.round_seconds())
+        yield f"{RAYSIM}, by the clock", done.clock_seconds()
+        yield f"{RAYSIM}, MiB of the driver", done.mib
+
+    ways: list[Way] = [
+        lambda: iter([("plain loop", one_loop(path, load, rounds))]),
+        lambda: iter([("two plain loops", two_loops(path, load, rounds))]),
+        command,
+    ]
     for title, (environment, script, more, loads) in SCRIPTS.items() if environments else ():
-        if name not in loads:
-            continue
-        python = Path(str(environments)) / environment / "bin" / "python"
-        ways[title] = partial(peer, python, script, more, data, name, rounds)
-    found: dict[str, list[float]] = {title: [] for title in ways}
+        if name in loads:
+            python = Path(str(environments)) / environment / "bin" / "python"
+            ways.append(partial(_named, title, partial(peer, python, script, more, data, name, rounds)))
+    return medians(ways, repeats)
+
+
+def medians(ways: Sequence[Way], repeats: int) -> dict[str, float]:
+    """Return the median of each figure; all ways take turns, so a busy machine slows all of them alike."""
+    found: dict[str, list[float]] = {}
     for _ in range(repeats):
-        for title, way in ways.items():
-            found[title].append(way())
+        for way in ways:
+            for title, value in way():
+                found.setdefault(title, []).append(value)
     return {title: statistics.median(values) for title, values in found.items()}
+
+
+def _named(title: str, way: Callable[[], float]) -> Iterator[tuple[str, float]]:
+    yield title, way()

@@ -18,10 +18,27 @@ from pathlib import Path
 
 import numpy as np
 
+HIDDEN = (200, 200)
+"""Widths of the perceptron's hidden layers."""
+
 
 @dataclass(frozen=True)
 class Load:
-    """So many clients of so many samples, so many of them a round, and what a visit does."""
+    """A population, the cohort of a round, the model, and the work of a client update.
+
+    Args:
+        model: "mlp", "cnn" or "logistic".
+        shape: shape of an image.
+        clients: number of training clients.
+        samples: samples of a client.
+        cohort: clients of a round.
+        hidden: widths of the hidden layers of the "mlp".
+        norm: normaliser of the "mlp": "none" or "batch".
+        rounds: rounds of a whole job; 0 if only the time of a round is asked for.
+        test_every: rounds from one evaluation to the next; 0 evaluates nothing.
+        test_samples: samples of the global test set.
+        held_out: clients beside the training clients that only serve for evaluation.
+    """
 
     model: str
     shape: tuple[int, ...]
@@ -32,27 +49,33 @@ class Load:
     batch: int = 10
     epochs: int = 1
     lr: float = 0.1
+    hidden: tuple[int, ...] = HIDDEN
+    norm: str = "none"
     rounds: int = 0
-    """How many rounds are the job; 0: as many as one likes, for only a round's time is asked."""
     test_every: int = 0
     test_samples: int = 0
+    held_out: int = 0
 
 
-MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+MNIST, CIFAR, SMALL = (1, 28, 28), (3, 32, 32), (1, 8, 8)
 
 LOADS = {
-    # Long visits: 60 steps each.
+    # Long client updates: 60 steps each.
     "A": Load("mlp", MNIST, clients=100, samples=600, cohort=10),
-    # Short visits: 2 steps each, so that what surrounds them weighs most.
+    # Short client updates: 2 steps each, so the work around them weighs most.
     "B": Load("mlp", MNIST, clients=1000, samples=20, cohort=100),
     # Convolutions: arithmetic weighs most.
     "C": Load("cnn", CIFAR, clients=1000, samples=50, cohort=50),
-    # A whole job: logistic regression with its tests. Defined here for all, run by none of the peers' scripts.
+    # The peers' scripts run none of the loads below.
+    # A whole job: logistic regression with its tests.
     "D": Load("logistic", MNIST, clients=1000, samples=60, cohort=10, rounds=100, test_every=20, test_samples=10_000),
+    # Empty client updates: batch norm trains on no batch of one sample, so an update takes no step.
+    "E": Load("mlp", SMALL, clients=2000, samples=1, cohort=1000, hidden=(8,), norm="batch"),
+    # A large cohort.
+    "G": Load("mlp", MNIST, clients=10_000, samples=10, cohort=10_000),
+    # A whole job on MNIST: 60,000 samples of 2,000 clients, half of them held out, evaluated in every round.
+    "I": Load("mlp", MNIST, clients=1000, samples=30, cohort=100, rounds=50, test_every=1, held_out=1000),
 }
-
-HIDDEN = (200, 200)
-"""Widths of the perceptron's hidden layers."""
 
 
 def make(load: str) -> dict[str, np.ndarray]:

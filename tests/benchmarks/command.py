@@ -1,0 +1,143 @@
+"""The command `raysim run` as a user gives it: seconds of the whole, and of its rounds once all actors work."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import tomli_w
+
+from tests.benchmarks.peers.loads import Load
+from tests.benchmarks.plain import WARM
+
+ACTORS = 2
+LEAST = 5
+"""Fewest rounds of a median."""
+
+ROUND = re.compile(r"^(\S+ \S+) INFO (\S+): round (\d+) in ", re.MULTILINE)
+"""Line of `run.log` about a round: time of its end, algorithm, round."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that has ended.
+
+    Args:
+        folder: folder of the run.
+        seconds: duration from exec to exit.
+        mib: memory of its largest process, in MiB.
+    """
+
+    folder: Path
+    seconds: float
+    mib: float
+
+    def round_seconds(self, name: str = "fedavg") -> list[float]:
+        """Return the seconds of each round of an algorithm after the first rounds that all actors took part in."""
+        first, table = self._first(name), pq.read_table(self.folder / name / "metrics.parquet")
+        rounds, seconds = (table[column].to_numpy() for column in ("round", "seconds"))
+        return list(seconds[rounds > first])
+
+    def clock_seconds(self, name: str = "fedavg") -> float:
+        """Return the mean seconds of the same rounds by the clock of `run.log`, which shows whole seconds."""
+        text, first = (self.folder / "run.log").read_text(encoding="utf-8"), self._first(name)
+        ends = {int(number): datetime.fromisoformat(at) for at, each, number in ROUND.findall(text) if each == name}
+        start, stop = min(number for number in ends if number >= first), max(ends)
+        return (ends[stop] - ends[start]).total_seconds() / max(1, stop - start)
+
+    def training_seconds(self) -> float:
+        """Return the seconds that all rounds of all algorithms took, without evaluation; meant for `--inline`."""
+        return sum(float(sum(pq.read_table(file)["seconds"].to_pylist())) for file in self._metrics())
+
+    def _metrics(self) -> list[Path]:
+        return sorted(self.folder.glob("*/metrics.parquet"))
+
+    def _first(self, name: str) -> int:
+        """Return the last round that does not count.
+
+        Raises:
+            SystemExit: fewer than `LEAST` rounds follow it.
+        """
+        table = pq.read_table(self.folder / name / "updates.parquet", columns=["round", "machine_actor"])
+        rounds, owners = (table[column].to_numpy() for column in ("round", "machine_actor"))
+        began = [int(rounds[owners == actor].min(initial=sys.maxsize)) for actor in range(ACTORS)]
+        first, last = max(began) + WARM, int(rounds.max())
+        if last - first < LEAST:
+            there = "never" if max(began) == sys.maxsize else f"only from round {max(began)} on"
+            raise SystemExit(f"{self.folder}: all {ACTORS} actors took part {there}, of {last}; give more rounds")
+        return first
+
+
+def run(experiment: Mapping[str, Any] | str, folder: Path, *options: str, bytecode: bool = True) -> Command:
+    """Run a command to its end.
+
+    Args:
+        experiment: tables of an experiment file, or the name of a recipe.
+        folder: new folder for the experiment file and the run.
+        options: options of the command.
+        bytecode: whether Python may keep compiled modules on disk.
+
+    Raises:
+        SystemExit: the command failed.
+    """
+    folder.mkdir(parents=True)
+    file = experiment if isinstance(experiment, str) else str(folder / "experiment.toml")
+    if not isinstance(experiment, str):
+        Path(file).write_text(tomli_w.dumps(experiment), encoding="utf-8")
+    seconds, mib = timed(["-m", "raysim", "run", file, "--out", str(folder / "run"), *options], bytecode=bytecode)
+    return Command(folder / "run", seconds, mib)
+
+
+def timed(arguments: list[str], *, bytecode: bool = True) -> tuple[float, float]:
+    """Run Python; return its seconds from exec to exit, and the MiB of its largest process.
+
+    Raises:
+        SystemExit: it failed; the message ends with its last line.
+    """
+    keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = keeps if bytecode else {**keeps, "PYTHONDONTWRITEBYTECODE": "1"}
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        said = process.stderr.read() if process.stderr else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds, process.returncode = time.perf_counter() - started, os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(arguments)}: {(said.strip().splitlines() or ['no message'])[-1]}")
+    return seconds, usage.ru_maxrss / 1024
+
+
+def experiment_of(load: Load, data: Mapping[str, Any], rounds: int | None = None) -> dict[str, Any]:
+    """Return the experiment file of a load, with raysim's defaults for everything else.
+
+    Args:
+        load: load.
+        data: table `[data]`.
+        rounds: number of rounds, instead of the load's.
+    """
+    model = {"cnn": {"name": "cnn_dropout"}, "mlp": {"name": "mlp", "hidden": list(load.hidden), "norm": load.norm}}
+    return {
+        "rounds": rounds or load.rounds,
+        "data": dict(data),
+        "model": model.get(load.model, {"name": load.model}),
+        "algorithm": {"name": "fedavg", "cohort": load.cohort},
+        "local": {"lr": load.lr, "epochs": load.epochs, "batch_size": load.batch},
+        "evaluate": {"every": load.test_every},
+    }
+
+
+def median_round(experiment: Mapping[str, Any], folder: Path) -> tuple[float, float]:
+    """Return the median seconds of a round on two actors, and the mean by the clock of the log."""
+    done = run(experiment, folder, "--actors", str(ACTORS))
+    return statistics.median(done.round_seconds()), done.clock_seconds()

@@ -1,0 +1,132 @@
+"""The record `speed.json`: figures with commit and hardware, and the tables of the pages that show them.
+
+uv run python -m tests.benchmarks.record        # writes the tables of README.md and docs/benchmarks.md
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RECORD = Path(__file__).with_name("speed.json")
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+IDEAL = "two plain loops"
+
+Record = Mapping[str, Any]
+"""Figures, repeats, commit and hardware by load."""
+
+MARKED = re.compile(r"(<!-- from speed\.json: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+"""Part of a page that the record fills."""
+
+ROUNDS = {
+    "A": "A: 100 clients x 600 samples, 10 a round",
+    "B": "B: 1,000 x 20, 100 a round",
+    "C": "C: 1,000 x 50, 50 a round",
+}
+ROWS = {
+    "plain loop": "a plain PyTorch loop, 1 process",
+    IDEAL: "two plain loops at once: the ideal",
+    "raysim run, 2 actors": "**raysim, 2 actors**",
+    "raysim run, 2 actors, by the clock": "raysim, 2 actors, by the clock",
+    "FedJAX": "FedJAX 0.0.17, 1 process",
+    "pfl, 1 process": "pfl-research 0.6, 1 process",
+    "pfl, 2 processes": "pfl-research 0.6, 2 processes",
+    "Flower, 2 workers": "Flower 1.41, 2 workers",
+}
+SHORT = ("raysim run, 2 actors", "FedJAX", "pfl, 2 processes", "Flower, 2 workers")
+"""Rows of README's table."""
+
+
+def load_record() -> dict[str, Any]:
+    """Return the record; empty if there is none."""
+    return dict(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.exists() else {}
+
+
+def save(name: str, figures: Mapping[str, float], repeats: int) -> None:
+    """Keep a load's figures with the commit and the hardware that they are from."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    entry = {
+        "figures": {title: round(value, 4) for title, value in figures.items()},
+        "repeats": repeats,
+        "commit": commit.stdout.strip(),
+        "hardware": f"{os.cpu_count()} cores, {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "torch": version("torch"),
+        "ray": version("ray"),
+    }
+    record = {**load_record(), name: entry}
+    RECORD.write_text(json.dumps(dict(sorted(record.items())), indent=2) + "\n", encoding="utf-8")
+
+
+def rounds_table(record: Record, rows: Mapping[str, str] = ROWS) -> str:
+    """Return seconds a round of loads A to C, and the ratio to two plain loops."""
+    lines = [f"| | {' | '.join(ROUNDS.values())} |", "|---|---|---|---|"]
+    lines.append("| model, batch 10, one epoch | `mlp` 784-200-200-10 | the same | `cnn_dropout` on 3x32x32 |")
+    for title, text in rows.items():
+        lines.append(f"| {text} | {' | '.join(_cell(record.get(load, {}), title) for load in ROUNDS)} |")
+    return "\n".join([*lines, "", _origin(record, ROUNDS)])
+
+
+def readme_table(record: Record) -> str:
+    """Return the rows of `rounds_table` that compare simulators."""
+    return rounds_table(record, {title: ROWS[title] for title in SHORT})
+
+
+def other_table(record: Record) -> str:
+    """Return every figure of the other loads."""
+    lines = ["| load | figure | |", "|---|---|---|"]
+    others = [load for load in record if load not in ROUNDS]
+    for load in others:
+        for title, value in record[load]["figures"].items():
+            lines.append(f"| {load} | {title} | {_short(value)} |")
+    return "\n".join([*lines, "", _origin(record, others)])
+
+
+TABLES: Mapping[str, Callable[[Record], str]] = {"rounds": rounds_table, "readme": readme_table, "others": other_table}
+"""Tables by the name that marks them."""
+
+
+def filled(page: str, record: Record) -> str:
+    """Return a page's text with the tables of the record."""
+    return MARKED.sub(lambda mark: f"{mark[1]}{TABLES[mark[2]](record)}\n{mark[4]}", page)
+
+
+def _cell(entry: Mapping[str, Any], title: str) -> str:
+    figures = entry.get("figures", {})
+    if title not in figures:
+        return "–"
+    return f"{figures[title]:.3f} ({figures[title] / figures[IDEAL]:.2f})"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _origin(record: Record, loads: Mapping[str, str] | list[str]) -> str:
+    """Return the commits and repeats behind a table."""
+    known = [load for load in loads if load in record]
+    groups: dict[tuple[str, int], list[str]] = {}
+    for load in known:
+        groups.setdefault((record[load]["commit"], record[load]["repeats"]), []).append(load)
+    parts = [f"{', '.join(names)} at commit {commit}, {n} repeats" for (commit, n), names in groups.items()]
+    return f"Medians: {'; '.join(parts)}."
+
+
+def main() -> None:
+    """Write the tables of the pages."""
+    record = load_record()
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8"), record), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
