@@ -1,33 +1,55 @@
 """The command `make`, with the options of the function `make` and of every scheme."""
 
+from __future__ import annotations
+
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from partitioning.common.errors import InputError
-from partitioning.schemes.registry import SCHEMES, Parameter, parameters
+
+if TYPE_CHECKING:  # It imports numpy.
+    from partitioning.schemes.registry import Parameter
 
 _SIMPLE = (bool, int, float, str)
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
+class _MakeCommand(click.Command):
+    """Command with the options of every scheme; they are made when they are first needed, for schemes import numpy."""
+
+    is_complete = False
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return all parameters."""
+        if not self.is_complete:
+            source, out, *common = self.params
+            scheme, *own = _scheme_options()
+            self.params = [source, out, scheme, *common, *own]
+            self.is_complete = True
+        return super().get_params(ctx)
+
+
+def _scheme_options() -> list[click.Option]:
     # One option per parameter, in the order of the schemes; several schemes may share it.
+    from partitioning.schemes.registry import SCHEMES, parameters
+
     takers: dict[str, dict[str, Parameter]] = {}
     for scheme in SCHEMES:
         for name, parameter in parameters(scheme).items():
             takers.setdefault(name, {})[scheme] = parameter
-    for name, schemes in reversed(takers.items()):
+    options = [click.Option(["--scheme"], required=True, help=f"One of {', '.join(SCHEMES)}.")]
+    for name, schemes in takers.items():
         # Take the most general type; each scheme then checks the value itself.
         kinds = {parameter.file_type for parameter in schemes.values() if parameter.file_type in _SIMPLE}
         is_simple = len(kinds) == 1 and all(parameter.file_type in kinds for parameter in schemes.values())
         given: dict[str, Any] = {"type": kinds.pop()} if is_simple else {"metavar": "VALUE", "callback": _parse_value}
-        click.option(f"--{name.replace('_', '-')}", name, help=_help(schemes), **given)(command)
-    return command
+        options.append(click.Option([f"--{name.replace('_', '-')}", name], help=_help(schemes), **given))
+    return options
 
 
 def _help(schemes: Mapping[str, Parameter]) -> str:
@@ -67,10 +89,9 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-@click.command()
+@click.command(cls=_MakeCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to create.")
-@click.option("--scheme", required=True, help=f"One of {', '.join(SCHEMES)}.")
 @click.option("--clients", type=int, help="Number of clients; omit it if the scheme finds the clients in the data.")
 @click.option("--label", default="label", show_default=True, help="Label column.")
 @click.option("--test", multiple=True, help="Global test set, or NAME=SOURCE for the test set of a domain; repeatable.")
@@ -93,7 +114,6 @@ def _number(text: str) -> int | float | str:
     show_default=True,
     help="Limit of the samples held at once, for example 500MB or 2GiB.",
 )
-@_options
 def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: str, **options: Any) -> None:
     """Partition SOURCE into a population at --out.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -80,11 +81,15 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
 
     `raysim list recipes` lists the recipes.
     """
+    from raysim.config.read import read
+
+    read(experiment, options["changes"])  # refuse a bad file before the imports, which take seconds
     with _shown() as (api, watching):
         done = api.run(experiment, out, **options, **watching)
+    elsewhere = "" if out is None else " and another --out"
     _show(
         done,
-        "next    open the report; try another seed: the same command with --set seed=7 and without --out; "
+        f"next    open the report; try another seed: the same command with --set seed=7{elsewhere}; "
         f"compare both: raysim report {done.uri or done.folder} OTHER",
     )
 
@@ -237,12 +242,13 @@ def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     from rich.console import Console
 
     with _stoppable() as stop:
-        with Console(stderr=True).status("loading"):
+        with Console(stderr=True).status("loading"), _uncollected():
             from raysim.simulation import api
             from raysim.watching.progress import display
             from raysim.watching.remote import RemoteWatcher, is_followed
+            from raysim.watching.stopwatch import process_started
         with nullcontext(RemoteWatcher(sys.stdout)) if is_followed() else display() as watcher:
-            yield api, {"watcher": watcher, "stop": stop}
+            yield api, {"watcher": watcher, "stop": stop, "started": process_started()}
 
 
 @contextmanager
@@ -325,6 +331,22 @@ def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], 
         click.echo(written)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Search for no garbage in the context, and never among its objects: imports leave a million that stay."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def main() -> None:
     """Run the command line."""
-    run_command(cli, "raysim")
+    try:
+        run_command(cli, "raysim")
+    finally:
+        # Python's end would search all of torch's objects for garbage, which takes a second.
+        gc.disable()
+        gc.freeze()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
+import scipy  # it imports its modules when they are first used
 
 Image = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -53,7 +53,7 @@ def thickened(image: Image, random: np.random.Generator) -> Image:
 
     def thicken(ink: Mask) -> Mask:
         depth, middle = _middle(ink)
-        reach: Mask = ndimage.distance_transform_edt(~ink) <= THICKER * depth[middle].mean()
+        reach: Mask = scipy.ndimage.distance_transform_edt(~ink) <= THICKER * depth[middle].mean()
         return reach
 
     return _on_ink(image, thicken)
@@ -75,7 +75,7 @@ def swollen(image: Image, random: np.random.Generator) -> Image:
         pixel = max(ink.shape) / SIDE
         radius = pixel * REACH * np.sqrt(2 * depth[middle].mean() / pixel) / 2
         share = np.minimum(np.hypot(*away) / radius, 1.0) ** (SWOLLEN - 1)
-        seen = ndimage.map_coordinates(ink.astype(np.float64), centre[:, None, None] + away * share, order=1)
+        seen = scipy.ndimage.map_coordinates(ink.astype(np.float64), centre[:, None, None] + away * share, order=1)
         swelling: Mask = seen >= 0.5
         return swelling
 
@@ -108,7 +108,7 @@ def fractured(image: Image, random: np.random.Generator) -> Image:
 
 def _on_ink(image: Image, change: Callable[[Mask], Mask]) -> Image:
     """Return the image after a change of its enlarged ink; an image without ink stays."""
-    large = ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
+    large = scipy.ndimage.zoom(image.astype(np.float64), SCALE, order=1, mode="nearest", grid_mode=True)
     ink = large >= 127.5
     if not ink.any() or ink.all():
         return image
@@ -120,8 +120,8 @@ def _on_ink(image: Image, change: Callable[[Mask], Mask]) -> Image:
 
 def _middle(ink: Mask) -> tuple[npt.NDArray[np.float64], Mask]:
     """Return each point's distance to the ground, and a mask of its local maxima."""
-    depth = ndimage.distance_transform_edt(ink)
-    return depth, ink & (depth >= ndimage.maximum_filter(depth, size=3))
+    depth = scipy.ndimage.distance_transform_edt(ink)
+    return depth, ink & (depth >= scipy.ndimage.maximum_filter(depth, size=3))
 
 
 def _direction(points: npt.NDArray[np.int64], centre: npt.NDArray[np.int64], reach: float) -> npt.NDArray[np.float64]:

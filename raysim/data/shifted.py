@@ -6,7 +6,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy import ndimage
+import scipy  # it imports its modules when they are first used
 
 from algorithms import Purpose, generator
 from raysim.common.errors import InputError, unknown
@@ -122,15 +122,16 @@ def _coloured(images: Pixels, random: np.random.Generator) -> Pixels:
     made = np.empty((len(images), 3, height, width), dtype=np.uint8)
     for place, ground in enumerate(grounds):
         scale = (1, height / PATCHES, width / PATCHES)
-        smooth = ndimage.zoom(ground, scale, order=1, mode="nearest", grid_mode=True)
+        smooth = scipy.ndimage.zoom(ground, scale, order=1, mode="nearest", grid_mode=True)
         made[place] = np.rint(np.abs(smooth - images[place]))
     return made
 
 
 def _blurred(images: Pixels, random: np.random.Generator) -> Pixels:
     width = BLUR * images.shape[2]
-    smooth: Pixels = np.rint(ndimage.gaussian_filter(images.astype(np.float32), (0, 0, width, width))).astype(np.uint8)
-    return smooth
+    smooth = scipy.ndimage.gaussian_filter(images.astype(np.float32), (0, 0, width, width))
+    blurred: Pixels = np.rint(smooth).astype(np.uint8)
+    return blurred
 
 
 def _flattened(images: Pixels, random: np.random.Generator) -> Pixels:

@@ -9,6 +9,7 @@ import struct
 import warnings
 import zlib
 from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from raysim.common.errors import InputError
 from raysim.data.arrays import nested
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
@@ -23,6 +25,12 @@ from raysim.data.reading import check_labels, check_rows
 
 MNIST_SIDE = 28
 """Height and width of MNIST's images."""
+
+DIGITS_SIDE = 8
+"""Height and width of scikit-learn's digits."""
+
+DIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
+"""File of the digits in scikit-learn's distribution: 64 pixels, 0 to 16, and the label in each row."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -33,13 +41,21 @@ def read_digits(root: Path) -> Tables:
     Args:
         root: unused, because the files are part of scikit-learn.
 
+    Raises:
+        InputError: scikit-learn's file is missing or damaged.
+
     Paper: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI Machine Learning Repository, 1998.
     """
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    images = (digits.images / 16).astype(np.float32)[:, np.newaxis]
-    return pa.table({"image": nested(images), "label": digits.target.astype(np.int64)}), None
+    path = _digits_path()
+    try:
+        # The file alone: importing scikit-learn takes a second.
+        rows = np.loadtxt(path, delimiter=",", ndmin=2)
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise damaged(path, str(error).partition("\n")[0]) from error
+    if rows.shape[1] != DIGITS_SIDE**2 + 1:
+        raise damaged(path, f"{rows.shape[1]} values in a row, and not {DIGITS_SIDE**2} pixels and a label")
+    images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, DIGITS_SIDE, DIGITS_SIDE)
+    return pa.table({"image": nested(images), "label": rows[:, -1].astype(np.int64)}), None
 
 
 def read_mnist(root: Path) -> Tables:
@@ -125,6 +141,24 @@ def digits_table(images: Bytes, labels: npt.NDArray[Any], path: Path) -> pa.Tabl
     check_rows(table, str(path))
     check_labels(table["label"], path, 0, 9)
     return table
+
+
+def _digits_path() -> Path:
+    """Return the file of the digits in the installed scikit-learn.
+
+    Raises:
+        InputError: scikit-learn is not installed, or lacks the file.
+    """
+    try:
+        path = Path(str(distribution("scikit-learn").locate_file(DIGITS_FILE)))
+    except PackageNotFoundError:
+        path = Path(DIGITS_FILE)
+    if not path.is_file():
+        raise InputError(
+            f"data.dataset = 'digits': {path} must be there, and is not; install scikit-learn again: "
+            "pip install --force-reinstall scikit-learn"
+        )
+    return path
 
 
 def _download_idx(name: str, root: Path) -> Tables:

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import ray
 
 INLINE_LIMIT = 100 * 1024
 """Size in bytes below which Ray inlines a returned object in its message, and thus in the driver's memory."""
@@ -91,6 +90,8 @@ class StoredValue:
 
     def object(self) -> Any:
         """Return Ray's reference; put a value of the driver into the object store first."""
+        import ray  # late, because a run in this process only counts bytes here
+
         if self.reference is None:
             self.reference = ray.put(self.value)
         return self.reference

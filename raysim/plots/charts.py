@@ -161,13 +161,19 @@ def single_axes(name: str, width: float, height: float) -> Iterator[tuple[Figure
         yield figure, figure.subplots()
 
 
-def stages(name: str, bars: Mapping[str, tuple[float | None, Mapping[str, float]]], colours: Mapping[str, str]) -> str:
-    """Draw the median stages of rounds: one stacked bar for each algorithm.
+def stages(
+    name: str,
+    bars: Mapping[str, tuple[float | None, Mapping[str, float]]],
+    colours: Mapping[str, str],
+    x: str = "Seconds a round, median",
+) -> str:
+    """Draw stages of rounds or commands: one stacked bar for each.
 
     Args:
         name: prefix of the element's ids.
-        bars: by label, seconds of a whole round (None if unknown) and seconds of each stage.
+        bars: by label, seconds of the whole (None if unknown) and seconds of each stage.
         colours: colour of each stage.
+        x: label of the horizontal axis.
     """
     with single_axes(name, WIDE, 0.75 + 0.5 * len(bars)) as (figure, axes):
         axes.grid(axis="x")
@@ -175,7 +181,7 @@ def stages(name: str, bars: Mapping[str, tuple[float | None, Mapping[str, float]
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.set_yticks(range(len(bars)), list(bars))
         axes.set_ylim(len(bars) - 0.5, -0.5)
-        axes.set_xlabel("Seconds a round, median")
+        axes.set_xlabel(x)
         longest = 1.03 * max(max(whole or 0.0, sum(parts.values())) for whole, parts in bars.values()) or 1
         axes.set_xlim(0, longest)
         for row, (whole, parts) in enumerate(bars.values()):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raysim.plots.style import strokes_of
-from raysim.report import curves, tables
+from raysim.report import commands, curves, tables
 from raysim.report.clients import describe
 from raysim.report.read import RunOutput, read_runs
 from raysim.report.templates import save, template
@@ -53,6 +53,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         verdicts=[(each.label, text) for each in results if (text := tables.concordance(each))],
         training=list(curves.training(results, strokes)),
         stages=curves.breakdown(results),
+        commands=commands.breakdown(runs),
         has_marks=any(each.aggregations.size for each in results),
         populations=list(_populations(runs)),
         glossary=GLOSSARY,

@@ -25,6 +25,7 @@ from partitioning.store.remote import is_uri
 from raysim.config.read import algorithm_names
 from raysim.store.journal import batches
 from raysim.store.run_folder import STOPPED, SUMMARY
+from raysim.store.wall_clock import CommandTime, read_commands
 
 Column = NDArray[np.float64]
 
@@ -87,7 +88,7 @@ class AlgorithmOutput:
 
 @dataclass(frozen=True)
 class RunOutput:
-    """Output files of one run: its resolved experiment, the results so far, and its clients."""
+    """Output files of one run: its resolved experiment, the results so far, its clients, and its commands' times."""
 
     name: str
     config: Mapping[str, Any]
@@ -95,6 +96,7 @@ class RunOutput:
     results: tuple[AlgorithmOutput, ...]
     unreached: tuple[str, ...]
     population: Population | None
+    commands: Sequence[CommandTime]
 
 
 def read_runs(folders: Sequence[Path]) -> list[RunOutput]:
@@ -156,6 +158,7 @@ def _read_run(folder: Path, name: str, several: bool) -> RunOutput:
         results=tuple(_read_output(folder / each, f"{name}/{each}" if several else each) for each in reached),
         unreached=tuple(each for each in names if each not in reached),
         population=_population(folder, config),
+        commands=read_commands(folder),
     )
 
 

@@ -46,7 +46,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Stage:
-    """Part of the driver's work for a round; `beside` if it may overlap the next round."""
+    """Part of a round or of a command, in the driver's seconds; `beside` if it may overlap the next round."""
 
     title: str
     colour: str
@@ -134,6 +134,18 @@ STAGES = {
     "write": Stage("Write", "#8c9aa8", "write the rows of the round and of its client updates to disk", beside=True),
 }
 
+COMMAND_STAGES = {
+    "start": Stage("Start", "#8c9aa8", "start Python and import modules; from Python, check the experiment"),
+    "data": Stage("Data", "#d9a441", "read the data and partition it into clients"),
+    "plan": Stage("Plan", "#e6c88a", "prepare the samples, and try the model and the algorithms"),
+    "fleet": Stage("Fleet", "#e07b54", "wait for Ray and its actors; nothing without Ray"),
+    "training": Stage("Training", "#7d95a8", "the rounds, as the table of results counts them"),
+    "evaluation": Stage("Evaluation", "#c3ccd5", "evaluation, as far as no round ran beside it"),
+    "files": Stage("Files", "#b58bb5", "everything else of an algorithm: the model, its checkpoints and its files"),
+    "end": Stage("End", "#6fae8f", "end Ray and the loggers"),
+    "report": Stage("Report", "#5b7083", "draw and write this page; the first page of a run cannot show it yet"),
+}
+
 EVALUATION_TERMS = (
     ("Evaluated on", [(each.title, each.meaning) for each in TARGETS.values()]),
     ("Metrics", [(each.title, each.meaning) for each in METRICS.values()]),
@@ -145,4 +157,5 @@ GLOSSARY = (
     ("Measures", [(each.title, each.meaning) for each in MEASURES.values()]),
     ("Costs", list(COSTS.items())),
     ("Stages of a round, in the driver's seconds", [(each.title, each.meaning) for each in STAGES.values()]),
+    ("Stages of a command", [(each.title, each.meaning) for each in COMMAND_STAGES.values()]),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch.nn import Module
 
@@ -14,9 +15,7 @@ from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import State, begin
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
-from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
-from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import TWINS, columns_of
 from raysim.measures.evaluate import Targets, evaluate
@@ -33,6 +32,11 @@ from raysim.store.resume import own_modules, settings, summary_of
 from raysim.watching.log import log_algorithm, logged
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.progress import Watcher
+from raysim.watching.stopwatch import RoundSeconds, Stopwatch
+
+if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
+    from raysim.fleet.client_actors import ClientActors
+    from raysim.fleet.ray_fleet import RayFleet
 
 LOG = logging.getLogger("raysim")
 
@@ -47,6 +51,7 @@ def run_algorithm(
     targets: Targets,
     fingerprint: Mapping[str, str],
     watcher: Watcher,
+    stopwatch: Stopwatch,
     loggers: LoggerThreads,
     stop: Stop,
     saved: Callable[[], None],
@@ -62,11 +67,14 @@ def run_algorithm(
         targets: data to evaluate on.
         fingerprint: facts that the bytes depend on beside the experiment.
         watcher: observer of the run.
+        stopwatch: stages of the command.
         loggers: loggers of the rounds.
         stop: request to stop.
         saved: called after each checkpoint.
     """
     tell = logged(watcher.notice)
+    stopwatch.enter("files", name)
+    spent = RoundSeconds()
     log_algorithm(name, plan.algorithm)
     if text := _too_few_blocks(name, plan, place.workers):
         tell(text)
@@ -77,7 +85,7 @@ def run_algorithm(
     if (folder / name).exists():
         tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
     columns = [*targets.columns, *columns_of(experiment.evaluate.measures)]
-    files = AlgorithmFolder(folder / name, columns, checkpoints, done, loggers.round)
+    files = AlgorithmFolder(folder / name, columns, checkpoints, done, spent.then(loggers.round))
     loggers.begin(name, experiment.flat(name), done, files.rows())
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
         module = plan.module()
@@ -91,7 +99,9 @@ def run_algorithm(
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
         files.finish(state, fleet.layouts, summary, module.state_dict())
+        started = fleet.starting
     loggers.end(result.totals)
+    stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})
     return result
 
 

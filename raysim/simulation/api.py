@@ -8,18 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partitioning import Population
 from raysim.common.errors import one_input_error
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, read
-from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
-from raysim.report.page import write_report
 from raysim.simulation.algorithm_run import run_algorithm
 from raysim.simulation.failures import name_user_code, offer_resume
 from raysim.simulation.options import RunOptions, with_workplace
@@ -31,11 +29,16 @@ from raysim.store.location import RunLocation, existing_location, new_location
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
 from raysim.store.run_folder import existing_folder, run_folder, write_config
-from raysim.watching.log import log_population, logged, run_log
+from raysim.store.wall_clock import CommandTime, read_commands, write_commands
+from raysim.watching.log import log_command_time, log_population, logged, run_log
 from raysim.watching.loggers.logger import LoggedRun
 from raysim.watching.loggers.named import loggers_of
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.progress import Watcher
+from raysim.watching.stopwatch import Stopwatch
+
+if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
+    from raysim.fleet.client_actors import ClientActors
 
 LOG = logging.getLogger("raysim")
 
@@ -67,6 +70,7 @@ def run(
     address: str | None = None,
     watcher: Watcher | None = None,
     stop: Stop | None = None,
+    started: float | None = None,
 ) -> Run:
     """Run an experiment.
 
@@ -80,6 +84,7 @@ def run(
         address: address of a running Ray cluster; None starts Ray on this machine.
         watcher: observer of the run.
         stop: request to stop between two rounds.
+        started: beginning of the command for its breakdown, on the clock of `time.perf_counter`; None for this call.
 
     Raises:
         InputError: the input is wrong; nothing is left behind unless rounds were written before.
@@ -89,11 +94,11 @@ def run(
             rounds so far stay, and the report shows them. Later algorithms do not run.
         OwnCodeError: the user's own code raised an error; the rounds so far stay.
     """
-    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
+    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop(), Stopwatch(started))
     experiment = read_experiment(config, changes)
     with new_location(new_out(config, out), options.watcher) as location:
         # The report comes last, so that no error in it removes trained models.
-        return _with_report(location, run_experiment(experiment, location, options), options.watcher)
+        return _with_report("run", location, run_experiment(experiment, location, options), options)
 
 
 def resume(
@@ -104,6 +109,7 @@ def resume(
     address: str | None = None,
     watcher: Watcher | None = None,
     stop: Stop | None = None,
+    started: float | None = None,
 ) -> Run:
     """Continue a run that was stopped at any moment; its files become those of an uninterrupted run.
 
@@ -114,15 +120,16 @@ def resume(
         address: address of a running Ray cluster; None starts Ray on this machine.
         watcher: observer of the run.
         stop: request to stop between two rounds.
+        started: beginning of the command for its breakdown, as in `run`.
 
     Raises:
         InputError: the folder holds no run, another process runs it, or this machine computes other bytes.
         Others: as `run`.
     """
-    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop())
+    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop(), Stopwatch(started))
     with existing_location(folder, options.watcher) as (location, only):
         # Write the report even if nothing was left to do: the page may date from before the run diverged.
-        return _with_report(location, resume_experiment(location, options, only), options.watcher)
+        return _with_report("resume", location, resume_experiment(location, options, only), options)
 
 
 def read_experiment(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
@@ -187,9 +194,20 @@ def resume_experiment(
     return {name: results[name] for name in names}
 
 
-def _with_report(location: RunLocation, results: Mapping[str, AlgorithmResult], watcher: Watcher) -> Run:
-    watcher.stage("writing the report")
-    page = write_report([location.folder], location.folder / "report.html")
+def _with_report(
+    command: str, location: RunLocation, results: Mapping[str, AlgorithmResult], options: RunOptions
+) -> Run:
+    """Write the report and the command's breakdown; the page shows the breakdown as far as the report's beginning."""
+    folder, earlier = location.folder, read_commands(location.folder)
+    options.watcher.stage("writing the report")
+    options.stopwatch.enter("report")
+    write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.times)])
+    from raysim.report.page import write_report  # late, because matplotlib takes a second to import
+
+    page = write_report([folder], folder / "report.html")
+    done = CommandTime(command, options.stopwatch.stop())
+    write_commands(folder, [*earlier, done])
+    log_command_time(folder / "run.log", command, done.stages)
     return Run(location.folder, page, tuple(results.values()), location.uri)
 
 
@@ -209,9 +227,11 @@ def _run_algorithms(
     names: Sequence[str],
 ) -> dict[str, AlgorithmResult]:
     """Run algorithms one after the other; client actors start in the background once all input is checked."""
-    folder, watcher = location.folder, options.watcher
+    folder, watcher, stopwatch = location.folder, options.watcher, options.stopwatch
     loggers = loggers_of(experiment.watch)
+    stopwatch.enter("data")
     population = _population(experiment, folder, watcher)
+    stopwatch.enter("plan")
     targets = _targets(experiment, population, watcher)
     samples = prepare_samples(population, experiment.data)
     experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names)
@@ -220,7 +240,9 @@ def _run_algorithms(
         watcher.stage(f"storing the first files at {location.uri}")
         location.store()
 
-    watcher.stage("starting the fleet")
+    stopwatch.enter("fleet")
+    if not options.inline:
+        watcher.stage("starting the fleet")
     logged_run = LoggedRun(folder.resolve().name, folder / "watch", experiment.watch)
     loggers |= place.loggers
     with pickled_by_value(experiment.own_code), place, LoggerThreads(logged_run, loggers, watcher.notice) as threads:
@@ -228,7 +250,7 @@ def _run_algorithms(
         LOG.info("fingerprint %s", place.fingerprint)
         fingerprint = {**place.fingerprint, "population": population.fingerprint}
         check_fingerprint([folder / name for name in experiment.names if name not in names], fingerprint)
-        return {
+        results = {
             name: run_algorithm(
                 name,
                 plan,
@@ -238,12 +260,15 @@ def _run_algorithms(
                 targets=targets,
                 fingerprint=fingerprint,
                 watcher=watcher,
+                stopwatch=stopwatch,
                 loggers=threads,
                 stop=options.stop,
                 saved=location.after_checkpoint(watcher),
             )
             for name, plan in plans.items()
         }
+        stopwatch.enter("end")
+    return results
 
 
 def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Population:

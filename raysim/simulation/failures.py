@@ -18,7 +18,6 @@ from raysim.common.errors import (
 )
 from raysim.config import own
 from raysim.config.experiment import Experiment
-from raysim.report.page import write_report
 from raysim.store.run_folder import has_begun
 from raysim.watching.progress import Watcher
 
@@ -41,6 +40,8 @@ def offer_resume(folder: Path, watcher: Watcher, name: str | None = None) -> Ite
     except InputError:
         raise
     except DivergedError as error:
+        from raysim.report.page import write_report  # late, because matplotlib takes a second to import
+
         page = write_report([folder], folder / "report.html")
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from algorithms import Algorithm, State, next_round
 from raysim.common.errors import ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet
-from raysim.fleet.ray_fleet import RayFleet
 from raysim.simulation.checkpoints import Recovery
 from raysim.simulation.records import Records
 from raysim.simulation.stop import Stop
 from raysim.store.result import Snapshot
+
+if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
+    from raysim.fleet.ray_fleet import RayFleet
 
 LOG = logging.getLogger("raysim")
 

@@ -6,16 +6,20 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.tables import FleetTable
-from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
+from raysim.watching.stopwatch import Stopwatch
 
-Workplace = Callable[[], ClientActors | InlineWorkplace]
+if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
+    from raysim.fleet.client_actors import ClientActors
+
+Workplace: TypeAlias = "Callable[[], ClientActors | InlineWorkplace]"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class RunOptions:
         address: address of a running Ray cluster; None starts Ray on this machine.
         watcher: observer of the run.
         stop: request to stop between two rounds.
+        stopwatch: stages of the command so far.
     """
 
     actors: int | None = None
@@ -35,6 +40,7 @@ class RunOptions:
     address: str | None = None
     watcher: Watcher = field(default_factory=Watcher)
     stop: Stop = field(default_factory=Stop)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
 
 def with_workplace(experiment: Experiment, options: RunOptions) -> tuple[Experiment, Workplace]:
@@ -69,6 +75,8 @@ def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplac
             'fleet.gpus_per_actor = "auto" with fleet.pinned = true: must be a number, because sites may have '
             "different GPUs; set fleet.gpus_per_actor = 1"
         )
+    from raysim.fleet.client_actors import ClientActors
+
     return partial(
         ClientActors,
         table.actors,

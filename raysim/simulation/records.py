@@ -8,13 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from algorithms import Algorithm, RoundReport, State
 from raysim.fleet.inline import InlineFleet
-from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.traffic import Traffic
 from raysim.measures.evaluate import Evaluation, Targets
 from raysim.measures.selection import Selection
@@ -23,6 +22,9 @@ from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.result import AlgorithmResult, RunProgress
 from raysim.watching.log import at_most_every
 from raysim.watching.progress import Watcher
+
+if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
+    from raysim.fleet.ray_fleet import RayFleet
 
 LOG = logging.getLogger("raysim")
 

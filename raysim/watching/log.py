@@ -8,10 +8,11 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from algorithms import Algorithm
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
+from raysim.watching.stopwatch import StageTime
 
 LOG = logging.getLogger("raysim")
 
@@ -52,31 +54,48 @@ def at_most_every(seconds: float, first: float = 0.0) -> Callable[[], bool]:
 @contextmanager
 def run_log(path: Path, log: logging.Logger = LOG) -> Iterator[logging.Logger]:
     """Log a run to a file, from its command to its end."""
+    started = time.monotonic()
+    with _handled(path, log):
+        try:
+            _log_machine(log)
+            yield log
+            log.info("ended after %.1f s; see %s", time.monotonic() - started, path.parent / "report.html")
+        except (InputError, OutOfMemoryError, DivergedError, DiskFullError) as error:
+            log.error("%s", error)
+            raise
+        except KeyboardInterrupt as error:
+            log.warning("%s, %.1f s after the start", str(error) or "interrupted", time.monotonic() - started)
+            raise
+        except Exception:
+            log.exception("the run failed %.1f s after the start", time.monotonic() - started)
+            raise
+
+
+@contextmanager
+def _handled(path: Path, log: logging.Logger) -> Iterator[None]:
+    """Append all lines of the log to a file in the context."""
     handler = logging.FileHandler(path, encoding="utf-8")
     # A full disk also stops the writer of the results, which reports it.
     handler.handleError = lambda record: None  # type: ignore[method-assign]
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     level, log.level = log.level, logging.INFO
     log.addHandler(handler)
-    started = time.monotonic()
     try:
-        _log_machine(log)
-        yield log
-        log.info("ended after %.1f s; see %s", time.monotonic() - started, path.parent / "report.html")
-    except (InputError, OutOfMemoryError, DivergedError, DiskFullError) as error:
-        log.error("%s", error)
-        raise
-    except KeyboardInterrupt as error:
-        log.warning("%s, %.1f s after the start", str(error) or "interrupted", time.monotonic() - started)
-        raise
-    except Exception:
-        log.exception("the run failed %.1f s after the start", time.monotonic() - started)
-        raise
+        yield
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
         with suppress(OSError):
             handler.close()
+
+
+def log_command_time(path: Path, command: str, stages: Sequence[StageTime]) -> None:
+    """Append the breakdown of a command to the log of its run: its stages, and those of each algorithm."""
+    with _handled(path, LOG):
+        LOG.info("raysim %s took %.1f s", command, sum(each.seconds for each in stages))
+        for name, own in groupby(stages, key=lambda each: each.algorithm):
+            parts = ", ".join(f"{each.stage} {each.seconds:.2f} s" for each in own)
+            LOG.info("of these: %s", f"{name}: {parts}" if name else parts)
 
 
 def logged(notice: Callable[[str], object]) -> Callable[[str], None]:

@@ -1,5 +1,6 @@
 """Data sets by name."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -8,14 +9,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from partitioning import InputError
+from raysim.data import small_images
 from raysim.data.arrays import nested
 from raysim.data.catalogue import DATASETS
 from raysim.data.images import pixels
 from raysim.data.sources import check_classes, load
 from raysim.data.synthetic import covariance
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    theirs = load_digits()
+    table = load("digits").train
+    images = np.asarray(table["image"].to_pylist(), np.float32)
+    assert images.tobytes() == (theirs.images / 16).astype(np.float32).tobytes()
+    assert table["label"].to_numpy().tolist() == theirs.target.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [(None, "pip install --force-reinstall scikit-learn"), (b"1,2\n", "2 values in a row"), (b"x", "damaged")],
+)
+def test_digits_without_their_file_are_refused(
+    rows: bytes | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "digits.csv.gz"
+    if rows is not None:
+        path.write_bytes(gzip.compress(rows) if message != "damaged" else rows)
+    monkeypatch.setattr(small_images, "DIGITS_FILE", str(path))
+    with pytest.raises(InputError, match=message):
+        load("digits")
 
 
 def test_digits() -> None:

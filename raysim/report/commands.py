@@ -1,0 +1,61 @@
+"""Stages of a run's commands: a bar and a row for each command, and for each of its algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from raysim.common.units import human_seconds
+from raysim.plots import charts
+from raysim.report.read import RunOutput
+from raysim.report.tables import ResultTable, TableColumn
+from raysim.report.words import ABSENT, COMMAND_STAGES
+from raysim.store.wall_clock import CommandTime
+from raysim.watching.stopwatch import StageTime
+
+
+def breakdown(runs: Sequence[RunOutput]) -> tuple[str, ResultTable] | None:
+    """Return the seconds of each stage of each command as a picture and as a table; None if no run has them."""
+    named = {name: parts for run in runs for name, parts in _bars(run, len(runs) > 1)}
+    if not named:
+        return None
+    bars = {
+        name: (None, {COMMAND_STAGES[stage].title: seconds for stage, seconds in parts.items()})
+        for name, parts in named.items()
+    }
+    used = [stage for stage in COMMAND_STAGES if any(stage in parts for parts in named.values())]
+    columns = [TableColumn("Whole", [human_seconds(sum(parts.values())) for parts in named.values()])]
+    columns += [
+        TableColumn(
+            COMMAND_STAGES[stage].title,
+            [human_seconds(parts[stage]) if stage in parts else ABSENT for parts in named.values()],
+            colour=COMMAND_STAGES[stage].colour,
+        )
+        for stage in used
+    ]
+    colours = {stage.title: stage.colour for stage in COMMAND_STAGES.values()}
+    picture = charts.stages("commands", bars, colours, "Seconds of the wall clock")
+    return picture, ResultTable(columns, (TableColumn("", list(named)),))
+
+
+def _bars(run: RunOutput, several: bool) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Yield a command's name and the seconds of its stages, then those of each of its algorithms."""
+    for number, command in enumerate(run.commands, start=1):
+        which = f"raysim {command.command}" + (f" ({number})" if len(run.commands) > 1 else "")
+        name = f"{run.name}: {which}" if several else which
+        yield name, _sums(command.stages)
+        algorithms = _algorithms(command)
+        for algorithm in algorithms if len(algorithms) > 1 else ():
+            yield f"{name}: {algorithm}", _sums([each for each in command.stages if each.algorithm == algorithm])
+
+
+def _algorithms(command: CommandTime) -> list[str]:
+    return list(dict.fromkeys(each.algorithm for each in command.stages if each.algorithm))
+
+
+def _sums(stages: Sequence[StageTime]) -> dict[str, float]:
+    """Return the seconds of each stage, in the order of the table."""
+    return {
+        name: sum(each.seconds for each in stages if each.stage == name)
+        for name in COMMAND_STAGES
+        if any(each.stage == name for each in stages)
+    }

@@ -1,0 +1,47 @@
+"""Modules that a command loads, and modules that it must not load, seen from a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"torch", "ray", "numpy", "pyarrow", "pandas", "matplotlib", "sklearn", "scipy", "cvxpy", "pydantic"}
+UNUSED = {"ray", "sklearn", "cvxpy", "torchvision", "pandas", "mlflow", "wandb", "tensorboard"}
+
+
+def loaded(module: str, *arguments: object, status: int = 0) -> set[str]:
+    """Return the packages in `sys.modules` at the end of a command."""
+    code = (
+        f"import sys; sys.argv = {['command', *map(str, arguments)]!r}\n"
+        f"from {module} import main\n"
+        "try: main()\n"
+        "finally: print('\\n' + ' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["resume", "--help"], ["study", "--help"]])
+def test_help_loads_nothing_that_takes_seconds(arguments: list[str]) -> None:
+    assert not loaded("raysim.cli.commands", *arguments) & HEAVY
+
+
+@pytest.mark.parametrize("name", ["nosuch.toml", "quikstart", "broken.toml"])
+def test_a_file_that_cannot_be_read_is_refused_before_torch_is_loaded(name: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("[data\n")
+    path = tmp_path / name if name.endswith("toml") else name
+    assert not loaded("raysim.cli.commands", "run", path, status=2) & HEAVY
+
+
+def test_help_of_the_partitioner_loads_no_arrays() -> None:
+    assert not loaded("partitioning.cli.commands", "--help") & HEAVY
+
+
+def test_a_run_in_this_process_loads_only_what_it_needs(tmp_path: Path) -> None:
+    small = ["rounds=1", "partition.clients_per_domain=2", "model.hidden=[8]"]
+    changes = [text for change in small for text in ("--set", change)]
+    packages = loaded("raysim.cli.commands", "run", "quickstart", "--inline", "--out", tmp_path / "run", *changes)
+    assert not packages & UNUSED
+    assert {"torch", "matplotlib"} <= packages

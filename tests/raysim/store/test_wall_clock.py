@@ -1,0 +1,56 @@
+"""`wall-clock.json`: the stages of a run's commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import raysim
+from raysim.common.errors import InputError
+from raysim.report.commands import breakdown
+from raysim.report.read import read_runs
+from raysim.store.wall_clock import WALL_CLOCK, CommandTime, read_commands, write_commands
+from raysim.watching.stopwatch import STAGES, StageTime
+
+EXPERIMENT = {
+    "rounds": 2,
+    "data": {"dataset": "digits"},
+    "partition": {"clients": 4, "test_clients": 1},
+    "model": {"hidden": [8]},
+    "algorithm": [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 2}],
+}
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    commands = [CommandTime("run", [StageTime("start", 1.5), StageTime("training", 2.5, "fedavg")])]
+    assert read_commands(tmp_path) == []
+    write_commands(tmp_path, commands)
+    assert read_commands(tmp_path) == commands and commands[0].seconds == 4
+
+
+@pytest.mark.parametrize("text", ["[", "[1]", '[{"command": "run"}]', '[{"command": "run", "stages": [{"x": 1}]}]'])
+def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / WALL_CLOCK).write_text(text)
+    with pytest.raises(InputError, match=r"wall-clock\.json is damaged"):
+        read_commands(tmp_path)
+
+
+def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path) -> None:
+    run = raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+    (first,) = read_commands(run.folder)
+    assert first.command == "run" and {each.stage for each in first.stages} <= set(STAGES)
+    for name in ("fedavg", "radfed"):
+        assert "training" in [each.stage for each in first.stages if each.algorithm == name]
+    log = (run.folder / "run.log").read_text()
+    assert f"raysim run took {first.seconds:.1f} s" in log and "of these: radfed: training" in log
+    page = run.report.read_text()
+    assert "Time of the command, by stage" in page and ">raysim run: radfed<" in page
+
+    raysim.resume(run.folder, inline=True)
+    assert [each.command for each in read_commands(run.folder)] == ["run", "resume"]
+    assert read_commands(run.folder)[0] == first
+    found = breakdown(read_runs([run.folder]))
+    assert found is not None
+    _, table = found
+    assert table.keys[0].cells[0] == "raysim run (1)" and table.keys[0].cells[-1] == "raysim resume (2)"
+    assert json.loads((run.folder / WALL_CLOCK).read_text())[0]["command"] == "run"
