@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import tomli_w
 
+from raysim.store.wall_clock import read_commands
 from tests.benchmarks.peers.loads import Load
 from tests.benchmarks.plain import WARM
 
@@ -55,12 +56,12 @@ class Command:
         start, stop = min(number for number in ends if number >= first), max(ends)
         return (ends[stop] - ends[start]).total_seconds() / max(1, stop - start)
 
-    def training_seconds(self) -> float:
-        """Return the seconds that all rounds of all algorithms took, without evaluation; meant for `--inline`."""
-        return sum(float(sum(pq.read_table(file)["seconds"].to_pylist())) for file in self._metrics())
-
-    def _metrics(self) -> list[Path]:
-        return sorted(self.folder.glob("*/metrics.parquet"))
+    def stages(self) -> dict[str, float]:
+        """Return the seconds of each stage of the command, from `wall-clock.json`; all algorithms together."""
+        found: dict[str, float] = {}
+        for stage in read_commands(self.folder)[-1].stages:
+            found[stage.stage] = found.get(stage.stage, 0.0) + stage.seconds
+        return found
 
     def _first(self, name: str) -> int:
         """Return the last round that does not count.

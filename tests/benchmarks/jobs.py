@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from tests.benchmarks.command import ACTORS, experiment_of, run, timed
+from tests.benchmarks.command import ACTORS, Command, experiment_of, run, timed
 from tests.benchmarks.peers.loads import LOADS, make
 from tests.benchmarks.plain import PlainLoop, samples_of
 from tests.benchmarks.rounds import Way, medians, population
@@ -42,7 +43,7 @@ def whole_job(repeats: int, folder: Path) -> dict[str, float]:
         yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "D", str(path)])[0]
 
     def command() -> Iterator[tuple[str, float]]:
-        yield COMMAND, run(experiment, next(runs)).seconds
+        return _whole(COMMAND, run(experiment, next(runs)))
 
     return medians([plain, command], repeats)
 
@@ -68,7 +69,7 @@ def evaluated_rounds(folder: Path, data: Path | None) -> list[Way]:
         yield PLAIN, timed(["-m", "tests.benchmarks.jobs", "I", str(root)])[0]
 
     def command() -> Iterator[tuple[str, float]]:
-        yield COMMAND, run(experiment, next(runs), "--actors", str(ACTORS)).seconds
+        return _whole(COMMAND, run(experiment, next(runs), "--actors", str(ACTORS)))
 
     def training() -> Iterator[tuple[str, float]]:
         done = run(longer, next(runs), "--actors", str(ACTORS))
@@ -78,25 +79,30 @@ def evaluated_rounds(folder: Path, data: Path | None) -> list[Way]:
 
 
 def quickstart(repeats: int, folder: Path) -> dict[str, float]:
-    """J: return the median seconds of the README's command, and the share of training in the inline one.
+    """J: return the median seconds of the README's command, of its stages, and the share of training.
 
     The first run of each kind warms the file system's cache and Python's bytecode, and does not count.
     """
     runs = (folder / f"J-{number}" for number in count())
 
-    def inline(suffix: str = "", *, bytecode: bool = True) -> Iterator[tuple[str, float]]:
-        done = run("quickstart", next(runs), "--inline", bytecode=bytecode)
-        yield f"quickstart --inline{suffix}", done.seconds
-        yield f"share of training{suffix}", done.training_seconds() / done.seconds
+    def way(*options: str, bytecode: bool = True) -> Iterator[tuple[str, float]]:
+        title = " ".join(["quickstart", *options]) + ("" if bytecode else ", no bytecode kept")
+        return _whole(title, run("quickstart", next(runs), *options, bytecode=bytecode))
 
-    def with_ray(suffix: str = "", *, bytecode: bool = True) -> Iterator[tuple[str, float]]:
-        yield f"quickstart{suffix}", run("quickstart", next(runs), bytecode=bytecode).seconds
+    ways: list[Way] = [way, partial(way, "--inline")]
+    for warm in ways:
+        list(warm())
+    bare: list[Way] = [partial(way, bytecode=False), partial(way, "--inline", bytecode=False)]
+    return medians([*ways, *bare], repeats)
 
-    bare = ", no bytecode kept"
-    for way in (inline, with_ray):
-        list(way())
-    ways = [inline, with_ray, lambda: inline(bare, bytecode=False), lambda: with_ray(bare, bytecode=False)]
-    return medians(ways, repeats)
+
+def _whole(title: str, done: Command) -> Iterator[tuple[str, float]]:
+    """Yield the seconds of a command and of its stages, and the share of training."""
+    yield title, done.seconds
+    stages = done.stages()
+    yield f"{title}: share of training", stages["training"] / done.seconds
+    for stage, seconds in stages.items():
+        yield f"{title}: {stage}", seconds
 
 
 def mnist(data: Path | None) -> Path:

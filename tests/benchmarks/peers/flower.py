@@ -2,8 +2,8 @@
 
     python flower.py --data a.npz --load A --rounds 5 --warm 2
 
-Two client workers of one CPU each. The message API, and in each worker one model and one copy of the data that stay:
-what a visit costs beside training is then the engine's, not the loading of a partition.
+Two client workers of one CPU each, unless `--workers` says otherwise. The message API, and in each worker one model and
+one copy of the data that stay: a visit's cost beside training is then the engine's, not the loading of a partition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sys import stderr
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
-from loads import LOADS, needed, parser, read, report
+from loads import DEVICE, LOADS, needed, parser, read, report
 
 with needed("flower"):
     import torch
@@ -32,8 +32,6 @@ with needed("flower"):
     from torch.nn.functional import cross_entropy
     from torch_models import build
 
-WORKERS = 2
-
 client_app = ClientApp()
 
 
@@ -42,7 +40,7 @@ def resident(path: str, load: str) -> tuple[torch.Tensor, torch.Tensor, torch.nn
     """A worker's data and model: made at its first visit, which is in a warm round."""
     torch.set_num_threads(1)
     x, y = read(path, load)
-    return torch.from_numpy(x), torch.from_numpy(y), build(LOADS[load])
+    return torch.from_numpy(x).to(DEVICE), torch.from_numpy(y).to(DEVICE), build(LOADS[load]).to(DEVICE)
 
 
 @client_app.train()
@@ -57,7 +55,7 @@ def train(message: Message, context: Context) -> Message:
     module.train()
     optimiser = torch.optim.SGD(module.parameters(), lr=load.lr)
     for _ in range(load.epochs):
-        for rows in torch.randperm(len(labels)).split(load.batch):
+        for rows in torch.randperm(len(labels), device=DEVICE).split(load.batch):
             optimiser.zero_grad()
             cross_entropy(module(features[rows]), labels[rows]).backward()
             optimiser.step()
@@ -94,7 +92,9 @@ class Timed(FedAvg):
 
 def main() -> None:
     """Run the simulation and print its line."""
-    arguments = parser(__doc__).parse_args()
+    asks = parser(__doc__)
+    asks.add_argument("--workers", type=int, default=2, help="client workers of one CPU each; they share a GPU")
+    arguments = asks.parse_args()
     load = LOADS[arguments.load]
     read(arguments.data, arguments.load)  # a wrong file is refused here, not in a worker
     strategy = Timed(load.clients, load.cohort)
@@ -115,11 +115,11 @@ def main() -> None:
             client_app,
             num_supernodes=load.clients,
             backend_config={
-                "init_args": {"address": "local", "num_cpus": WORKERS, "log_to_driver": False},
-                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                "init_args": {"address": "local", "num_cpus": arguments.workers, "log_to_driver": False},
+                "client_resources": {"num_cpus": 1, "num_gpus": 1 / arguments.workers if DEVICE == "cuda" else 0.0},
             },
         )
-    report("flower", version("flwr"), arguments, WORKERS, strategy.stamps)
+    report("flower", version("flwr"), arguments, arguments.workers, strategy.stamps)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+
+DEVICE = os.environ.get("BENCHMARK_DEVICE", "cpu")
+"""Device of the peers that train in PyTorch: "cpu" or "cuda"."""
 
 HIDDEN = (200, 200)
 """Widths of the perceptron's hidden layers."""

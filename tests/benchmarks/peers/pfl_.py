@@ -20,10 +20,10 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib.metadata import version
 
-# Before pfl is imported: it takes a GPU where there is one.
-os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
+from loads import DEVICE, LOADS, Load, needed, parser, read, report
 
-from loads import LOADS, Load, needed, parser, read, report
+# Before pfl is imported: by default it takes a GPU if there is one.
+os.environ["PFL_PYTORCH_DEVICE"] = DEVICE
 
 with needed("pfl"):
     import numpy as np
@@ -92,13 +92,13 @@ def train(path: str, name: str, rounds: int) -> list[float]:
     load = LOADS[name]
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002  pfl seeds itself from numpy's global generator, and all processes must agree
-    x, y = (torch.from_numpy(array) for array in read(path, name))
+    x, y = (torch.from_numpy(array).to(DEVICE) for array in read(path, name))
 
     def visit(user: int) -> PyTorchTensorDataset:
-        order = torch.randperm(load.samples)
+        order = torch.randperm(load.samples, device=DEVICE)
         return PyTorchTensorDataset((x[user][order], y[user][order]), user_id=str(user))
 
-    module = Classifier(load)
+    module = Classifier(load).to(DEVICE)
     model = PyTorchModel(
         module,
         local_optimizer_create=torch.optim.SGD,

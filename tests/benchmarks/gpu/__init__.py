@@ -1,0 +1,1 @@
+"""Measurements that need a GPU, in one command: see `__main__`."""
