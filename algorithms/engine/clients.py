@@ -57,3 +57,15 @@ class ClientData(Protocol):
     def test_slice(self, number: int, domain: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a fixed slice of the global test set, or of a domain's test set."""
         ...
+
+    def scored(
+        self, owners: Sequence[int], part: SamplePart | None, domain: str | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
+        """Return the samples that a block of an evaluation scores, end to end, and the number of each owner's.
+
+        Args:
+            owners: clients, or slices of a test set.
+            part: part of each client's samples; None for slices.
+            domain: domain of the test set; None for the global one.
+        """
+        ...

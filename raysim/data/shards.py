@@ -15,13 +15,20 @@ from numpy.typing import NDArray
 
 from algorithms.engine.clients import SamplePart
 from partitioning import Population
+from raysim.common.errors import InputError
 from raysim.data.standardise import Standardisation
 from raysim.data.tensors import decoder_of, naming_samples
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
 
+Scored = tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]
+"""Inputs and labels of several owners, end to end, and the number of each owner's samples."""
+
 CACHE_BYTES = 512 * 2**20
 """Main memory in which a process keeps clients' data as tensors."""
+
+SCORED_BYTES = 256 * 2**20
+"""Memory in which a process keeps samples to evaluate on; a device gives a quarter of its part at most."""
 
 DEVICE_SHARE = 0.2
 """Share of its part of a GPU's free memory in which a process keeps data; the rest is for models and updates."""
@@ -78,6 +85,8 @@ class Shards:
         self._standardise = standardise
         self._device = device
         self._on_device = TensorCache(CACHE_BYTES if device == "cpu" else _room(device, share))
+        self._scored: dict[tuple[tuple[int, ...], SamplePart | None, str | None], Scored] = {}
+        self._scored_room = min(SCORED_BYTES, self._on_device.most // 4) if device != "cpu" else SCORED_BYTES
         self._united: tuple[tuple[tuple[int, ...], SamplePart], Tensors] | None = None
         whole = int(self._population.sizes.sum()) * self._decode.nbytes
         # Without a GPU, or if all data fit it, nobody would read a second copy.
@@ -86,8 +95,7 @@ class Shards:
     def samples(self, client: int, part: SamplePart) -> Tensors:
         """Return a part of a client's samples; the last `n_test` rows are its own test part."""
         x, y = self._on_device.get(client, self._move)
-        cut = self._train_rows(client, len(y))
-        rows = {"train": slice(None, cut), "test": slice(cut, None), "all": slice(None)}[part]
+        rows = self._rows(client, len(y), part)
         return x[rows], y[rows]
 
     def union(self, clients: Sequence[int], part: SamplePart) -> Tensors:
@@ -98,7 +106,7 @@ class Shards:
         if self._united is not None and self._united[0] == key:
             return self._united[1]
         self._united = None  # free it first: memory may not hold two
-        x, y = (torch.cat(each) for each in zip(*(self.samples(one, part) for one in clients), strict=True))
+        x, y = _end_to_end([self.samples(one, part) for one in clients])
         self._united = key, (x, y)
         return x, y
 
@@ -108,6 +116,40 @@ class Shards:
             x, y = self._decode(self._population.test_batch(number, domain))
         x = x if self._standardise is None else self._standardise.scale(x)
         return x.to(self._device), y.to(self._device)
+
+    def scored(self, owners: Sequence[int], part: SamplePart | None, domain: str | None = None) -> Scored:
+        """Return the samples that a block of an evaluation scores; see `ClientData`.
+
+        An evaluation reads all blocks in turn, again and again. The first ones stay in memory while there is room.
+        """
+        key = tuple(owners), part, domain
+        if key in self._scored:
+            return self._scored[key]
+        found = self._slices(owners, domain) if part is None else self._neighbours(owners, part)
+        if (nbytes := _nbytes(found[:2])) <= self._scored_room:
+            self._scored_room -= nbytes
+            self._scored[key] = found
+        return found
+
+    def _slices(self, numbers: Sequence[int], domain: str | None) -> Scored:
+        each = [self.test_slice(number, domain) for number in numbers]
+        return *_end_to_end(each), np.array([len(y) for _, y in each])
+
+    def _neighbours(self, clients: Sequence[int], part: SamplePart) -> Scored:
+        """Read a part of several clients' samples, and decode it at once."""
+        if self._standardise is not None and self._standardise.per_client:
+            each = [self.samples(client, part) for client in clients]
+            return *_end_to_end(each), np.array([len(y) for _, y in each])
+        try:
+            whole = [(client, self._population.batch(client)) for client in clients]
+            batches = [batch[self._rows(client, batch.num_rows, part)] for client, batch in whole]
+            x, y = self._decode(pa.concat_batches(batches))
+        except InputError:
+            for client in clients:
+                self._read(client)  # raises the error with the client's name
+            raise
+        x = x if self._standardise is None else self._standardise.scale(x)
+        return x.to(self._device), y.to(self._device), np.array([batch.num_rows for batch in batches])
 
     def _move(self, client: int) -> Tensors:
         if self._pinned is None:
@@ -126,6 +168,11 @@ class Shards:
         with naming_samples(self._population, f"client {client}"):
             x, y = self._decode(self._population.batch(client))
         return x if self._standardise is None else self._standardise.client(x, self._train_rows(client, len(y))), y
+
+    def _rows(self, client: int, samples: int, part: SamplePart) -> slice:
+        """Return the rows of a part of a client's samples."""
+        cut = self._train_rows(client, samples)
+        return {"train": slice(0, cut), "test": slice(cut, samples), "all": slice(0, samples)}[part]
 
     def _train_rows(self, client: int, samples: int) -> int:
         """Return the number of a client's samples before its own test part."""
@@ -159,6 +206,12 @@ def _room(device: str, share: float) -> int:
     """Return the bytes of a GPU's free memory that data may take."""
     free, _ = torch.cuda.mem_get_info(device)
     return int(DEVICE_SHARE * share * free)
+
+
+def _end_to_end(each: Sequence[Tensors]) -> Tensors:
+    """Return the samples of several owners as one tensor each."""
+    x, y = (torch.cat(tensors) for tensors in zip(*each, strict=True))
+    return x, y
 
 
 def _nbytes(tensors: Tensors) -> int:

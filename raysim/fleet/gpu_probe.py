@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, ClientInput, ClientUpdates, begin
+from algorithms.engine.clients import SamplePart
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
-from raysim.measures.scoring import BLOCK, Evaluate
+from raysim.measures.scoring import Evaluate, block_samples
 
 
 def measured(plan: WorkerPlan) -> tuple[int, int]:
@@ -44,7 +46,8 @@ def rehearse(plan: WorkerPlan) -> None:
                 own.algorithm.local, own.algorithm.weighting, seed=0, round_number=1, aggregate=True
             )
             list(fleet.map(updates, [largest_block(own)], [(state.model, state.initial)]))
-            for function, block in _evaluations(Population.open(own.population)):
+            shape = own.model.whole or own.model.shape
+            for function, block in _evaluations(Population.open(own.population), prod(shape)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))
 
 
@@ -56,12 +59,19 @@ def largest_block(plan: WorkerPlan) -> Block:
     return Block(0, clients, int(census.samples[largest].sum()), (ClientInput(None, 0.0),) * len(clients))
 
 
-def _evaluations(population: Population) -> Iterator[tuple[Evaluate, Block]]:
-    """Yield an evaluation of the largest clients, and one of a slice of the global test set."""
-    clients = tuple(int(client) for client in _largest(population.sizes, BLOCK))
-    yield Evaluate("all", probabilities=True), Block(0, clients, 1, (None,) * len(clients))
-    if population.test_slices:
-        yield Evaluate(None, probabilities=True), Block(0, (0,), 1, (None,))
+def _evaluations(population: Population, values: int) -> Iterator[tuple[Evaluate, Block]]:
+    """Yield an evaluation of the largest clients, and one of slices of the global test set.
+
+    Args:
+        population: the population.
+        values: values of one sample.
+    """
+    parts: tuple[SamplePart | None, ...] = ("all", None)
+    for part, sizes in zip(parts, (population.sizes, np.array(population.test_slices, np.int64)), strict=True):
+        if len(sizes):
+            most = block_samples(int(sizes.sum()), values)
+            count = int(np.searchsorted(np.cumsum(-np.sort(-sizes)), most)) + 1
+            yield Evaluate(part, ()), Block(0, tuple(_largest(sizes, count).tolist()), 1)
 
 
 def _largest(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:

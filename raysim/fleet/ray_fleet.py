@@ -24,6 +24,7 @@ from raysim.fleet.results import ActorLostError, fetch_results, hung_error
 from raysim.fleet.timeouts import CallTimes
 from raysim.fleet.traffic import StoredValue, Traffic, array_bytes
 from raysim.fleet.worker_plan import WorkerPlan
+from raysim.measures.scoring import Evaluate
 
 CALLS_IN_FLIGHT = 2
 """Calls an actor holds at once: while one runs, Ray fetches the next one's values."""
@@ -42,7 +43,7 @@ class RayFleet:
     `raysim.fleet.dispatch`). The result depends on neither.
 
     Until the first actor is ready the driver runs blocks itself, if its bytes are the same. It leaves out blocks that
-    produce redistributed models, because the driver never holds these.
+    produce redistributed models, because the driver never holds these. It holds the rank keys of its own evaluations.
 
     A dead or hung actor is replaced, and its work goes back to the queue. A node of the tree that it may have died of
     goes back block by block, and the next death then names one block.
@@ -98,7 +99,8 @@ class RayFleet:
         deaths: Counter[int] = Counter()
         added = PendingMap(function, blocks, references, self._dispatcher(function, blocks, deaths), deaths)
         if blocks:  # a round may have no client
-            self._maps.append(added)
+            # Work without clients is short, such as ranks, and the driver waits for it.
+            self._maps.insert(len(self._maps) if any(block.clients for block in blocks) else 0, added)
         self._crew.gather()
         self._hand_out()
         return self._outcomes(added)
@@ -175,7 +177,8 @@ class RayFleet:
         if self._pool.arrived or not self._pool.driver_may_help:
             return False
         for pending in self._maps:
-            if any(pending.function.objects(block) for block in pending.blocks):
+            is_evaluation = isinstance(pending.function, Evaluate)
+            if not is_evaluation and any(pending.function.objects(block) for block in pending.blocks):
                 continue
             node = pending.dispatcher.last()
             if node is not None:
@@ -197,7 +200,8 @@ class RayFleet:
         except DivergedError as error:
             pending.diverged[node.start] = error
             return
-        outcome = replace(done, node=node)
+        objects = tuple(self.put(value) for value in done.objects)
+        outcome = replace(done, node=node, objects=objects)
         self.traffic.driver += array_bytes(outcome.value)
         self._record(pending.function, outcome.machine, [pending.blocks[number] for number in node.blocks])
         self._finish(pending, outcome)

@@ -5,53 +5,62 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import nan, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms import Algorithm, Block, Fleet, Location, Outcome, Packed, State, current_model
 from algorithms.engine.clients import SamplePart
-from algorithms.engine.fleet import cut
+from algorithms.engine.fleet import joined, map_joined
 from partitioning import Population
 from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
 from raysim.data.shards import Sites
-from raysim.measures.metrics import Score, loss, pooled, value_of
-from raysim.measures.scoring import BLOCK, Evaluate
+from raysim.measures.metrics import METRICS, Values
+from raysim.measures.scoring import Evaluate, PooledAreas, Tally, block_samples, cut_samples
 
 Models = Mapping[Location | None, int]
 """Number of clients by location of their personal state; None stands for no personal state."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EvaluationTarget:
     """Data to evaluate on.
 
     Args:
         name: "test" (the global test set), "held_out" and "validation" (clients that never train), "local" (clients'
             own test parts), or "domain_NAME" (a domain's test set).
-        owners: client ids, or numbers of the test set's slices.
-        sizes: number of samples of each owner.
+        owners: client ids, or numbers of the test set's slices, int64 [n].
+        sizes: number of samples of each owner, int64 [n].
         part: part of each client's samples; None for test sets.
         domain: domain of the test set; None for the global one.
         clients: training clients of the domain, whose models are measured on its test set.
-        sites: number of each owner's site; None without sites.
+        sites: number of each owner's site, int64 [n]; None without sites.
     """
 
     name: str
-    owners: tuple[int, ...]
-    sizes: tuple[int, ...]
+    owners: NDArray[np.int64]
+    sizes: NDArray[np.int64]
     part: SamplePart | None
     domain: str | None = None
     clients: tuple[int, ...] = ()
-    sites: tuple[int, ...] | None = None
+    sites: NDArray[np.int64] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Targets:
-    """Data to evaluate on, and the metrics."""
+    """Data to evaluate on, and the metrics.
+
+    Args:
+        targets: data to evaluate on.
+        metrics: names of metrics.
+        shape: shape of a sample, which sets the samples of a block.
+    """
 
     targets: tuple[EvaluationTarget, ...]
     metrics: tuple[str, ...]
+    shape: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, population: Population, wanted: Sequence[str] | None, metrics: Sequence[str]) -> Targets:
@@ -70,22 +79,16 @@ class Targets:
                 "evaluate.metrics has 'auc' with labels that are images: must be without it, because it would keep the "
                 "probabilities of all pixels; use 'miou'"
             )
-        slices = tuple(population.test_slices)
-        held_out, validation = (
-            [int(client) for client in clients if population.sizes[client] > 0]
-            for clients in (population.test_clients, population.validation_clients)
-        )
-        local = [int(c) for c in population.train_clients if population.test_sizes[c] > 0]
-        domains = [_domain(population, name) for name in population.tests if name is not None]
+        domains = [_of_slices(population, f"domain_{name}", name) for name in population.tests if name is not None]
         sites = Sites.of(population)
-        found = {
-            "test": EvaluationTarget("test", tuple(range(len(slices))), slices, None),
-            "held_out": _of_clients("held_out", held_out, population.sizes, "all", sites),
-            "validation": _of_clients("validation", validation, population.sizes, "all", sites),
-            "local": _of_clients("local", local, population.test_sizes, "test", sites),
-        }
+        found = [
+            _of_slices(population, "test", None),
+            _of_clients("held_out", population.test_clients, population.sizes, "all", sites),
+            _of_clients("validation", population.validation_clients, population.sizes, "all", sites),
+            _of_clients("local", population.train_clients, population.test_sizes, "test", sites),
+        ]
         there: dict[str, tuple[EvaluationTarget, ...]]
-        there = {name: (target,) for name, target in found.items() if target.owners}
+        there = {target.name: (target,) for target in found if len(target.owners)}
         there |= {"domains": tuple(domains)} if domains else {}
         for name in wanted or ():
             if name not in there:
@@ -122,48 +125,72 @@ class Evaluation:
     """
 
     def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
-        self._targets = targets
-        own = fleet.layouts.has_own_models
-        self._models = [_models(state, target, own) for target in targets.targets]
-        self._maps: list[Iterator[Outcome]] = []
+        self._targets, self._fleet = targets, fleet
+        own, outsider = fleet.layouts.has_own_models, algorithm.sharing.outsider
+        self._scorings: list[_Scoring] = []
         self.state = replace(state, model=current_model(state, algorithm, fleet), travelling_models=())
         """State that an aggregation would leave now."""
-        if targets.targets:
-            model = fleet.put((self.state.model, state.average))
-            for target, models in zip(targets.targets, self._models, strict=True):
-                unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
-                outside = unknown and algorithm.sharing.outsider == "own"
-                function = Evaluate(target.part, "auc" in targets.metrics, target.domain, own_statistics=outside)
-                united = outside and target.part is None
-                blocks = _united(target) if united else _blocks(state, target, models, own)
-                self._maps.append(fleet.map(function, blocks, [model]))
+        if not targets.targets:
+            return
+        model = fleet.put((self.state.model, state.average))
+        for target in targets.targets:
+            models = _models(state, target, own)
+            unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
+            function = Evaluate(target.part, targets.metrics, target.domain, unknown and outsider == "own")
+            # Clients that never train have no personal state to look for.
+            personal = [_locations(state, target.owners.tolist())] if own and target.part == "test" else models
+            blocks = _blocks(target, personal, targets.shape, united=function.own_statistics)
+            clients = tuple(models.values())
+            self._scorings.append(_Scoring(target, clients, function, blocks, fleet.map(function, blocks, [model])))
 
     def values(self) -> dict[str, float]:
         """Wait for the scores and return a value by column; a column with an undefined metric is left out."""
         values: dict[str, float | None] = {}
-        for target, models, outcomes in zip(self._targets.targets, self._models, self._maps, strict=True):
-            scores = [score for outcome in outcomes for score in outcome.value]
-            values |= self._on_clients(target, scores) if target.part else self._on_test(target, models, scores)
+        # Start all rankings before waiting for the first.
+        begun = [(scoring, *scoring.ranked(self._fleet)) for scoring in self._scorings]
+        for scoring, tally, ranking in begun:
+            target, score = scoring.target, tally.score.pooled(len(scoring.clients))
+            if scoring.function.ranks:
+                score = replace(score, areas=Values.joined([outcome.value for outcome in ranking]))
+            for name in self._targets.metrics:
+                (values[f"{target.name}_{name}"],) = METRICS[name](score).mean(scoring.clients).items()
+            if target.part:
+                names = [f"{target.name}_mean_{name}" for name in self._targets.metrics]
+                values |= zip(names, tally.means.items(), strict=True)
+        domains = [target.name for target in self._targets.targets if target.domain is not None]
         for name in self._targets.metrics:
-            values[f"domains_{name}"] = _mean(values[f"{t.name}_{name}"] for t in self._targets.targets if t.domain)
+            there = [value for domain in domains if (value := values[f"{domain}_{name}"]) is not None]
+            values[f"domains_{name}"] = float(np.mean(there)) if there else None
         return {name: value for name, value in values.items() if value is not None}
 
-    def _on_clients(self, target: EvaluationTarget, scores: Sequence[Score]) -> dict[str, float | None]:
-        values: dict[str, float | None] = {}
-        whole = pooled(scores)
-        for name in self._targets.metrics:
-            values[f"{target.name}_{name}"] = value_of(name, whole)
-            values[f"{target.name}_mean_{name}"] = _mean(value_of(name, score) for score in scores)
-        return values
 
-    def _on_test(self, target: EvaluationTarget, models: Models, scores: Sequence[Score]) -> dict[str, float | None]:
-        # Each model has a score per slice. The mean is over clients, and several clients may share a model.
-        slices, clients = len(target.owners), list(models.values())
-        wholes = [pooled(scores[start : start + slices]) for start in range(0, len(scores), slices)]
-        return {
-            f"{target.name}_{name}": _mean([value_of(name, whole) for whole in wholes], clients)
-            for name in self._targets.metrics
-        }
+@dataclass(frozen=True, eq=False)
+class _Scoring:
+    """Scoring of a target under way.
+
+    Args:
+        target: data to evaluate on.
+        clients: number of clients of each model.
+        function: function of the blocks.
+        blocks: blocks of all owners, once for each model.
+        outcomes: outcomes of the blocks.
+    """
+
+    target: EvaluationTarget
+    clients: tuple[int, ...]
+    function: Evaluate
+    blocks: Sequence[Block]
+    outcomes: Iterator[Outcome]
+
+    def ranked(self, fleet: Fleet) -> tuple[Tally, Iterator[Outcome]]:
+        """Wait for the sums, and start to rank all samples of each model if the AUC is wanted."""
+        tally, keys = joined(self.function, self.blocks, self.outcomes)
+        each, samples = len(self.blocks) // len(self.clients), int(self.target.sizes.sum())
+        blocks = [
+            Block(model, (), samples, references=tuple(keys[model * each : (model + 1) * each]))
+            for model in range(len(self.clients) if self.function.ranks else 0)
+        ]
+        return tally, fleet.map(PooledAreas(), blocks)
 
 
 def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> dict[str, float]:
@@ -174,62 +201,67 @@ def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets)
 def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets) -> float:
     """Return the mean cross-entropy of a model on the global test set, one of the targets."""
     target = next(target for target in targets.targets if target.name == "test")
-    blocks = _blocks_of_slices(target, {None: 1})
-    outcomes = fleet.map(Evaluate(None, probabilities=False), blocks, [fleet.put((model, personal))])
-    return loss(pooled(score for outcome in outcomes for score in outcome.value))
-
-
-def _mean(values: Iterable[float | None], clients: Sequence[int] | None = None) -> float | None:
-    """Return the mean of the defined values, weighted by numbers of clients if given; None if all are undefined."""
-    every = list(values)
-    pairs = [(v, n) for v, n in zip(every, clients or [1] * len(every), strict=True) if v is not None]
-    return float(np.average([v for v, _ in pairs], weights=[n for _, n in pairs])) if pairs else None
+    function, blocks = Evaluate(None, ("loss",)), _blocks(target, [None], targets.shape)
+    tally, _ = map_joined(fleet, function, blocks, [fleet.put((model, personal))])
+    (value,) = METRICS["loss"](tally.score.pooled()).items()
+    return nan if value is None else value
 
 
 def _models(state: State, target: EvaluationTarget, own: bool) -> Models:
-    """Return the models to measure on a test set; only a domain has models with personal state."""
-    return Counter(_personal(state, client, own) for client in target.clients) or {None: 1}
+    """Return the models to measure on a target; only a domain has models with personal state."""
+    if not own or not target.clients:
+        return {None: max(1, len(target.clients))}
+    return Counter(_locations(state, target.clients))
 
 
-def _personal(state: State, client: int, own: bool) -> Location | None:
-    return state.personal.latest(client, state.round) if own else None
+def _locations(state: State, clients: Iterable[int]) -> list[Location | None]:
+    """Return the location of each client's personal state; None for a client that has not trained."""
+    return [state.personal.latest(client, state.round) for client in clients]
 
 
-def _blocks(state: State, target: EvaluationTarget, models: Models, own: bool) -> list[Block]:
-    if target.part is None:
-        return _blocks_of_slices(target, models)
+def _blocks(
+    target: EvaluationTarget,
+    models: Iterable[Location | list[Location | None] | None],
+    shape: tuple[int, ...],
+    united: bool = False,
+) -> list[Block]:
+    """Return blocks of all owners for each model.
+
+    Args:
+        target: data to evaluate on.
+        models: location of each model's personal state, or that of each owner.
+        shape: shape of a sample.
+        united: whether all slices of a test set share their statistics, and therefore one block.
+    """
+    cuts = cut_samples(target.sizes, block_samples(int(target.sizes.sum()), prod(shape)), target.sites)
+    if united and target.part is None:
+        cuts = [slice(0, len(target.owners))]
+    owners, starts = target.owners.tolist(), [cut.start for cut in cuts]
+    sizes = np.add.reduceat(target.sizes, starts).tolist()
+    sites = [None] * len(cuts) if target.sites is None else target.sites[starts].tolist()
     blocks: list[Block] = []
-    for part in cut(len(target.owners), BLOCK, target.sites):
-        owners, sizes = target.owners[part], target.sizes[part]
-        rows = tuple(_personal(state, owner, own) for owner in owners)
-        site = None if target.sites is None else target.sites[part.start]
-        blocks.append(Block(len(blocks), owners, sum(sizes), rows, site=site))
+    for model in models:
+        # Blocks without personal state need no inputs.
+        inputs = model if isinstance(model, list) else [model] * len(owners) if model else []
+        for cut, size, site in zip(cuts, sizes, sites, strict=True):
+            blocks.append(Block(len(blocks), tuple(owners[cut]), size, tuple(inputs[cut]), site=site))
     return blocks
 
 
-def _blocks_of_slices(target: EvaluationTarget, models: Models) -> list[Block]:
-    pairs = [(personal, index) for personal in models for index in range(len(target.owners))]
-    return [
-        Block(number, (target.owners[index],), target.sizes[index], (personal,))
-        for number, (personal, index) in enumerate(pairs)
-    ]
-
-
-def _united(target: EvaluationTarget) -> list[Block]:
-    """Return all slices of a test set as one block with common statistics."""
-    return [Block(0, target.owners, sum(target.sizes), (None,) * len(target.owners))]
-
-
-def _domain(population: Population, name: str) -> EvaluationTarget:
-    slices = population.slices_of(name)
-    domains = [] if population.domains is None else population.domains.to_pylist()
-    clients = tuple(int(c) for c in population.train_clients if domains and domains[c] == name)
-    return EvaluationTarget(f"domain_{name}", tuple(range(len(slices))), slices, None, name, clients)
+def _of_slices(population: Population, name: str, domain: str | None) -> EvaluationTarget:
+    sizes = np.array(population.slices_of(domain), np.int64)
+    domains = [] if population.domains is None or domain is None else population.domains.to_pylist()
+    clients = tuple(int(c) for c in population.train_clients if domains and domains[c] == domain)
+    return EvaluationTarget(name, np.arange(len(sizes)), sizes, None, domain, clients)
 
 
 def _of_clients(
-    name: str, clients: Sequence[int], sizes: np.ndarray, part: SamplePart, sites: Sites | None
+    name: str,
+    clients: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    part: SamplePart,
+    sites: Sites | None,
 ) -> EvaluationTarget:
-    owners = list(clients)
-    numbers = None if sites is None else tuple(sites.numbers[owners].tolist())
-    return EvaluationTarget(name, tuple(owners), tuple(sizes[owners].tolist()), part, sites=numbers)
+    """Return a target of the clients that have samples of this part."""
+    owners = clients[sizes[clients] > 0]
+    return EvaluationTarget(name, owners, sizes[owners], part, sites=None if sites is None else sites.numbers[owners])

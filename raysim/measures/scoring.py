@@ -1,116 +1,220 @@
-"""Scoring of a model on blocks of clients or of test-set slices."""
+"""Scoring of a model on blocks of clients or of test-set slices: sums leave a block, never logits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
-from operator import itemgetter
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate, groupby, pairwise
+from operator import add
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from algorithms import Block, Location, Output, Worker
-from algorithms.engine.chunks import chunks
+from algorithms import Block, Location, Output, Packed, Resident, Worker
+from algorithms.engine.chunks import chunk_size, chunks
 from algorithms.engine.clients import SamplePart
 from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
 from algorithms.engine.sums import Sum
 from algorithms.training.losses import IGNORED, cross_entropies
-from raysim.measures.metrics import Score, pooled
+from raysim.measures.metrics import METRICS, Score, Values
+from raysim.measures.ranks import areas, rank_keys
 
-BLOCK = 16
-"""Clients per block of an evaluation; a slice of a test set is a block of its own."""
+BLOCKS = 16
+"""Blocks of an evaluation, unless it has too few or too many samples."""
 
-Samples = tuple[torch.Tensor, torch.Tensor]
-"""Inputs and labels."""
+CHUNKS = 4
+"""Chunks of samples in a block, at most."""
+
+OWNERS = 1024
+"""Owners in a block of the smallest ones, at most."""
+
+
+def block_samples(samples: int, values: int) -> int:
+    """Return the most samples of a block: 1 to CHUNKS whole chunks, so that all samples make about BLOCKS blocks.
+
+    Args:
+        samples: samples to evaluate on.
+        values: values of one sample.
+    """
+    chunk = chunk_size(values)
+    return chunk * min(max(1, -(-samples // (BLOCKS * chunk))), CHUNKS)
+
+
+def cut_samples(sizes: NDArray[np.int64], most: int, sites: NDArray[np.int64] | None = None) -> list[slice]:
+    """Cut a row of owners into blocks of neighbours of one site: the sizes alone set the cuts.
+
+    Args:
+        sizes: number of each owner's samples, [n].
+        most: samples of a block, at most; a larger owner has a block of its own.
+        sites: site of each owner, [n]; None without sites.
+    """
+    ends = np.cumsum(np.maximum(sizes, -(-most // OWNERS)))
+    changes = [] if sites is None else (np.flatnonzero(np.diff(sites)) + 1).tolist()
+    bounds = [0]
+    for stop in [*changes, len(sizes)]:
+        while (start := bounds[-1]) < stop:
+            before = ends[start - 1] if start else 0
+            bounds.append(min(stop, max(start + 1, int(np.searchsorted(ends, before + most, "right")))))
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums of blocks, one row each.
+
+    Args:
+        score: counts of all samples of each block, [blocks, ...].
+        totals: sum of each metric over the block's owners, [blocks, metrics].
+        defined: number of owners for which the metric is defined, int64 [blocks, metrics].
+    """
+
+    score: Score
+    totals: NDArray[np.float64]
+    defined: NDArray[np.int64]
+
+    @property
+    def means(self) -> Values:
+        """Mean of each metric over all owners, [metrics]."""
+        return Values.ratio(self.totals.sum(0), self.defined.sum(0))
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Function of a fleet: score the global model on each client or slice of a block.
+    """Function of a fleet: score the global model on the clients or slices of a block.
+
+    If the AUC is wanted, a block leaves its `rank_keys` behind, for `PooledAreas`.
 
     Args:
-        part: part of each client's samples; None for slices of a test set.
-        probabilities: whether to return probabilities, for the AUC.
+        part: part of each client's samples; None for slices of a test set, whose metrics make no mean.
+        metrics: names of the metrics.
         domain: domain of the test set; None for the global one.
         own_statistics: whether batch-norm statistics come from the scored data: each client's, or the whole test set's.
     """
 
     part: SamplePart | None
-    probabilities: bool
+    metrics: tuple[str, ...]
     domain: str | None = None
     own_statistics: bool = False
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the AUC is wanted."""
+        return "auc" in self.metrics
+
+    def objects(self, block: Block) -> int:
+        return int(self.ranks)
+
+    def join(self, left: Tally, right: Tally) -> Tally:
+        return Tally(
+            Score.joined([left.score, right.score]),
+            np.concatenate([left.totals, right.totals]),
+            np.concatenate([left.defined, right.defined]),
+        )
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        x, y, counts = worker.data.scored(block.clients, self.part, self.domain)
+        bounds = np.concatenate([[0], np.cumsum(counts)])
+        scores: list[Score] = []
+        keys: list[NDArray[np.uint32]] = []
+        for owners, personal in self._runs(block):
+            rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
+            self._load(worker, values[0], personal, x[rows], own)
+            scores.append(_score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
+        score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
+        return Output(self._tally(score, ranked, counts), tuple(ranked))
+
+    def _tally(self, score: Score, keys: list[NDArray[np.uint32]], counts: NDArray[np.int64]) -> Tally:
+        """Return the sums of a block from the score and the rank keys of its owners."""
+        owners = replace(score, areas=areas(keys[0], counts)) if keys and self.part else score
+        sums = [METRICS[name](owners).sums() for name in self.metrics if self.part]
+        totals, defined = [total for total, _ in sums], [count for _, count in sums]
+        return Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
+
+    def _runs(self, block: Block) -> list[tuple[slice, Location | None]]:
+        """Return neighbours that share one model, and therefore one pass, with their personal state."""
+        owners = len(block.clients)
+        if self.own_statistics and self.part:
+            return [(slice(i, i + 1), None) for i in range(owners)]
+        if self.own_statistics or not block.inputs:
+            return [(slice(0, owners), None)]
+        ends = list(accumulate(len(list(group)) for _, group in groupby(block.inputs)))
+        return [(slice(start, stop), block.inputs[start]) for start, stop in pairwise([0, *ends])]
+
+    def _load(
+        self,
+        worker: Worker,
+        values: tuple[Packed, Packed],
+        personal: Location | None,
+        x: torch.Tensor,
+        counts: NDArray[np.int64],
+    ) -> None:
+        """Load the model of some owners: with their personal state, or with the statistics of their samples."""
+        model, average = values
+        own = worker.personal.read(personal) if personal else average
+        worker.resident.load(model, own)
+        if not self.own_statistics:
+            return
+        statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
+        for samples in torch.split(x, counts.tolist()):
+            add_statistics(statistics, worker.resident, samples)
+        worker.resident.load(model, own)
+        if (mean := statistics.mean()) is not None:
+            load_statistics(worker.resident, mean)
+
+
+@dataclass(frozen=True)
+class PooledAreas:
+    """Function of a fleet: areas under the ROC curves over all samples whose `rank_keys` a block takes.
+
+    A worker holds the keys, 4 bytes for each sample and class, and ranks one class after the other.
+    """
 
     def objects(self, block: Block) -> int:
         return 0
 
-    def join(self, left: list[Score], right: list[Score]) -> list[Score]:
-        return left + right
+    def join(self, left: Values, right: Values) -> Values:
+        return Values.joined([left, right])
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        model, average = values[0]
-        scores: list[Score] = []
-        if self.own_statistics:
-            for owners in [(client,) for client in block.clients] if self.part else [block.clients]:
-                samples = [self._samples(worker, owner) for owner in owners]
-                _load_with_statistics(worker, model, average, samples)
-                scores += self._score(worker, samples)
-            return Output(scores)
-        personal: Location | None
-        # Neighbours without personal state share one model, and therefore one pass.
-        for personal, group in groupby(zip(block.clients, block.inputs, strict=True), key=itemgetter(1)):
-            worker.resident.load(model, worker.personal.read(personal) if personal else average)
-            scores += self._score(worker, (self._samples(worker, owner) for owner, _ in group))
-        return Output(scores)
-
-    def _samples(self, worker: Worker, owner: int) -> Samples:
-        return worker.data.samples(owner, self.part) if self.part else worker.data.test_slice(owner, self.domain)
-
-    @torch.no_grad()
-    def _score(self, worker: Worker, samples: Iterable[Samples]) -> list[Score]:
-        """Return the score of each owner; images with labelled pixels are large, so only one owner's are in memory."""
-        module, floating, every = worker.resident.module.eval(), worker.resident.floating, iter(samples)
-        first = next(every)
-        if first[1].dim() > 1:
-            return [_score_pixels(module, x.to(floating), y) for x, y in chain([first], every)]
-        return self._score_samples(module, floating, [first, *every])
-
-    def _score_samples(self, module: torch.nn.Module, floating: torch.dtype, samples: Sequence[Samples]) -> list[Score]:
-        """Return the score of each owner after a pass of all samples together."""
-        x, y = (torch.cat(tensors) for tensors in zip(*samples, strict=True))
-        x = x.to(floating)
-        logits = torch.cat([module(x[part]) for part in chunks(x)])
-        classes = logits.shape[1]
-        each = cross_entropies(logits.double(), y)
-        cells = y * classes + logits.argmax(1)
-        probabilities = logits.softmax(1).float().cpu().numpy() if self.probabilities else None
-        scores, start = [], 0
-        for _, own in samples:
-            part = slice(start, start + len(own))
-            confusion = torch.bincount(cells[part], minlength=classes * classes).reshape(classes, classes)
-            extra = () if probabilities is None else (own.cpu().numpy(), probabilities[part])
-            scores.append(Score(confusion.cpu().numpy(), float(each[part].sum()), *extra))
-            start = part.stop
-        return scores
+        samples = np.array([sum(keys.shape[1] for keys in values)])
+        classes = ([keys[c : c + 1] for keys in values] for c in range(len(values[0])))
+        return Output(Values.joined([areas(np.concatenate(each, axis=1), samples) for each in classes], axis=1))
 
 
-def _score_pixels(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> Score:
+@torch.no_grad()
+def _score(
+    resident: Resident,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    counts: NDArray[np.int64],
+    keys: list[NDArray[np.uint32]] | None,
+) -> Score:
+    """Return the score of each owner after a pass of all samples together; append the rank keys if there is a list."""
+    module, owners = resident.module.eval(), np.repeat(np.arange(len(counts)), counts)
     scores = []
     for part in chunks(x):
-        logits, labels = module(x[part]), y[part]
-        classes, known = logits.shape[1], labels != IGNORED
-        cells = labels[known].long() * classes + logits.argmax(1)[known]
-        confusion = torch.bincount(cells, minlength=classes * classes).reshape(classes, classes)
-        scores.append(Score(confusion.cpu().numpy(), float(cross_entropies(logits.double(), labels).sum())))
-    return pooled(scores)
+        logits = module(x[part].to(resident.floating))
+        scores.append(_counts(logits, y[part], owners[part], len(counts)))
+        if keys is not None:
+            keys.append(rank_keys(logits.softmax(1).float().cpu().numpy(), y[part].cpu().numpy()))
+    return reduce(add, scores)
 
 
-def _load_with_statistics(worker: Worker, model: Any, average: Any, samples: Iterable[Samples]) -> None:
-    """Load the model with the batch-norm statistics of these samples."""
-    statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
-    worker.resident.load(model, average)
-    for x, _ in samples:
-        add_statistics(statistics, worker.resident, x)
-    worker.resident.load(model, average)
-    if (own := statistics.mean()) is not None:
-        load_statistics(worker.resident, own)
+def _counts(logits: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int) -> Score:
+    """Return the counts of each of `count` owners' predictions, [count, classes]."""
+    classes = logits.shape[1]
+    losses = cross_entropies(logits.double(), y).reshape(len(y), -1).sum(1)
+    predicted, of = logits.argmax(1), torch.from_numpy(owners).to(y.device)
+    if y.dim() > 1:
+        known = y != IGNORED
+        predicted, of, y = predicted[known], of[:, None, None].expand_as(y)[known], y[known].long()
+
+    def by_owner(which: torch.Tensor, owner: torch.Tensor) -> NDArray[np.int64]:
+        cells = torch.bincount(owner * classes + which, minlength=count * classes)
+        return cells.view(count, classes).cpu().numpy()
+
+    hit = y == predicted
+    loss = np.bincount(owners, losses.cpu().numpy(), count).astype(np.float64)
+    return Score(by_owner(y[hit], of[hit]), by_owner(y, of), by_owner(predicted, of), loss)

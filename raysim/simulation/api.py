@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +234,7 @@ def _run_algorithms(
     stopwatch.enter("plan")
     targets = _targets(experiment, population, watcher)
     samples = prepare_samples(population, experiment.data)
+    targets = replace(targets, shape=samples.whole)
     experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names)
     write_config(folder / "config.toml", experiment.to_toml())
     if location.uri is not None:

@@ -1,6 +1,6 @@
 """Evaluation against the same numbers counted by hand: the right model, the right samples, the right entries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -187,9 +187,11 @@ def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, popula
     class First:
         """Only the first sample of each client."""
 
-        def samples(self, client: int, part: SamplePart) -> Samples:
-            x, y = Shards(population.path).samples(client, part)
-            return x[:1], y[:1]
+        def scored(
+            self, clients: Sequence[int], part: SamplePart, domain: str | None
+        ) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+            each = [Shards(population.path).samples(client, part) for client in clients]
+            return torch.cat([x[:1] for x, _ in each]), torch.cat([y[:1] for _, y in each]), np.ones(len(each), int)
 
     targets = Targets.of(population, ["held_out"], ["loss"])
     fleet._worker = replace(fleet._worker, data=First())  # type: ignore[arg-type]

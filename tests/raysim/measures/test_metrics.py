@@ -1,14 +1,40 @@
+"""Metrics of many classifiers at once against scikit-learn's of each one."""
+
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, f1_score, jaccard_score, roc_auc_score
 
-from raysim.measures.metrics import METRICS, Score, accuracy, auc, loss, macro_f1, miou, pooled, weighted_f1
+from raysim.measures.metrics import METRICS, Score, Values, accuracy, auc, loss, macro_f1, miou, weighted_f1
+from raysim.measures.ranks import areas, rank_keys
+
+REFERENCES = {
+    "accuracy": accuracy_score,
+    "macro_f1": lambda truth, predicted: f1_score(truth, predicted, average="macro", zero_division=0),
+    "weighted_f1": lambda truth, predicted: f1_score(truth, predicted, average="weighted", zero_division=0),
+    "miou": lambda truth, predicted: jaccard_score(truth, predicted, average="macro", zero_division=0),
+}
 
 
-def score_of(labels: np.ndarray, probabilities: np.ndarray) -> Score:
-    confusion = np.zeros((probabilities.shape[1],) * 2, np.int64)
-    np.add.at(confusion, (labels, probabilities.argmax(1)), 1)
-    return Score(confusion, 2.0 * len(labels), labels, probabilities)
+def score_of(labels: np.ndarray, probabilities: np.ndarray, counts: list[int] | None = None) -> Score:
+    """Score of owners with so many samples each; a single one by default."""
+    counts, classes = counts or [len(labels)], probabilities.shape[1]
+    owners, predicted = np.repeat(np.arange(len(counts)), counts), probabilities.argmax(1)
+
+    def count(which: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        found = np.zeros((len(counts), classes), np.int64)
+        np.add.at(found, (owners[rows], which[rows]), 1)
+        return found
+
+    ranked = areas(rank_keys(probabilities, labels), np.array(counts))
+    hits = count(labels, labels == predicted)
+    return Score(hits, count(labels), count(predicted), 2.0 * np.array(counts), ranked)
+
+
+def value_of(values: Values) -> float | None:
+    (value,) = values.items()
+    return value
 
 
 @pytest.fixture
@@ -17,45 +43,68 @@ def drawn() -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, 4, 60), rng.dirichlet(np.ones(4), 60).astype(np.float32)
 
 
-def test_metrics_from_counts_are_scikit_learns(drawn: tuple[np.ndarray, np.ndarray]) -> None:
-    labels, probabilities = drawn
-    score, predicted = score_of(*drawn), probabilities.argmax(1)
-    assert accuracy(score) == pytest.approx((labels == predicted).mean())
-    assert macro_f1(score) == pytest.approx(f1_score(labels, predicted, average="macro"))
-    assert weighted_f1(score) == pytest.approx(f1_score(labels, predicted, average="weighted"))
-    areas = [roc_auc_score(labels == c, probabilities[:, c]) for c in range(4)]
-    assert auc(score) == pytest.approx(np.mean(areas))
-    assert loss(score) == 2
+@pytest.mark.parametrize("seed", range(20))
+def test_every_owner_has_scikit_learns_values(seed: int) -> None:
+    """Owners of 0 to 14 samples: absent classes, one class only, and coarse probabilities with ties."""
+    rng = np.random.default_rng(seed)
+    classes, counts = int(rng.integers(2, 7)), rng.integers(0, 15, 9).tolist()
+    probabilities = rng.dirichlet(np.ones(classes), sum(counts)).astype(np.float32).round(int(rng.integers(1, 8)))
+    labels = rng.integers(0, classes, sum(counts)) % rng.integers(1, classes + 1)
+    score, starts = score_of(labels, probabilities, counts), np.cumsum([0, *counts])
+    found = {name: metric(score).items() for name, metric in METRICS.items()}
+    for owner, (start, stop) in enumerate(pairwise(starts)):
+        truth, predicted = labels[start:stop], probabilities[start:stop].argmax(1)
+        for name, reference in REFERENCES.items():
+            wanted = reference(truth, predicted) if stop > start else None
+            assert found[name][owner] == (None if wanted is None else pytest.approx(wanted, abs=1e-12)), name
+        sides = [truth == c for c in range(1 if classes == 2 else 0, classes)]
+        shown = probabilities[start:stop, 1 if classes == 2 else 0 :].T
+        each = [roc_auc_score(t, p) for t, p in zip(sides, shown, strict=True) if t.any() and not t.all()]
+        assert found["auc"][owner] == (pytest.approx(np.mean(each), abs=1e-12) if each else None)
+        assert found["loss"][owner] == (2.0 if stop > start else None)
 
 
 def test_pooling_adds_up(drawn: tuple[np.ndarray, np.ndarray]) -> None:
     labels, probabilities = drawn
     parts = [score_of(labels[a:b], probabilities[a:b]) for a, b in ((0, 7), (7, 30), (30, 60))]
-    for metric in METRICS.values():
-        assert metric(pooled(parts)) == pytest.approx(metric(score_of(*drawn)))
+    pooled, whole = Score.joined(parts).pooled(), score_of(*drawn)
+    assert pooled.areas is None  # areas do not add up
+    for name in set(METRICS) - {"auc"}:
+        assert METRICS[name](pooled).items() == METRICS[name](whole).items()
+        assert METRICS[name](parts[0] + parts[1] + parts[2]).items() == METRICS[name](whole).items()
 
 
 def test_auc_of_one_class_is_undefined_and_that_of_a_diverged_model_not_a_number() -> None:
     one_class, even = np.zeros(3, np.int64), np.full((3, 2), 0.5, np.float32)
-    assert auc(score_of(one_class, even)) is None
+    assert value_of(auc(score_of(one_class, even))) is None
     for labels in (one_class, np.array([0, 1, 0])):
-        assert np.isnan(auc(score_of(labels, np.full_like(even, np.nan))) or 0)
+        assert np.isnan(value_of(auc(score_of(labels, np.full_like(even, np.nan)))) or 0)
 
 
 def test_auc_of_two_classes_is_that_of_the_second() -> None:
     labels = np.array([0, 0, 1, 1])
     second = np.array([0.1, 0.6, 0.5, 0.9], np.float32)
-    assert auc(score_of(labels, np.stack([1 - second, second], 1))) == 0.75
+    assert value_of(auc(score_of(labels, np.stack([1 - second, second], 1)))) == 0.75
 
 
-def test_auc_needs_probabilities() -> None:
-    with pytest.raises(ValueError, match="needs the samples' probabilities"):
-        auc(Score(np.eye(2, dtype=np.int64), 0.0))
+def test_auc_needs_areas() -> None:
+    one = np.ones((1, 2), np.int64)
+    with pytest.raises(ValueError, match="needs the areas of the classes"):
+        auc(Score(one, one, one, np.zeros(1)))
 
 
 def test_miou_by_hand() -> None:
     # Class 0 has 2 hits in a union of 3, class 1 has 1 in 1, class 2 is only predicted, class 3 does not occur.
-    confusion = np.array([[2, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
-    assert miou(Score(confusion, 0.0)) == pytest.approx((2 / 3 + 1 + 0) / 3)
-    assert miou(Score(np.array([[3, 1], [2, 4]]), 0.0)) == pytest.approx((3 / 6 + 4 / 7) / 2)
-    assert miou(Score(np.diag([3, 0, 2]), 0.0)) == 1
+    score = Score(np.array([2, 1, 0, 0]), np.array([3, 1, 0, 0]), np.array([2, 1, 1, 0]), np.zeros(()))
+    assert value_of(miou(score)) == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert value_of(accuracy(score)) == 3 / 4 and value_of(loss(score)) == 0
+    assert value_of(macro_f1(score)) == pytest.approx((4 / 5 + 1 + 0) / 3)
+    assert value_of(weighted_f1(score)) == pytest.approx((3 * 4 / 5 + 1) / 4)
+
+
+def test_a_mean_leaves_out_what_is_undefined_and_keeps_what_is_not_a_number() -> None:
+    numbers = np.array([[1.0, 2.0, 9.0], [np.nan, 2.0, 9.0], [1.0, 2.0, 9.0]])
+    values = Values(numbers, np.array([[True, True, False], [True, True, False], [False] * 3]))
+    for weights, wanted in ((1, 1.5), ([3, 1, 5], 1.25)):
+        first, diverged, undefined = values.mean(weights).items()
+        assert first == wanted and np.isnan(diverged or 0) and undefined is None

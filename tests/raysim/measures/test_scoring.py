@@ -1,0 +1,125 @@
+"""Blocks of an evaluation: their cuts, their sums on every fleet, and 100,000 clients."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+import partitioning
+from algorithms import Local, Sample, begin, fedavg, fedbn, next_round
+from algorithms.engine.chunks import CHUNK
+from partitioning import Population
+from raysim.data.sources import load
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.inline import InlineFleet, InlineWorkplace
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.measures.evaluate import Evaluation, EvaluationTarget, Targets, evaluate
+from raysim.measures.metrics import METRICS
+from raysim.measures.scoring import block_samples, cut_samples
+from tests.algorithms.conftest import clients, federation, perceptron, settle  # noqa: F401  fixtures
+from tests.raysim.fleet.faults import awake
+
+LOCAL = Local(lr=0.1, batch_size=16)
+MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
+
+
+def test_the_sizes_alone_cut_blocks() -> None:
+    sizes = np.array([5, 5, 5, 30, 1, 1, 9, 9])
+    assert [(cut.start, cut.stop) for cut in cut_samples(sizes, 10)] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7), (7, 8)]
+    sites = np.array([0, 1, 1, 1, 1, 2, 2, 2])
+    cuts = [(cut.start, cut.stop) for cut in cut_samples(sizes, 10, sites)]
+    assert cuts == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 7), (7, 8)]
+    assert [cut.stop - cut.start for cut in cut_samples(np.ones(3000, int), 2048)] == [1024, 1024, 952]
+
+
+def test_a_block_holds_whole_chunks() -> None:
+    assert [block_samples(samples, 784) // CHUNK for samples in (1, 16 * CHUNK, 16 * CHUNK + 1, 10**8)] == [1, 1, 2, 4]
+    assert block_samples(500, 3 * 1024 * 2048) == 8  # images of which a chunk holds two
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    table = load("digits").train
+    out = tmp_path_factory.mktemp("scoring") / "population"
+    given = {"scheme": "dirichlet-qp", "clients": 40, "label_alpha": 0.3, "seed": 5, "test_clients": 20}
+    return partitioning.make(table.slice(200), out, test=table.slice(0, 200), local_test=0.3, **given)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks although the digits would fit one; the driver cuts them."""
+    monkeypatch.setattr("raysim.measures.evaluate.block_samples", lambda samples, values: 100)
+
+
+@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("algorithm", [fedavg(Sample(), LOCAL), fedbn(Sample(), LOCAL)], ids=["fedavg", "fedbn"])
+def test_every_fleet_finds_the_same_values(
+    algorithm: object, actors: int, population: Population, small_blocks: None, tmp_path: Path
+) -> None:
+    plan = WorkerPlan(population.path, MODEL, algorithm, tmp_path / "personal").resolved()  # type: ignore[arg-type]
+    targets = Targets.of(population, None, tuple(METRICS))
+    with InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
+        state = next_round(begin(plan.module(), fleet, 0, 1), plan.algorithm, fleet)
+        wanted = evaluate(state, plan.algorithm, fleet, targets)
+    assert set(wanted) == set(targets.columns)
+    with ClientActors(actors) as workplace:
+        with closing(workplace.fleet(plan)) as ray_fleet:
+            # The driver helps until the first actor is there.
+            assert evaluate(state, plan.algorithm, ray_fleet, targets) == wanted
+        awake(workplace, plan)
+        with closing(workplace.fleet(plan)) as ray_fleet:
+            found: dict[str, float] = {}
+            beside = Evaluation(state, plan.algorithm, ray_fleet, targets)
+            next_round(state, plan.algorithm, ray_fleet, meanwhile=lambda: found.update(beside.values()))
+            assert found == wanted
+
+
+CLIENTS, CLASSES = 100_000, 3
+
+
+class Memory:
+    """Three samples of four values for each client; labels follow the first value, with noise."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(CLIENTS, 3, 4)).astype(np.float32)
+        y = (x[:, :, 0] + rng.normal(size=(CLIENTS, 3)) > 0).astype(np.int64) * rng.integers(1, CLASSES, (CLIENTS, 3))
+        self.x, self.y = torch.from_numpy(x), torch.from_numpy(y)
+
+    def scored(
+        self, clients: Sequence[int], part: str, domain: str | None
+    ) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+        rows = slice(clients[0], clients[-1] + 1)
+        return self.x[rows].flatten(0, 1), self.y[rows].flatten(0, 1), np.full(len(clients), 3)
+
+
+def test_100_000_clients(federation: Callable[..., InlineFleet]) -> None:  # noqa: F811
+    module, memory = perceptron(), Memory()
+    fleet = federation(clients([5]), module)
+    fleet._worker = replace(fleet._worker, data=memory)  # type: ignore[arg-type]
+    sizes = np.full(CLIENTS, 3)
+    target = EvaluationTarget("held_out", np.arange(CLIENTS), sizes, "all")
+    state, algorithm = begin(module, fleet, 0, 1), fedavg(Sample(), LOCAL)
+    evaluation = Evaluation(state, algorithm, fleet, Targets((target,), tuple(METRICS)))
+    found = evaluation.values()
+    with torch.no_grad():
+        logits = module(memory.x.flatten(0, 1))
+    y, probabilities = memory.y.flatten().numpy(), logits.softmax(1).numpy()
+    hits = (logits.argmax(1).numpy() == y).reshape(CLIENTS, 3)
+    assert found["held_out_accuracy"] == pytest.approx(hits.mean(), abs=1e-12)
+    assert found["held_out_mean_accuracy"] == pytest.approx(hits.mean(), abs=1e-12)
+    assert found["held_out_auc"] == pytest.approx(
+        np.mean([roc_auc_score(y == c, probabilities[:, c]) for c in range(CLASSES)]), abs=1e-6
+    )
+    each = [
+        np.mean([roc_auc_score(y[a:b] == c, probabilities[a:b, c]) for c in set(y[a:b])])
+        for a, b in ((3 * client, 3 * client + 3) for client in range(20))
+        if len(set(y[a:b])) > 1
+    ]
+    few = EvaluationTarget("few", np.arange(20), sizes[:20], "all")
+    assert evaluate(state, algorithm, fleet, Targets((few,), ("auc",)))["few_mean_auc"] == pytest.approx(np.mean(each))
