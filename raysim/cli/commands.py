@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # These imports take seconds.
 
 def folder_or_uri(value: str) -> Path | str:
     """Return a local folder as a path, and a URI as text."""
+    if "://" not in value:  # the exact check imports pyarrow
+        return Path(value)
     from partitioning.store.remote import is_uri
 
     return str(value) if is_uri(value) else Path(value)
