@@ -1,6 +1,7 @@
 """Small images: scikit-learn's digits, MNIST, Fashion-MNIST and CIFAR-10.
 
-torchvision downloads missing files of the last three. It takes seconds to import, so only their readers import it.
+torchvision downloads missing files of the last three. It takes seconds to import, so a download and CIFAR-10's pickles
+import it, and nothing else does.
 """
 
 import gzip
@@ -31,6 +32,9 @@ DIGITS_SIDE = 8
 
 DIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
 """File of the digits in scikit-learn's distribution: 64 pixels, 0 to 16, and the label in each row."""
+
+IDX_PARTS = ("train", "t10k")
+"""Names of the training and the test part in MNIST's files."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -162,16 +166,18 @@ def _digits_path() -> Path:
 
 
 def _download_idx(name: str, root: Path) -> Tables:
+    folder = f"{name}/raw"
+    files = [f"{folder}/{part}-{values}" for part in IDX_PARTS for values in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+    fetch(partial(_download, name), root, files, archives=[f"{file}.gz" for file in files])
+    # torchvision's class would prefer the pickles of an old "processed" folder, so read the files themselves.
+    train, test = (read_idx(root / folder, part, "downloaded by torchvision") for part in IDX_PARTS)
+    return train, test
+
+
+def _download(name: str, root: str) -> None:
     from torchvision import datasets
 
-    kind = getattr(datasets, name)
-    folder = f"{name}/raw"
-    archives = [f"{folder}/{file}" for file, _ in kind.resources]
-    files = [archive.removesuffix(".gz") for archive in archives]
-    fetch(partial(kind, train=False, download=True), root, files, archives=archives)
-    # torchvision's class would prefer the pickles of an old "processed" folder, so read the files themselves.
-    train, test = (read_idx(root / folder, part, "downloaded by torchvision") for part in ("train", "t10k"))
-    return train, test
+    getattr(datasets, name)(root, train=False, download=True)
 
 
 def _idx_values(path: Path, shape: tuple[int, ...], source: str) -> Bytes:

@@ -82,8 +82,10 @@ def measure(
 
     def command() -> Iterator[tuple[str, float]]:
         done = run(experiment, next(runs), "--actors", str(ACTORS))
-        yield RAYSIM, statistics.median(done.round_seconds())
+        seconds = statistics.median(done.round_seconds())
+        yield RAYSIM, seconds
         yield f"{RAYSIM}, by the clock", done.clock_seconds()
+        yield f"{RAYSIM}, microseconds a client update", 1e6 * seconds / load.cohort
         yield f"{RAYSIM}, MiB of the driver", done.mib
 
     ways: list[Way] = [

@@ -29,8 +29,9 @@ def test_all_ways_of_a_round_are_measured(tmp_path: Path, monkeypatch: pytest.Mo
     # Long rounds: some must be left when Ray's actors are there.
     monkeypatch.setitem(LOADS, "A", replace(TINY, epochs=300))
     found = rounds.measure("A", None, repeats=1, rounds=2, folder=tmp_path, own=150)
-    of_rounds = [rounds.RAYSIM, f"{rounds.RAYSIM}, by the clock", f"{rounds.RAYSIM}, MiB of the driver"]
-    assert list(found) == ["plain loop", "two plain loops", *of_rounds]
+    more = ("by the clock", "microseconds a client update", "MiB of the driver")
+    of_raysim = [rounds.RAYSIM, *(f"{rounds.RAYSIM}, {each}" for each in more)]
+    assert list(found) == ["plain loop", "two plain loops", *of_raysim]
     assert all(value > 0 for value in found.values())
 
 

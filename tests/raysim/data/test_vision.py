@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import pickle
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,14 @@ def test_layout_of_fashion_mnist(fashion: Path) -> None:
     raw = (fashion / "FashionMNIST/raw/train-images-idx3-ubyte").read_bytes()
     assert _pixels(source.train).tobytes() == raw[16:]
     assert source.test["label"].to_pylist() == [0, 1, 2]
+
+
+def test_files_that_are_there_need_no_torchvision(fashion: Path) -> None:
+    code = (
+        "import sys, pathlib; from raysim.data.small_images import read_fashion_mnist\n"
+        "read_fashion_mnist(pathlib.Path(sys.argv[1])); sys.exit('torchvision' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(fashion)], check=True)
 
 
 def test_old_pickles_are_not_read(fashion: Path) -> None:
