@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
@@ -22,8 +22,8 @@ from tests.benchmarks.peers.loads import Load
 from tests.benchmarks.plain import WARM
 
 ACTORS = 2
-LEAST = 5
-"""Fewest rounds of a median."""
+LEAST, LONGER = 8, 3
+"""Fewest rounds of a median, and factor by which a run with fewer is repeated longer."""
 
 ROUND = re.compile(r"^(\S+ \S+) INFO (\S+): round (\d+) in ", re.MULTILINE)
 """Line of `run.log` about a round: time of its end, algorithm, round."""
@@ -49,12 +49,15 @@ class Command:
         rounds, seconds = (table[column].to_numpy() for column in ("round", "seconds"))
         return list(seconds[rounds > first])
 
-    def clock_seconds(self, name: str = "fedavg") -> float:
-        """Return the mean seconds of the same rounds by the clock of `run.log`, which shows whole seconds."""
+    def clock_seconds(self, name: str = "fedavg") -> float | None:
+        """Return the mean seconds of the same rounds by the clock of `run.log`, which shows whole seconds.
+
+        The log leaves most rounds out. The result is None if it has fewer than two of them.
+        """
         text, first = (self.folder / "run.log").read_text(encoding="utf-8"), self._first(name)
         ends = {int(number): datetime.fromisoformat(at) for at, each, number in ROUND.findall(text) if each == name}
         start, stop = min(number for number in ends if number >= first), max(ends)
-        return (ends[stop] - ends[start]).total_seconds() / max(1, stop - start)
+        return (ends[stop] - ends[start]).total_seconds() / (stop - start) if stop > start else None
 
     def stages(self) -> dict[str, float]:
         """Return the seconds of each stage of the command, from `wall-clock.json`; all algorithms together."""
@@ -63,20 +66,21 @@ class Command:
             found[stage.stage] = found.get(stage.stage, 0.0) + stage.seconds
         return found
 
-    def _first(self, name: str) -> int:
-        """Return the last round that does not count.
+    def counts(self, name: str = "fedavg") -> bool:
+        """Return whether enough rounds of an algorithm follow the first ones that all actors took part in."""
+        return self._last(name) - self._first(name) >= LEAST
 
-        Raises:
-            SystemExit: fewer than `LEAST` rounds follow it.
-        """
-        table = pq.read_table(self.folder / name / "updates.parquet", columns=["round", "machine_actor"])
+    def _first(self, name: str) -> int:
+        """Return the last round that does not count: all actors have taken part, and are warm."""
+        table = self._updates(name)
         rounds, owners = (table[column].to_numpy() for column in ("round", "machine_actor"))
-        began = [int(rounds[owners == actor].min(initial=sys.maxsize)) for actor in range(ACTORS)]
-        first, last = max(began) + WARM, int(rounds.max())
-        if last - first < LEAST:
-            there = "never" if max(began) == sys.maxsize else f"only from round {max(began)} on"
-            raise SystemExit(f"{self.folder}: all {ACTORS} actors took part {there}, of {last}; give more rounds")
-        return first
+        return max(int(rounds[owners == actor].min(initial=sys.maxsize - WARM)) for actor in range(ACTORS)) + WARM
+
+    def _last(self, name: str) -> int:
+        return int(self._updates(name)["round"].to_numpy().max())
+
+    def _updates(self, name: str) -> pa.Table:
+        return pq.read_table(self.folder / name / "updates.parquet", columns=["round", "machine_actor"])
 
 
 def run(experiment: Mapping[str, Any] | str, folder: Path, *options: str, bytecode: bool = True) -> Command:
@@ -138,7 +142,19 @@ def experiment_of(load: Load, data: Mapping[str, Any], rounds: int | None = None
     }
 
 
-def median_round(experiment: Mapping[str, Any], folder: Path) -> tuple[float, float]:
-    """Return the median seconds of a round on two actors, and the mean by the clock of the log."""
-    done = run(experiment, folder, "--actors", str(ACTORS))
-    return statistics.median(done.round_seconds()), done.clock_seconds()
+def run_on_actors(experiment: dict[str, Any], folders: Iterator[Path], names: Sequence[str] = ("fedavg",)) -> Command:
+    """Run a command on client actors, with so many rounds that enough of them count.
+
+    Until Ray's actors are there, which takes 8 to 25 s, the driver trains alone. If too few rounds follow, repeat the
+    run with more; the experiment keeps their number.
+
+    Args:
+        experiment: tables of the experiment file.
+        folders: new folders.
+        names: algorithms whose rounds are to count.
+    """
+    while True:
+        done = run(experiment, next(folders), "--actors", str(ACTORS))
+        if all(done.counts(name) for name in names):
+            return done
+        experiment["rounds"] *= LONGER

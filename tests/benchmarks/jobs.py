@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from tests.benchmarks.command import ACTORS, Command, experiment_of, run, timed
+from tests.benchmarks.command import ACTORS, Command, experiment_of, run, run_on_actors, timed
 from tests.benchmarks.peers.loads import LOADS, make
 from tests.benchmarks.plain import PlainLoop, samples_of
 from tests.benchmarks.rounds import Way, medians, population
@@ -72,7 +72,7 @@ def evaluated_rounds(folder: Path, data: Path | None) -> list[Way]:
         return _whole(COMMAND, run(experiment, next(runs), "--actors", str(ACTORS)))
 
     def training() -> Iterator[tuple[str, float]]:
-        done = run(longer, next(runs), "--actors", str(ACTORS))
+        done = run_on_actors(longer, runs)
         yield TRAINING, load.rounds * statistics.median(done.round_seconds())
 
     return [plain, command, training]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import partitioning
-from tests.benchmarks.command import ACTORS, experiment_of, run
+from tests.benchmarks.command import ACTORS, experiment_of, run_on_actors
 from tests.benchmarks.peers.loads import LOADS, Load, make
 from tests.benchmarks.plain import WARM, one_loop, two_loops
 
@@ -27,8 +27,11 @@ SCRIPTS: dict[str, tuple[str, str, list[str], str]] = {
 }
 """Peers: the environment, the script, its arguments, and the loads on which it is compared."""
 
-ROUNDS = {"A": 250, "B": 300, "C": 20, "E": 300, "G": 40}
-"""Rounds of the command: enough for some after Ray's actors are there, which takes 8 to 25 s."""
+ROUNDS = {"A": 200, "B": 300, "C": 16, "E": 300, "G": 30}
+"""Rounds of the command: some follow after Ray's actors are there."""
+
+SLOW = {"C": 4, "G": 2}
+"""Most counted rounds of plain loops and peers, on loads whose rounds take seconds."""
 
 Way = Callable[[], Iterator[tuple[str, float]]]
 """A measurement: it yields titles and figures."""
@@ -74,17 +77,18 @@ def measure(
         folder: folder for data and runs.
         own: rounds of the command; default `ROUNDS`.
     """
-    load, arrays = LOADS[name], make(name)
+    load, arrays, rounds = LOADS[name], make(name), min(rounds, SLOW.get(name, rounds))
     data, path = folder / f"{name}.npz", population(load, arrays, folder / name)
     np.savez(data, **arrays)
     experiment = experiment_of(load, {"population": str(path)}, own or ROUNDS[name])
     runs = (folder / f"{name}-{number}" for number in count())
 
     def command() -> Iterator[tuple[str, float]]:
-        done = run(experiment, next(runs), "--actors", str(ACTORS))
+        done = run_on_actors(experiment, runs)
         seconds = statistics.median(done.round_seconds())
         yield RAYSIM, seconds
-        yield f"{RAYSIM}, by the clock", done.clock_seconds()
+        if (by_the_clock := done.clock_seconds()) is not None:
+            yield f"{RAYSIM}, by the clock", by_the_clock
         yield f"{RAYSIM}, microseconds a client update", 1e6 * seconds / load.cohort
         yield f"{RAYSIM}, MiB of the driver", done.mib
 

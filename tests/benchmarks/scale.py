@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import partitioning
-from tests.benchmarks.command import ACTORS, experiment_of, run
+from tests.benchmarks.command import experiment_of, run_on_actors
 from tests.benchmarks.peers.loads import CIFAR, MNIST, SMALL, Load
 from tests.benchmarks.rounds import Way, medians, population
 
@@ -54,7 +55,7 @@ def _opened_and_run(load: Load, path: Path, runs: Iterator[Path]) -> Iterator[tu
     started = time.perf_counter()
     partitioning.Population.open(path)
     yield f"{load.clients:,} clients, seconds to open", time.perf_counter() - started
-    done = run(experiment_of(load, {"population": str(path)}, ROUNDS), next(runs), "--actors", str(ACTORS))
+    done = run_on_actors(experiment_of(load, {"population": str(path)}, ROUNDS), runs)
     yield f"{load.clients:,} clients, seconds a round", statistics.median(done.round_seconds())
 
 
@@ -74,7 +75,7 @@ def redistribution(folder: Path, repeats: int) -> dict[str, float]:
     return found
 
 
-def _both(title: str, experiment: dict[str, object], runs: Iterator[Path]) -> Iterator[tuple[str, float]]:
-    done = run(experiment, next(runs), "--actors", str(ACTORS))
+def _both(title: str, experiment: dict[str, Any], runs: Iterator[Path]) -> Iterator[tuple[str, float]]:
+    done = run_on_actors(experiment, runs, ("radfed", "radfed-2"))
     yield f"{title}, summed, seconds a round", statistics.median(done.round_seconds("radfed"))
     yield f"{title}, redistributed, seconds a round", statistics.median(done.round_seconds("radfed-2"))
