@@ -46,7 +46,7 @@ from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
 from algorithms.training.augment import Augment, Augmented
 from algorithms.training.chain import AffineTerm, Chain, LocalSteps
-from algorithms.training.choose import choose, lanes_of, trainer
+from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
 from algorithms.training.work import Trainer, Work
 
 __all__ = [
@@ -135,6 +135,7 @@ __all__ = [
     "freeze",
     "generator",
     "lanes_of",
+    "low_rank_trainer",
     "matching",
     "next_round",
     "parallelism",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from algorithms.engine.blocks import block_over
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.fleet import Fleet
@@ -49,9 +51,9 @@ def union_round(
     (outcome,) = watch.map(update, [block_over(census.clients, fleet)], [start])
     model = outcome.value.models.mean() or state.model
     average = outcome.value.personal.mean() or state.average
-    (row,) = watch.rows
-    updates = ((0, replace(row, client=ALL_CLIENTS), outcome.machine[0]),)
-    report = RoundReport(updates, True, 0, 0, state.phase, exchanges=0)
+    rows, _, machine = watch.updates
+    rows = replace(rows, clients=np.array([ALL_CLIENTS]))
+    report = RoundReport(rows, np.zeros(1, np.int64), machine, True, 0, 0, state.phase, exchanges=0)
     after = replace(state, round=state.round + 1, model=model, average=average, report=report)
     return measured(state, after, algorithm, watch)
 

@@ -39,7 +39,7 @@ def common_first_step(
     if report is None:
         raise RuntimeError("the round left no report")
     # Updates that are left out later, because their result is not finite, took part as well.
-    took_part = sum(row.report["used"] > 0 for _, row, _ in report.updates)
+    took_part = int((report.updates.column("used") > 0).sum())
     sent = took_part * sum(layer.nbytes for layer in common)
     measures = dict(report.measures)
     if state.devices is not None and took_part:

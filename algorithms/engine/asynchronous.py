@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from algorithms.engine.blocks import block_over
-from algorithms.engine.client_update import ClientInput, ClientUpdates, UpdateRow
+from algorithms.engine.client_update import ClientInput, ClientUpdates
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker, cut
 from algorithms.engine.layout import Packed
-from algorithms.engine.report import RoundReport, UpdateRecord
+from algorithms.engine.report import RoundReport
 from algorithms.engine.round import client_updates
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import State
 from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
@@ -26,8 +27,12 @@ from algorithms.parts.local import Local
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
 
-Computed = tuple[UpdateRecord, Packed]
-"""A client update that has been computed and has not arrived yet, and its model."""
+Computed = tuple[UpdateRows, int, Mapping[str, float], Packed]
+"""A client update that has not arrived yet: its row, the number and the machine facts of its block, its model."""
+
+
+Arrived = tuple[UpdateRows, int, Mapping[str, float]]
+"""A client update that has arrived: its row, and the number and the machine facts of its block."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class ReturnedUpdates(Function):
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         output = self.updates(worker, block, *values)
-        return Output(tuple(zip(output.value.rows, output.objects, strict=True)))
+        rows = output.value.rows
+        return Output(tuple((rows[i : i + 1], model) for i, model in enumerate(output.objects)))
 
 
 def arrive(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]) -> State:
@@ -110,7 +116,7 @@ class _ArrivalRound:
         """Let the client updates of a round arrive."""
         if not self._timeline.flights:
             self._depart()
-        arrived = tuple(self._arrival() for _ in range(self._dispatcher.cohort))
+        arrived = [self._arrival() for _ in range(self._dispatcher.cohort)]
         round_number = self._state.round + 1
         own = replace(
             self._began,
@@ -123,7 +129,7 @@ class _ArrivalRound:
         report = self._report(arrived)
         return replace(self._state, round=round_number, model=self._model, memory=self._memory, own=own, report=report)
 
-    def _report(self, arrived: tuple[UpdateRecord, ...]) -> RoundReport:
+    def _report(self, arrived: Sequence[Arrived]) -> RoundReport:
         """Report the arrivals; the bytes down are those of the clients that were sent."""
         state, before, after = self._state, self._began.timeline, self._timeline
         model = self._fleet.layouts.shared.nbytes
@@ -131,31 +137,36 @@ class _ArrivalRound:
         if state.devices is not None and self._schedule.delay.counts_seconds:
             measures["simulated_seconds"] = after.now - before.now
         up, down = len(arrived) * model, (after.sent - before.sent) * model
-        return RoundReport(arrived, True, up, down, state.phase, measures=measures)
+        rows, blocks, facts = zip(*arrived, strict=True)
+        machine = dict(zip(blocks, facts, strict=True))
+        updates = UpdateRows.joined(rows)
+        return RoundReport(updates, np.array(blocks), machine, True, up, down, state.phase, measures=measures)
 
-    def _arrival(self) -> UpdateRecord:
+    def _arrival(self) -> Arrived:
         """Let the next client update arrive and be aggregated; send the clients that begin with the new model."""
         flight = self._timeline.next
         if flight.number not in self._computed:
             self._compute()
-        (block, row, machine), model = self._computed.pop(flight.number)
+        row, block, machine, model = self._computed.pop(flight.number)
         row = self._weighted(row, self._timeline.version - flight.base)
-        if row.weight:
+        weight = float(row.weights[0])
+        if weight:
             # A stale counter must not count back.
             counters = np.maximum(self._model.integers, model.integers)
             arrived, layout = Packed(model.floats, counters), self._fleet.layouts.shared
             self._model, self._memory = next_model(
-                self._algorithm.server, self._model, arrived, row.weight, self._memory, layout, self._state.round + 1
+                self._algorithm.server, self._model, arrived, weight, self._memory, layout, self._state.round + 1
             )
         self._timeline = self._timeline.arrived()
         self._fleet.lap("aggregate")
         self._depart()
-        return block, row, machine
+        return row, block, machine
 
-    def _weighted(self, row: UpdateRow, staleness: int) -> UpdateRow:
+    def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
         """Return the row with its staleness and its weight; the weight is 0 without a step."""
-        report = {**row.report, "staleness": float(staleness)}
-        return replace(row, report=report, weight=self._algorithm.weighting(report) if report["steps"] else 0.0)
+        row = replace(row, report={**row.report, "staleness": np.array([float(staleness)])})
+        (report,) = row.reports()
+        return replace(row, weights=np.array([self._algorithm.weighting(report) if report["steps"] else 0.0]))
 
     def _depart(self) -> None:
         """Send the clients that begin with the present version."""
@@ -205,7 +216,7 @@ def _computed(
         results = iter(outcome.value)
         for place, machine in zip(outcome.node.blocks, outcome.machine, strict=True):
             for flight, (row, model) in zip(parts[place], results, strict=False):
-                yield flight.number, ((first + place, row, machine), model)
+                yield flight.number, (row, first + place, machine, model)
 
 
 def _schedule(algorithm: Algorithm) -> Arrivals:

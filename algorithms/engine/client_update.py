@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, nan
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from algorithms.engine.errors import DivergedError, InputError
 from algorithms.engine.fleet import Block, Function, Output, Worker
-from algorithms.engine.keys import Purpose, generator, torch_seed
+from algorithms.engine.keys import Purpose, Streams, generator, torch_seed
 from algorithms.engine.layout import Packed
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import Location
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
 from algorithms.parts.weighting import Report, Weighting
 from algorithms.training.augment import Augmented
 from algorithms.training.losses import labelled
 from algorithms.training.reports import REPORTS, FinishedUpdate
-from algorithms.training.work import Work
+from algorithms.training.work import Trainer, Work
+
+BATCHES = "batches/updates"
+"""Personal entry that counts a client's updates, if it continues after its last batch."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +47,8 @@ class ClientInput:
     union: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class UpdateRow:
-    """Report of a client update to the driver.
-
-    Args:
-        client: id of the client.
-        report: named numbers.
-        weight: weight in an aggregation.
-        personal: location of the client's personal entries.
-        nonfinite: first NaN or infinite quantity; the update was then left out or its model replaced, as
-            `Local.nonfinite` says. None if everything was finite.
-    """
-
-    client: int
-    report: Report
-    weight: float
-    personal: Location | None
-    nonfinite: str | None = None
-
-    @property
-    def trained(self) -> bool:
-        """Whether the client took a step and its result counts."""
-        return self.report["steps"] > 0 and self.nonfinite is None
+NO_INPUT = ClientInput(None, 0.0)
+"""Input of a client without personal entries, after an aggregation."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +56,12 @@ class BlockResult:
     """Rows of the client updates of some blocks, and their partial sums.
 
     Args:
-        rows: one for each client update.
+        rows: reports of the client updates.
         models: sum of the models; None if each model is an object of its own.
         personal: sum of the personal entries.
     """
 
-    rows: tuple[UpdateRow, ...]
+    rows: UpdateRows
     models: Sum | None
     personal: Sum
 
@@ -111,95 +96,127 @@ class ClientUpdates(Function):
 
     def nothing(self, layouts: Layouts) -> BlockResult:
         """Return the result of no block."""
-        return BlockResult((), Sum.zero(layouts.shared) if self.aggregate else None, Sum.zero(layouts.personal))
+        models = Sum.zero(layouts.shared) if self.aggregate else None
+        return BlockResult(UpdateRows.joined([]), models, Sum.zero(layouts.personal))
 
     def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
         models = left.models.plus(right.models) if left.models and right.models else None
-        return BlockResult((*left.rows, *right.rows), models, left.personal.plus(right.personal))
+        return BlockResult(UpdateRows.joined([left.rows, right.rows]), models, left.personal.plus(right.personal))
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         (model, newcomer), *travelling = values
-        resident, result = worker.resident, self.nothing(worker.resident.layouts)
+        trainer = worker.trainer_of(model)
+        result = self.nothing(worker.resident.layouts)
         rows, objects = [], []
-        for first in range(0, len(block.clients), worker.trainer.lanes):
-            part = slice(first, first + worker.trainer.lanes)
+        for first in range(0, len(block.clients), trainer.lanes):
+            part = slice(first, first + trainer.lanes)
             clients, inputs = block.clients[part], block.inputs[part]
             received = travelling[part] if model is None else [model] * len(clients)
-            trained = self._train(worker, clients, inputs, received, newcomer)
-            for (lane, row), before in zip(trained, received, strict=True):
-                rows.append(row)
-                if resident.layouts.personal.entries:
-                    result.personal.add(resident.personal(lane), float(row.report["steps"] > 0))
-                if row.report["steps"]:
-                    worker.watch(resident.shared(lane), before)
-                if result.models is not None:
-                    result.models.add(resident.shared(lane), row.weight)
-                else:
-                    objects.append(resident.shared(lane).copy())
-        return Output(BlockResult(tuple(rows), result.models, result.personal), tuple(objects))
+            personal = [worker.personal.read(each.personal) if each.personal else newcomer for each in inputs]
+            lanes, trained = self._train(worker, trainer, clients, inputs, received, personal)
+            stepped = trained.report["steps"] > 0
+            if worker.resident.layouts.personal.entries:
+                for lane, counts in zip(lanes, stepped, strict=True):
+                    result.personal.add(trainer.personal(lane), float(counts))
+            if worker.watch is not None:
+                for i in np.flatnonzero(stepped):
+                    worker.watch(trainer.shared(lanes[i]), received[i])
+            if result.models is not None:
+                trainer.add(result.models, lanes, trained.weights)
+            else:
+                objects += [trainer.shared(lane).copy() for lane in lanes]
+            rows.append(trained)
+        return Output(replace(result, rows=UpdateRows.joined(rows)), tuple(objects))
 
     def _train(
         self,
         worker: Worker,
+        trainer: Trainer,
         clients: Sequence[int],
         inputs: Sequence[ClientInput],
         received: Sequence[Packed],
-        newcomer: Packed,
-    ) -> list[tuple[int, UpdateRow]]:
-        """Train at most as many clients as there are lanes; return the lane and the row of each."""
-        personal = [worker.personal.read(each.personal) if each.personal else newcomer for each in inputs]
-        works = [self.work(worker, *each) for each in zip(clients, personal, inputs, strict=True)]
+        personal: Sequence[Packed],
+    ) -> tuple[list[int], UpdateRows]:
+        """Train at most as many clients as there are lanes; return the lane of each, and the rows."""
+        works = self.works(worker, clients, inputs, personal)
         # The trainer takes the longest first. Models are still summed in the order of clients.
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
-        for lane, i in enumerate(order):
-            worker.resident.load(received[i], personal[i], lane)
-        rate = self.local.rate(self.round_number, self.rounds)
-        losses = worker.trainer.train(self.local, [works[i] for i in order], rate)
-        sums = worker.resident.sums(len(works))
-        lanes = {i: lane for lane, i in enumerate(order)}
-        trained = []
+        lanes = sorted(range(len(works)), key=order.__getitem__)
+        trainer.load([received[i] for i in order], [personal[i] for i in order])
+        losses = trainer.train(self.local, [works[i] for i in order], self.local.rate(self.round_number, self.rounds))
+        wrong = trainer.nonfinite(len(works))
+        rows = []
         for i, client in enumerate(clients):
-            lane, loss = lanes[i], float(losses[lanes[i]])
-            # A sum may also overflow while all entries are finite, so look at the entries.
-            wrong = None if isfinite(sums[lane]) else worker.resident.first_nonfinite(lane)
-            report = self._report(worker, works[i], loss, lane, received[i], personal[i], wrong is None)
-            weight = self._weight(client, report) if report["steps"] else inputs[i].weight
-            if works[i].batches and not (isfinite(loss) and isfinite(weight)):
-                wrong = wrong or ("the weight" if isfinite(loss) else "the training loss")
-            if wrong is None:
-                row = self._row(worker, client, inputs[i], report, weight, lane)
-            else:
-                row = self._refused(client, inputs[i], report, weight, wrong)
-                worker.resident.load(received[i], personal[i], lane)
-            trained.append((lane, row))
-        return trained
+            finished = FinishedUpdate(worker, trainer, self.local, works[i], lanes[i], received[i], personal[i])
+            rows.append(self._row(finished, client, inputs[i], float(losses[lanes[i]]), wrong[lanes[i]]))
+        return lanes, UpdateRows.of(clients, *zip(*rows, strict=True))
 
-    def work(self, worker: Worker, client: int, personal: Packed, client_input: ClientInput) -> Work:
-        """Return a client's samples and batches, without batches of one sample that batch norm cannot normalise."""
-        union, data = client_input.union, worker.data
-        x, y = data.union(union, "train") if union else data.samples(client, "train")
-        counter = self.round_number if client_input.counter is None else client_input.counter
-        updates = 0
-        if self.local.batches:
-            updates = int(worker.resident.layouts.personal.unpack(personal)["batches/updates"])
-        batches = self.local.plan(
-            len(y), counter, updates, lambda number: generator(self.seed, Purpose.BATCHES, number, client)
-        )
-        if worker.resident.refuses_single and self.local.statistics != "frozen":
-            batches = [rows for rows in batches if len(rows) > 1]
-        masks = None
+    def works(
+        self, worker: Worker, clients: Sequence[int], inputs: Sequence[ClientInput], personal: Sequence[Packed]
+    ) -> list[Work]:
+        """Return the clients' samples and batches, without batches of one sample that batch norm cannot normalise."""
+        streams = Streams(self.seed, Purpose.BATCHES, self.round_number, clients)
+        skips_single = worker.resident.refuses_single and self.local.statistics != "frozen"
+        works = []
+        for place, (client, given, own) in enumerate(zip(clients, inputs, personal, strict=True)):
+            data = worker.data
+            x, y = data.union(given.union, "train") if given.union else data.samples(client, "train")
+            counter = self.round_number if given.counter is None else given.counter
+            updates = int(worker.resident.layouts.personal.unpack(own)[BATCHES]) if self.local.batches else 0
+
+            def draw(number: int, place: int = place, client: int = client) -> np.random.Generator:
+                known = number == self.round_number
+                return streams.at(place) if known else generator(self.seed, Purpose.BATCHES, number, client)
+
+            batches = self.local.plan(y.shape[0], counter, updates, draw)
+            if skips_single:
+                batches = [rows for rows in batches if len(rows) > 1]
+            masks, augment = self._draws(worker, client, counter, batches, x.device)
+            works.append(Work(x.to(worker.resident.floating), y, batches, masks, augment))
+        return works
+
+    def _draws(
+        self, worker: Worker, client: int, counter: int, batches: Sequence[NDArray[np.int64]], device: torch.device
+    ) -> tuple[torch.Generator | None, Augmented | None]:
+        """Return the stream of a client update's dropout masks, and its augmentation; None without them."""
+        masks = augment = None
         if worker.trainer.has_dropout:
-            masks = torch.Generator(x.device)
+            masks = torch.Generator(device)
             masks.manual_seed(torch_seed(self.seed, Purpose.DROPOUT, counter, client))
-        augment = None
         if worker.augment is not None:
             key = torch_seed(self.seed, Purpose.AUGMENT, counter, client)
-            augment = Augmented.of(worker.augment, batches, key, x.device)
-        return Work(x.to(worker.resident.floating), y, batches, masks, augment)
+            augment = Augmented.of(worker.augment, batches, key, device)
+        return masks, augment
 
-    def _report(
-        self, worker: Worker, work: Work, loss: float, lane: int, received: Packed, personal: Packed, finite: bool
-    ) -> dict[str, float]:
+    def _row(
+        self, finished: FinishedUpdate, client: int, given: ClientInput, loss: float, wrong: str | None
+    ) -> tuple[Report, float, Location | None, str | None]:
+        """Return the report, the weight, the personal entries' location and the first quantity that is not finite.
+
+        The lane of an update that is not finite gets the received model back; see `Local.nonfinite`.
+
+        Raises:
+            DivergedError: something is not finite, and `Local.nonfinite` is "stop".
+        """
+        report = self._report(finished, loss, wrong is None)
+        weight = self._weight(client, report) if report["steps"] else given.weight
+        if finished.work.batches and not (isfinite(loss) and isfinite(weight)):
+            wrong = wrong or ("the weight" if isfinite(loss) else "the training loss")
+        if wrong is None:
+            return report, weight, self._store(finished, given, report), None
+        if self.local.nonfinite == "stop":
+            raise DivergedError(
+                f"client {client} in round {self.round_number}: {wrong} is not finite after the client update; lower "
+                'local.lr, set local.clip, or leave such updates out by local.nonfinite = "leave-out"'
+            )
+        finished.trainer.reload(finished.lane, finished.received, finished.personal)
+        if self.local.nonfinite == "last" and isfinite(weight):
+            return report, weight, given.personal, wrong
+        # Report it like a client without samples.
+        return {**report, "steps": 0.0}, given.weight, given.personal, wrong
+
+    def _report(self, finished: FinishedUpdate, loss: float, finite: bool) -> dict[str, float]:
+        work = finished.work
         report = {
             "samples": float(work.y.shape[0]),
             "steps": float(len(work.batches)),
@@ -207,42 +224,21 @@ class ClientUpdates(Function):
             "labelled": float(labelled(work.y)),
             "loss": loss,
         }
-        if work.batches and not finite:
-            report |= dict.fromkeys(self.needs, nan)
-        elif work.batches:
-            after = FinishedUpdate(worker, self.local, work, lane, received, personal)
-            report |= {name: REPORTS[name](after) for name in self.needs}
+        if work.batches and self.needs:
+            report |= {name: REPORTS[name](finished) if finite else nan for name in self.needs}
         return report
 
-    def _row(
-        self, worker: Worker, client: int, client_input: ClientInput, report: Report, weight: float, lane: int
-    ) -> UpdateRow:
-        """Return the row of a valid client update; store the client's personal entries."""
-        if self.local.batches and report["samples"]:
+    def _store(self, finished: FinishedUpdate, given: ClientInput, report: Report) -> Location | None:
+        """Store the client's personal entries after a finite update; return their location."""
+        layout = finished.worker.resident.layouts.personal
+        counts = bool(self.local.batches and report["samples"])
+        if not layout.entries or not (counts or report["steps"]):
+            # Nothing was trained, or nothing is personal.
+            return given.personal
+        if counts:
             # Count the update even if batch norm refused its only sample: the next batches are others.
-            worker.resident.counters["batches"][lane] += 1
-        elif not report["steps"]:
-            # Nothing was trained: the model keeps the weight that it came with, 0 after an aggregation.
-            return UpdateRow(client, report, weight, client_input.personal)
-        has_personal = bool(worker.resident.layouts.personal.entries)
-        location = worker.personal.append(worker.resident.personal(lane)) if has_personal else None
-        return UpdateRow(client, report, weight, location)
-
-    def _refused(self, client: int, client_input: ClientInput, report: Report, weight: float, wrong: str) -> UpdateRow:
-        """Return the row of a client update that is not finite; see `Local.nonfinite`.
-
-        Raises:
-            DivergedError: `Local.nonfinite` is "stop".
-        """
-        if self.local.nonfinite == "stop":
-            raise DivergedError(
-                f"client {client} in round {self.round_number}: {wrong} is not finite after the client update; lower "
-                'local.lr, set local.clip, or leave such updates out by local.nonfinite = "leave-out"'
-            )
-        if self.local.nonfinite == "last" and isfinite(weight):
-            return UpdateRow(client, report, weight, client_input.personal, wrong)
-        # Report it like a client without samples.
-        return UpdateRow(client, {**report, "steps": 0.0}, client_input.weight, client_input.personal, wrong)
+            finished.trainer.count(BATCHES, finished.lane)
+        return finished.worker.personal.append(finished.trainer.personal(finished.lane))
 
     def _weight(self, client: int, report: Report) -> float:
         weight = self.weighting(report)

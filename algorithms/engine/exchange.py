@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from algorithms.engine.batch_norm import live_batch_norms, train_mode
-from algorithms.engine.client_update import ClientInput, ClientUpdates
+from algorithms.engine.client_update import NO_INPUT, ClientUpdates
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.layout import Floats
@@ -77,7 +77,8 @@ class Exchange(Function):
         model, personal = values[0]
         if worker.trainer.has_dropout:
             raise InputError(DROPOUT)
-        works = [self.updates.work(worker, client, personal, ClientInput(None, 0.0)) for client in block.clients]
+        count = len(block.clients)
+        works = self.updates.works(worker, block.clients, [NO_INPUT] * count, [personal] * count)
         if any(work.y.dim() > 1 for work in works):
             raise InputError(
                 "algorithm.name = 'fedtan' with labels that are images: must be classes, because its clients share "
@@ -115,7 +116,7 @@ def _common(resident: Resident, x: torch.Tensor, y: torch.Tensor, shares: torch.
     )
 
 
-class Together:
+class Together(Trainer):
     """A trainer whose client updates begin with a step on common statistics.
 
     Args:
@@ -125,10 +126,9 @@ class Together:
     """
 
     def __init__(self, resident: Resident, trainer: Trainer, common: Sequence[Common]) -> None:
-        self._resident = resident
+        super().__init__(resident)
         self._trainer = trainer
         self._common = common
-        self.lanes = trainer.lanes
         self.has_dropout = trainer.has_dropout
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:

@@ -35,6 +35,7 @@ class Worker:
         data: samples.
         personal: store of personal entries.
         trainer: trains the resident models.
+        low_rank: trainer of client updates that all start from one model; None to train them like all others.
         augment: augmentation of training samples; None for no augmentation.
         watch: called with each trained model, as sent and as received; the work itself does not depend on it.
     """
@@ -43,8 +44,13 @@ class Worker:
     data: ClientData
     personal: PersonalStore
     trainer: Trainer
+    low_rank: Trainer | None = None
     augment: Augment | None = None
-    watch: Callable[[Packed, Packed], object] = lambda sent, received: None
+    watch: Callable[[Packed, Packed], object] | None = None
+
+    def trainer_of(self, model: Packed | None) -> Trainer:
+        """Return the trainer of client updates that start from one model; None stands for models that differ."""
+        return self.trainer if model is None or self.low_rank is None else self.low_rank
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.fleet import Block, Function, Output, Worker
 from algorithms.engine.layout import Layout, Packed
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.windows import Windows, entered, variances
 from algorithms.training.reports import statistics
 
@@ -95,7 +94,7 @@ class Compared(Function):
 
 
 def batch_statistics(
-    rows: Sequence[UpdateRow], before: Packed, after: Packed, layout: Layout, windows: Windows
+    rows: UpdateRows, before: Packed, after: Packed, layout: Layout, windows: Windows
 ) -> tuple[dict[str, float], Windows]:
     """Return the measure "bn", and the windows that it remembers.
 
@@ -116,7 +115,8 @@ def batch_statistics(
     Deviations: the figure's norm is a sum, here it is the mean. The figure's S_k is a mini-batch's, here it is the one
     that the client update left.
     """
-    shifts = {row.client: row.report["bn_shift"] for row in rows if row.trained}
+    trained = rows.trained
+    shifts = dict(zip(rows.clients[trained].tolist(), rows.column("bn_shift")[trained].tolist(), strict=True))
     windows = entered(windows, shifts, WINDOW)
     change = np.abs(statistics(layout, after) - statistics(layout, before))
     spread = variances(windows, least=2)

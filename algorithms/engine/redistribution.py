@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms.engine.client_update import ClientInput, UpdateRow
+from algorithms.engine.client_update import ClientInput
 from algorithms.engine.fleet import Block, Fleet, Function, Output, Reference, Worker, map_joined
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import State, TravellingModel
 from algorithms.engine.sums import Sum
 from algorithms.parts.algorithm import Algorithm
@@ -41,7 +42,7 @@ def redistributed(
     state: State,
     dealt: Sequence[TravellingModel],
     references: Sequence[Reference],
-    rows: Sequence[UpdateRow],
+    rows: UpdateRows,
     waiting: tuple[TravellingModel, ...],
 ) -> State:
     """Return the state after a round without aggregation: its models travel on, or begin to travel.
@@ -55,8 +56,8 @@ def redistributed(
     """
     made = [model.updates for model in dealt] or [0] * len(rows)
     moved = tuple(
-        TravellingModel(reference, row.weight, updates + 1)
-        for reference, row, updates in zip(references, rows, made, strict=True)
+        TravellingModel(reference, weight, updates + 1)
+        for reference, weight, updates in zip(references, rows.weights.tolist(), made, strict=True)
     )
     return replace(state, round=state.round + 1, travelling_models=moved + waiting)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from algorithms.engine.client_update import UpdateRow
+import numpy as np
+from numpy.typing import NDArray
 
-UpdateRecord: TypeAlias = tuple[int, UpdateRow, dict[str, float]]
-"""A client update: the number of its block, its row, and facts of the machine."""
+from algorithms.engine.rows import UpdateRows
 
 
 @dataclass(frozen=True)
@@ -18,6 +17,8 @@ class RoundReport:
 
     Args:
         updates: client updates in client-id order; those of an asynchronous algorithm in the order of arrival.
+        blocks: number of each client update's block, int64 [n].
+        machine: facts of the machine (`seconds`, `actor`) by the number of a block.
         aggregated: whether the round ended in an aggregation.
         bytes_up: bytes that a real federation's clients would have sent to its server.
         bytes_down: bytes that they would have received from it.
@@ -28,7 +29,9 @@ class RoundReport:
             aggregate.
     """
 
-    updates: tuple[UpdateRecord, ...]
+    updates: UpdateRows
+    blocks: NDArray[np.int64]
+    machine: Mapping[int, Mapping[str, float]]
     aggregated: bool
     bytes_up: int
     bytes_down: int

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -39,6 +42,9 @@ class Resident:
         self.floating: torch.dtype = getattr(torch, whole.floating)
         self._floats = torch.zeros(lanes, whole.floats, dtype=self.floating, device=self.device)
         self._integers = torch.zeros(lanes, whole.integers, dtype=torch.int64, device=self.device)
+        # On a CPU numpy shares the memory, and is faster at it than torch.
+        tensors = (self._floats, self._integers) if self.device.type == "cpu" else ()
+        self._host: dict[torch.dtype, np.ndarray] = {tensor.dtype: tensor.numpy() for tensor in tensors}
         self.stacks: dict[Entry, torch.Tensor] = {}
         """Values of each entry in all models, [lanes, *shape]: views."""
         self.slots: dict[str, dict[str, torch.Tensor]] = {}
@@ -47,7 +53,7 @@ class Resident:
         """Slots of one number for each model, [lanes]."""
         self.parameters: dict[str, torch.Tensor] = {}
         """Parameters of the module, in lane 0."""
-        tensors = {entry.name: tensor for entry, tensor in entries_of(self.module)}
+        found = {entry.name: tensor for entry, tensor in entries_of(self.module)}
         for entry, place in whole.places():
             stack = (self._integers if entry.integer else self._floats)[:, place].view(lanes, *entry.shape)
             if entry.kind is Kind.SLOT:
@@ -58,7 +64,7 @@ class Resident:
                     self.slots.setdefault(slot, {})[name] = stack
                 continue
             self.stacks[entry] = stack
-            tensor = tensors[entry.name]
+            tensor = found[entry.name]
             stack.copy_(tensor.detach())
             # `.data` keeps the tensor's identity, so tied parameters stay tied and autograd sees a leaf.
             tensor.data = stack[0]
@@ -74,8 +80,21 @@ class Resident:
 
     def load(self, shared: Packed, personal: Packed, lane: int = 0) -> None:
         """Load the shared entries of a model and the personal entries of a client into a lane."""
-        self._fill(self._floats[lane], shared.floats, personal.floats)
-        self._fill(self._integers[lane], shared.integers, personal.integers)
+        self._fill(self._floats, lane, shared.floats, personal.floats)
+        self._fill(self._integers, lane, shared.integers, personal.integers)
+
+    def load_stack(self, shared: Sequence[Packed], personal: Sequence[Packed]) -> None:
+        """Load the first lanes, one for each model; a model that many lanes receive is copied to the device once."""
+        self.load(shared[0], personal[0])
+        equal = [0]
+        for lane in range(1, len(shared)):
+            if shared[lane] is shared[0] and personal[lane] is personal[0]:
+                equal.append(lane)
+            else:
+                self.load(shared[lane], personal[lane], lane)
+        lanes: Any = slice(1, len(shared)) if len(equal) == len(shared) else equal[1:]
+        for rows in (self._floats, self._integers):
+            rows[lanes] = rows[0].clone()
 
     def shared(self, lane: int = 0) -> Packed:
         """Return the shared entries of a lane; on a CPU a view, valid until the next load."""
@@ -98,12 +117,14 @@ class Resident:
         shared = first_nonfinite(layouts.shared, self.shared(lane))
         return shared or first_nonfinite(layouts.personal, self.personal(lane))
 
-    def _fill(self, vector: torch.Tensor, *parts: np.ndarray) -> None:
-        host = vector if vector.device.type == "cpu" else torch.empty_like(vector, device="cpu")
+    def _fill(self, lanes: torch.Tensor, lane: int, *parts: np.ndarray) -> None:
         # Use numpy: torch refuses read-only views on shared memory.
-        np.concatenate(parts, out=host.numpy())
-        if host is not vector:
-            vector.copy_(host)
+        if self._host:
+            np.concatenate(parts, out=self._host[lanes.dtype][lane])
+        else:
+            lanes[lane].copy_(torch.from_numpy(np.concatenate(parts)))
 
     def _values(self, lane: int, floats: slice, integers: slice) -> Packed:
+        if self._host:
+            return Packed(self._host[self.floating][lane, floats], self._host[torch.int64][lane, integers])
         return Packed(self._floats[lane, floats].cpu().numpy(), self._integers[lane, integers].cpu().numpy())

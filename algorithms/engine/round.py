@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.client_update import BlockResult, ClientInput, ClientUpdates
+from algorithms.engine.client_update import NO_INPUT, BlockResult, ClientInput, ClientUpdates
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
 from algorithms.engine.layout import Packed
 from algorithms.engine.redistribution import deal, redistributed, sum_models
@@ -38,9 +38,9 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
     dealt, waiting = deal(state, algorithm, len(cohort))
     updates = client_updates(state, algorithm, fleet, last or algorithm.rounds.aggregates(round_number))
     result, models = _train(state, algorithm, fleet, updates, cohort, dealt)
-    for row in result.rows:
-        if row.personal is not None:
-            state.personal.add(round_number, row.client, row.personal)
+    for client, location in zip(result.rows.clients.tolist(), result.rows.personal, strict=True):
+        if location is not None:
+            state.personal.add(round_number, client, location)
     if result.models is None:
         return redistributed(state, dealt, models, result.rows, waiting)
     total = result.models.plus(sum_models(waiting, fleet)) if waiting else result.models
@@ -98,10 +98,12 @@ def blocks_of(state: State, fleet: Fleet, cohort: NDArray[np.int64], dealt: Sequ
     samples, sites = fleet.census.of(cohort), fleet.census.sites_of(cohort)
     blocks: list[Block] = []
     for part in cut(len(cohort), fleet.block_size(len(cohort)), sites):
-        clients = tuple(int(client) for client in cohort[part])
-        weights = [model.weight for model in dealt[part]] or [0.0] * len(clients)
-        personal = [state.personal.latest(client, state.round) for client in clients]
-        inputs = tuple(ClientInput(*each) for each in zip(personal, weights, strict=True))
+        clients = tuple(cohort[part].tolist())
+        inputs = (NO_INPUT,) * len(clients)
+        if dealt or state.personal.newest:
+            weights = [model.weight for model in dealt[part]] or [0.0] * len(clients)
+            personal = [state.personal.latest(client, state.round) for client in clients]
+            inputs = tuple(ClientInput(*each) for each in zip(personal, weights, strict=True))
         references = tuple(model.reference for model in dealt[part])
         site = None if sites is None else int(sites[part.start])
         blocks.append(Block(len(blocks), clients, int(samples[part].sum()), inputs, references, site))

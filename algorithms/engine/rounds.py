@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.fleet import Fleet, Function
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import batch_statistics
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import client_updates, round_input, run_round
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import State
 from algorithms.engine.statistics import statistics_of
 from algorithms.engine.watch import RoundWatch
@@ -117,7 +117,7 @@ def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: b
     up = [model + average for _ in inputs]
     down = [model + (average if each.personal is None else 0) for each in inputs]
     measures = _simulated(state, watch.rows, down, up)
-    return RoundReport(watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
+    return RoundReport(*watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
 
 
 def _model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
@@ -126,11 +126,11 @@ def _model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
     return layouts.shared.nbytes - untracked
 
 
-def _simulated(state: State, rows: Sequence[UpdateRow], down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
+def _simulated(state: State, rows: UpdateRows, down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
     """Return the virtual seconds of a synchronous round, if devices are simulated."""
     if state.devices is None:
         return {}
-    updates = [(row.client, row.report["used"], d, u) for row, d, u in zip(rows, down, up, strict=True)]
+    updates = list(zip(rows.clients.tolist(), rows.column("used").tolist(), down, up, strict=True))
     return {"simulated_seconds": state.devices.round(state.seed, updates)}
 
 
@@ -155,7 +155,9 @@ def _switched(state: State, algorithm: Algorithm) -> State:
     """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
     if algorithm.until is None or state.report is None:
         return state
-    reports = {row.client: row.report for _, row, _ in state.report.updates if row.trained}
+    rows = state.report.updates
+    pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
+    reports = {client: report for client, report, trained in pairs if trained}
     ended, memory = algorithm.until(state.round, state.rounds, reports, state.rule_memory)
     if ended and not state.travelling_models:
         return replace(state, phase=state.phase + 1, rule_memory={})

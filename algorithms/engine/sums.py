@@ -44,6 +44,15 @@ class Sum:
         np.maximum(self.integers, packed.integers, out=self.integers)
         self.total += weight
 
+    def include(self, floats: NDArray[np.float64], integers: NDArray[np.int64], weight: float) -> None:
+        """Add models that are summed already, sum_k p_k w_k with the total weight sum_k p_k; keep the array."""
+        if self.total == 0:
+            self.floats = floats
+        else:
+            self.floats += floats
+        np.maximum(self.integers, integers, out=self.integers)
+        self.total += weight
+
     def plus(self, part: Sum) -> Sum:
         """Return the sum of both, in this one's memory if that is writable."""
         if part.total == 0 or self.total == 0:

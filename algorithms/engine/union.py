@@ -30,6 +30,7 @@ class UnionUpdate(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         first = replace(block, clients=block.clients[:1], inputs=(ClientInput(None, 0.0, union=block.clients),))
         try:
-            return self.updates(worker, first, *values)
+            # The union is one long update, whose rank would be that of its weights.
+            return self.updates(replace(worker, low_rank=None), first, *values)
         except DivergedError as error:
             raise DivergedError(f"{self.name}, trained as {error}") from None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from algorithms.engine.client_update import BlockResult, ClientUpdates, UpdateRow
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.engine.client_update import BlockResult, ClientUpdates
 from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Reference, joined
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import Compared, Directions
-from algorithms.engine.report import UpdateRecord
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.tree import Node
 
 
@@ -39,7 +42,7 @@ class RoundWatch:
         self._blocks: Sequence[Block] = ()
         self._machine: list[dict[str, float]] = []
         self.seconds = dict.fromkeys(("sample", "send", "train", "sum"), 0.0)
-        self.rows: tuple[UpdateRow, ...] = ()
+        self.rows = UpdateRows.joined([])
         self.directions: Directions | None = None
 
     @property
@@ -92,10 +95,11 @@ class RoundWatch:
         return self._blocks
 
     @property
-    def updates(self) -> tuple[UpdateRecord, ...]:
-        """Client updates, each with its block and the facts of the machine."""
-        owners = (block.number for block in self._blocks for _ in block.clients)
-        return tuple((number, row, self._machine[number]) for number, row in zip(owners, self.rows, strict=True))
+    def updates(self) -> tuple[UpdateRows, NDArray[np.int64], Mapping[int, Mapping[str, float]]]:
+        """Client updates, the number of each one's block, and the facts of the machine by block."""
+        numbers = [block.number for block in self._blocks]
+        blocks = np.repeat(np.array(numbers, np.int64), [len(block.clients) for block in self._blocks])
+        return self.rows, blocks, dict(zip(numbers, self._machine, strict=True))
 
     def _joined(self, function: Function, blocks: Sequence[Block], outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
         self.work_meanwhile()

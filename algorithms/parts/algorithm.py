@@ -106,6 +106,20 @@ class Algorithm:
             )
         return self.sharing.divide(layout)
 
+    def forms_models(self, layout: Layout) -> str:
+        """Return the reason why a round must form each client's model, and not only their sum; else "".
+
+        Args:
+            layout: all entries of the model.
+        """
+        layouts = self.divide(layout)
+        slots = any(entry.kind is Kind.SLOT for entry in layouts.shared.entries)
+        if slots or not layouts.has_one_model:
+            return "clients keep entries of their own"
+        if self.needs:
+            return f"the reports measure each client's model ({', '.join(self.needs)})"
+        return "the algorithm has rounds of its own" if self.own_round else ""
+
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         """Refuse a model with random draws if the algorithm does not allow them.
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.engine.blocks import blocks_over
-from algorithms.engine.client_update import ClientInput, ClientUpdates, UpdateRow
+from algorithms.engine.client_update import NO_INPUT, ClientUpdates
 from algorithms.engine.clients import Census
 from algorithms.engine.errors import require
 from algorithms.engine.fleet import Block, Fleet, Function, Output, Reference, Worker, map_joined
+from algorithms.engine.rows import UpdateRows
 from algorithms.training.reports import REPORTS, FinishedUpdate
 
 ScoredBy = Literal["batches", "samples"]
@@ -68,15 +67,13 @@ class Importance:
         found = np.array(map_joined(fleet, function, blocks, [start])[0])
         return np.where(np.isfinite(found), found, 0.0)
 
-    def moved(self, p: NDArray[np.float64], census: Census, rows: Sequence[UpdateRow]) -> NDArray[np.float64]:
+    def moved(self, p: NDArray[np.float64], census: Census, rows: UpdateRows) -> NDArray[np.float64]:
         """Return the chances after a round's client updates."""
-        p = p.copy()
-        for row in rows:
-            score = row.report.get(self.key, 0.0)
-            if isfinite(score):
-                place = np.searchsorted(census.clients, row.client)
-                p[place] = (1 - self.gamma) * p[place] + self.gamma * score
-        return p
+        scores = np.where(rows.column("steps") > 0, rows.column(self.key), np.where(rows.finite, 0.0, np.nan))
+        clients, scores = rows.clients[np.isfinite(scores)], scores[np.isfinite(scores)]
+        moved, places = p.copy(), np.searchsorted(census.clients, clients)
+        moved[places] = (1 - self.gamma) * p[places] + self.gamma * scores
+        return moved
 
 
 @dataclass(frozen=True)
@@ -98,8 +95,8 @@ class Scores(Function):
         model, personal = values[0]
         worker.resident.load(model, personal)
         scores = []
-        for client in block.clients:
-            work = self.updates.work(worker, client, personal, ClientInput(None, 0.0))
-            finished = FinishedUpdate(worker, self.updates.local, work, 0, model, personal)
+        count = len(block.clients)
+        for work in self.updates.works(worker, block.clients, [NO_INPUT] * count, [personal] * count):
+            finished = FinishedUpdate(worker, worker.trainer, self.updates.local, work, 0, model, personal)
             scores.append(REPORTS[self.key](finished) if work.batches else 0.0)
         return Output(scores)

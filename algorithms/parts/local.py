@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import floor
+from math import floor, inf
 from typing import Literal, Self
 
 import numpy as np
@@ -149,6 +149,19 @@ class Local:
             return self
         largest = int(census.samples.max(initial=0))
         return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
+
+    def used(self, samples: NDArray[np.int64]) -> float:
+        """Return how many samples a client update uses, as the mean over samples: sum_k n_k^2 / sum_k n_k.
+
+        Args:
+            samples: number of each client's samples, [K].
+        """
+        size = samples if self.batch_size == "full" else self.batch_size
+        steps = self.batches if self.steps is None else self.steps
+        used = samples * (self.epochs or 1)
+        if isinstance(steps, int):
+            used = np.minimum(steps * np.minimum(size, samples), used if self.batches else inf)
+        return float((used.astype(float) ** 2).sum() / max(1, used.sum()))
 
     def plan(
         self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]

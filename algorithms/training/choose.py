@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from copy import deepcopy
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import torch
@@ -17,8 +18,10 @@ from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.parts.sharing import Sharing
+from algorithms.training.chain import Chain
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.fused import Fused, layers_of
+from algorithms.training.low_rank import LowRank, keeps_low_rank
 from algorithms.training.sequential import Sequential
 from algorithms.training.vectorised import Vectorised
 from algorithms.training.work import Trainer, Work
@@ -32,16 +35,29 @@ MOST_LANES = 64
 LEAST_LANES = 8
 """Smallest number of client updates for which `torch.func` pays off on a CPU."""
 
+MOST_RANK = 0.75
+"""Largest rank of a client's change, as a share of `_least_width`, for which the form of low rank pays off."""
+
 SMALL_MODEL = 2**18
 """Largest number of a model's values for which `torch.func` pays off on a CPU."""
 
 
-def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, block: int) -> Compute:
+def choose(
+    local: Local,
+    module: nn.Module,
+    sample: torch.Tensor,
+    device: str,
+    block: int,
+    samples: float = inf,
+    forms_models: str = "",
+) -> Compute:
     """Resolve `execution = "auto"` by a static rule, and refuse an execution that cannot train the model.
 
     - `compile`, `channels_last`, or bf16 on a CPU: sequential.
-    - A stack of linear layers with ReLU, tanh or sigmoid, and SGD without `clip` and `nesterov`: fused. A chain with
-      terms that read slots, such as SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
+    - A stack of linear layers with ReLU, tanh or sigmoid, and SGD without `clip` and `nesterov`: low-rank if a client
+      update uses at most 0.75 sum(in out) / sum(in + out) samples, over the layers, and no client's model must be
+      formed; else fused. A chain with terms that read slots, such as SCAFFOLD's, is fused only if
+      `execution = "fused"` asks for it.
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
       least 8 clients; else sequential.
@@ -53,6 +69,8 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
         sample: one sample, [*shape], of the model's type; its values do not matter.
         device: "cpu" or "cuda".
         block: clients a block.
+        samples: samples that a client update uses; see `Local.used`.
+        forms_models: reason why each client's model must be formed; see `Algorithm.forms_models`.
 
     Raises:
         InputError: the given execution cannot train this model.
@@ -62,11 +80,10 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
     if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
     chain = local.chain
-    if compute.execution == "fused" and not (linear and chain.is_foldable):
-        needs = "local.clip, local.nesterov, Adam and terms that are not affine need the whole gradient"
-        why = needs if linear else "the model is no stack of linear layers without norm"
+    if why := _stops_folding(compute.execution, linear, chain, forms_models):
         raise InputError(
-            f'local.execution = "fused": must be sequential or vectorised, because {why}; set local.execution = "auto"',
+            f'local.execution = "{compute.execution}": must be sequential or vectorised, because {why}; '
+            'set local.execution = "auto"'
         )
     if compute.execution == "vectorised" and (why := _stops_stacking(local, module, sample)):
         raise InputError(
@@ -77,13 +94,33 @@ def choose(local: Local, module: nn.Module, sample: torch.Tensor, device: str, b
     if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
         return replace(compute, execution="sequential")
     if linear and chain.is_foldable and not chain.reads_slots and compute.precision != "bf16":
-        return replace(compute, execution="fused")
+        low = not forms_models and samples <= MOST_RANK * _least_width(module)
+        return replace(compute, execution="low-rank" if low else "fused")
     small = Layout.of(module).floats <= SMALL_MODEL and not any(
         isinstance(layer, _ConvNd) for layer in module.modules()
     )
     stacks = device != "cpu" or (small and block >= LEAST_LANES)
     stacks = stacks and not _stops_stacking(local, module, sample)
     return replace(compute, execution="vectorised" if stacks else "sequential")
+
+
+def _stops_folding(execution: str, linear: bool, chain: Chain, forms_models: str) -> str:
+    """Return the reason why an execution with gradients by hand cannot train the model, else ""."""
+    if execution not in ("fused", "low-rank"):
+        return ""
+    if not linear:
+        return "the model is no stack of linear layers without norm"
+    if not chain.is_foldable:
+        return "local.clip, local.nesterov, Adam and terms that are not affine need the whole gradient"
+    if execution == "low-rank" and not keeps_low_rank(chain):
+        return "the local steps read values of the client's own, such as SCAFFOLD's"
+    return forms_models if execution == "low-rank" else ""
+
+
+def _least_width(module: nn.Module) -> float:
+    """Return sum(in out) / sum(in + out) over linear layers: fewer samples change less than the weights hold."""
+    shapes = [layer.weight.shape for layer in module.modules() if isinstance(layer, nn.Linear)]
+    return float(sum(rows * columns for rows, columns in shapes) / sum(rows + columns for rows, columns in shapes))
 
 
 def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> str:
@@ -127,6 +164,11 @@ def lanes_of(compute: Compute, layout: Layout, device: str, block: int) -> int:
     return max(1, min(block, MOST_LANES, fitting))
 
 
+def low_rank_trainer(resident: Resident, compute: Compute) -> LowRank | None:
+    """Return the trainer of client updates that start from one model; None if they are trained like all others."""
+    return LowRank(resident) if compute.execution == "low-rank" else None
+
+
 def trainer(resident: Resident, compute: Compute) -> Trainer:
     """Return the trainer of a worker's models; the module's dropout layers become keyed ones.
 
@@ -136,7 +178,7 @@ def trainer(resident: Resident, compute: Compute) -> Trainer:
     if compute.execution == "auto":
         raise ValueError("the execution is auto: resolve it by `choose`")
     keyed(resident.module)
-    if compute.execution == "fused":
+    if compute.execution in ("fused", "low-rank"):
         return Fused(resident)
     if compute.execution == "vectorised":
         return Vectorised(resident, compute)

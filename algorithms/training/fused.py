@@ -15,7 +15,7 @@ from algorithms.parts.local import Local
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps, MomentumDirection, Stacks
 from algorithms.training.losses import mean_losses
-from algorithms.training.work import StackedBatch, Work
+from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor
 
@@ -72,7 +72,7 @@ STACKS = (torch.bmm, torch.baddbmm, Tensor.baddbmm_)
 """Products a b, c + a b, and c <- beta c + alpha a b. Matrix products start faster and serve a single lane."""
 
 
-class Fused:
+class Fused(Trainer):
     """Trainer of all lanes at once that compiles the chain of a local step into the products of the backward pass.
 
     With delta the gradient of a layer's output and x its input, both of a lane's batch of n samples, and the chain's
@@ -90,21 +90,14 @@ class Fused:
         ValueError: the module is not a stack of linear layers.
     """
 
-    has_dropout = False
-
     def __init__(self, resident: Resident) -> None:
         layers = layers_of(resident.module)
         if layers is None:
             raise ValueError("the module is not a stack of linear layers")
-        self._resident = resident
+        super().__init__(resident)
         self._layers = layers
         self._inputs = resident.sample.numel()
         self._constants: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-
-    @property
-    def lanes(self) -> int:
-        """Number of client updates trained at once."""
-        return self._resident.lanes
 
     @torch.no_grad()
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
@@ -121,7 +114,7 @@ class Fused:
             taken.append(batch)
             logits.append(self._step(bound[key], batch))
         local.finish(steps, [len(work.batches) for work in works])
-        return _losses(taken, logits, len(works))
+        return losses_by_lane(taken, logits, len(works))
 
     def _step(self, layers: Sequence[BoundLayer], batch: StackedBatch) -> Tensor:
         """Train on one batch a lane; return the logits, [k n, classes]."""
@@ -221,7 +214,7 @@ def _matrices(stack: Tensor) -> Tensor:
     return stack if stack.dim() == 3 else stack.unsqueeze(1)
 
 
-def _losses(taken: Sequence[StackedBatch], logits: Sequence[Tensor], lanes: int) -> NDArray[np.float64]:
+def losses_by_lane(taken: Sequence[StackedBatch], logits: Sequence[Tensor], lanes: int) -> NDArray[np.float64]:
     """Return each lane's mean loss, from the logits of all steps at once."""
     if not taken:
         return mean_losses([], np.empty(0), np.empty(0), lanes)

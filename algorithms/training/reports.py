@@ -18,7 +18,7 @@ from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
 from algorithms.training.losses import cross_entropies, labelled, mean_loss
-from algorithms.training.work import Work
+from algorithms.training.work import Trainer, Work
 
 if TYPE_CHECKING:
     from algorithms.engine.fleet import Worker
@@ -33,6 +33,7 @@ class FinishedUpdate:
 
     Args:
         worker: worker that trained it.
+        trainer: trainer with the model in a lane.
         local: content of the client update.
         work: training data.
         lane: lane of the resident models.
@@ -41,6 +42,7 @@ class FinishedUpdate:
     """
 
     worker: Worker
+    trainer: Trainer
     local: Local
     work: Work
     lane: int
@@ -86,7 +88,7 @@ def bn_shift(finished: FinishedUpdate) -> float:
     resident = finished.worker.resident
     found = zip(
         (resident.layouts.shared, resident.layouts.personal),
-        (resident.shared(finished.lane), resident.personal(finished.lane)),
+        (finished.trainer.shared(finished.lane), finished.trainer.personal(finished.lane)),
         (finished.received, finished.personal),
         strict=True,
     )

@@ -17,10 +17,10 @@ from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
 from algorithms.training.losses import Taken, losses_of, mean_loss
-from algorithms.training.work import Work
+from algorithms.training.work import Trainer, Work
 
 
-class Sequential:
+class Sequential(Trainer):
     """Trainer of one client update at a time, on the resident module's lane 0.
 
     Args:
@@ -28,23 +28,18 @@ class Sequential:
         compute: precision, memory format, compilation.
     """
 
-    lanes = 1
-
     def __init__(self, resident: Resident, compute: Compute) -> None:
-        self._resident = resident
+        super().__init__(resident)
+        self.lanes = 1
         self._masks = Masks(resident.module, resident.sample)
         self._draws = draws(resident.module, resident.sample)
+        self.has_dropout = bool(self._masks.layers) or self._draws
         self._autocast = compute.precision == "bf16"
         images = compute.channels_last and resident.sample.dim() == 3
         self._format = torch.channels_last if images else torch.contiguous_format
         self._forward: Callable[[torch.Tensor], torch.Tensor] = resident.module
         if compute.compile:
             self._forward = torch.compile(resident.module)
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether works need masks."""
-        return bool(self._masks.layers) or self._draws
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update; see `Trainer`."""

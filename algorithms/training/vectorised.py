@@ -17,12 +17,12 @@ from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks
 from algorithms.training.losses import Taken, losses_of, mean_loss
-from algorithms.training.work import Work
+from algorithms.training.work import Trainer, Work
 
 Tensors = dict[str, torch.Tensor]
 
 
-class Vectorised:
+class Vectorised(Trainer):
     """Trainer of all lanes at once, which maps the module over parameters, buffers and dropout masks.
 
     Args:
@@ -31,20 +31,11 @@ class Vectorised:
     """
 
     def __init__(self, resident: Resident, compute: Compute) -> None:
-        self._resident = resident
+        super().__init__(resident)
         self._masks = Masks(resident.module, resident.sample)
+        self.has_dropout = bool(self._masks.layers)
         self._autocast = compute.precision == "bf16"
         self._step = vmap(grad_and_value(self._loss))
-
-    @property
-    def lanes(self) -> int:
-        """Number of client updates trained at once."""
-        return self._resident.lanes
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether works need masks."""
-        return bool(self._masks.layers)
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""

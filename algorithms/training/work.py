@@ -1,15 +1,19 @@
-"""The trainer of a worker's models, and its work: the data of client updates and the batches of a step."""
+"""The trainer of a stack of client updates, and its work: the data of client updates and the batches of a step."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from math import isfinite
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from algorithms.engine.layout import Packed
+from algorithms.engine.resident import Resident
+from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
 from algorithms.training.augment import Augmented
 from algorithms.training.losses import IGNORED
@@ -62,19 +66,26 @@ class StackedBatch:
         return torch.full((self.count,), self.size) if self.y.dim() == 2 else (self.y != IGNORED).flatten(1).sum(1)
 
 
-class Trainer(Protocol):
-    """Trainer of the models in a worker's lanes."""
+class Trainer(ABC):
+    """Trainer of a stack of client updates, and the models in its lanes: by default the resident ones.
 
-    @property
-    def lanes(self) -> int:
+    Args:
+        resident: models of the worker.
+    """
+
+    has_dropout = False
+    """Whether works need masks."""
+
+    def __init__(self, resident: Resident) -> None:
+        self._resident = resident
+        self.lanes = resident.lanes
         """Number of client updates trained at once."""
-        ...
 
-    @property
-    def has_dropout(self) -> bool:
-        """Whether works need masks."""
-        ...
+    def load(self, models: Sequence[Packed], personal: Sequence[Packed]) -> None:
+        """Load the model and the personal entries of each client update into the first lanes."""
+        self._resident.load_stack(models, personal)
 
+    @abstractmethod
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane, from the loaded models.
 
@@ -86,4 +97,30 @@ class Trainer(Protocol):
         Returns:
             Mean training loss of each client update over its labels in the order of training; NaN without a batch.
         """
-        ...
+
+    def nonfinite(self, lanes: int) -> list[str | None]:
+        """Name the first entry that holds NaN or infinity in each of the first lanes; None if all are finite."""
+        # A sum may also overflow while all entries are finite, so look at the entries.
+        sums = self._resident.sums(lanes)
+        return [None if isfinite(each) else self._resident.first_nonfinite(lane) for lane, each in enumerate(sums)]
+
+    def reload(self, lane: int, model: Packed, personal: Packed) -> None:
+        """Put a lane back to what its client received."""
+        self._resident.load(model, personal, lane)
+
+    def count(self, name: str, lane: int) -> None:
+        """Add 1 to a personal counter of a lane; `name` is its entry."""
+        self._resident.counters[name.partition("/")[0]][lane] += 1
+
+    def shared(self, lane: int) -> Packed:
+        """Return the shared entries of a lane's model, valid until the next load."""
+        return self._resident.shared(lane)
+
+    def personal(self, lane: int) -> Packed:
+        """Return the personal entries of a lane, as `shared` does."""
+        return self._resident.personal(lane)
+
+    def add(self, models: Sum, lanes: Sequence[int], weights: NDArray[np.float64]) -> None:
+        """Add the shared entries of some lanes to a weighted sum, in this order."""
+        for lane, weight in zip(lanes, weights.tolist(), strict=True):
+            models.add(self._resident.shared(lane), weight)

@@ -81,6 +81,7 @@ class Shards:
         sites: Collection[str] | None = None,
     ) -> None:
         self._population = Population.open(path, sites=sites)
+        self._test_sizes = self._population.test_sizes
         self._decode = decoder_of(self._population)
         self._standardise = standardise
         self._device = device
@@ -95,7 +96,9 @@ class Shards:
     def samples(self, client: int, part: SamplePart) -> Tensors:
         """Return a part of a client's samples; the last `n_test` rows are its own test part."""
         x, y = self._on_device.get(client, self._move)
-        rows = self._rows(client, len(y), part)
+        if part == "all" or (part == "train" and not self._test_sizes[client]):
+            return x, y
+        rows = self._rows(client, y.shape[0], part)
         return x[rows], y[rows]
 
     def union(self, clients: Sequence[int], part: SamplePart) -> Tensors:
@@ -176,7 +179,7 @@ class Shards:
 
     def _train_rows(self, client: int, samples: int) -> int:
         """Return the number of a client's samples before its own test part."""
-        return samples - int(self._population.test_sizes[client])
+        return samples - int(self._test_sizes[client])
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def _fitting(worker: Worker, function: Function, block: Block, common: Sequence[
 
 def _at_once(worker: Worker, block: Block) -> int:
     """Return the number of the block's client updates that train stacked; fewer clients take less memory."""
-    return min(worker.trainer.lanes, len(block.clients))
+    return min((worker.low_rank or worker.trainer).lanes, len(block.clients))
 
 
 def _head(block: Block, size: int) -> Block:

@@ -25,6 +25,7 @@ from algorithms import (
     Worker,
     choose,
     lanes_of,
+    low_rank_trainer,
     trainer,
 )
 from partitioning import Population
@@ -145,8 +146,11 @@ def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> b
         return False
 
 
-FUSED_BLOCK = 5
-"""Least number of clients in a block of fused client updates: more hardly save time."""
+FUSED_BLOCK, LOW_RANK_BLOCK = 5, 25
+"""Least number of clients in a block of fused and of low-rank client updates: more hardly save time."""
+
+_SPECIAL = {"low-rank": 0, "fused": 1}
+"""Executions for some models and methods only, from the fastest."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,9 @@ class WorkerPlan:
             resident = Resident(module, layouts, torch.zeros(self.model.shape), self.device, self.lanes)
         shards = Shards(self.population, self.device, share, self.standardise, self.here)
         personal = PersonalStore(self.personal, layouts.personal)
-        return Worker(resident, shards, personal, trainer(resident, self.algorithm.local.compute), self.augment)
+        compute = self.algorithm.local.compute
+        low_rank = low_rank_trainer(resident, compute)
+        return Worker(resident, shards, personal, trainer(resident, compute), low_rank, self.augment)
 
     def module(self) -> nn.Module:
         """Make the module in the algorithm's precision."""
@@ -226,9 +232,13 @@ class WorkerPlan:
             check_own_module(module, sample, self.model.name)
         self.algorithm.check_model(module, sample)
         block = self.block_size(self.cohort)
-        ways = [choose(phase.local, module, sample, self.device, block) for phase in self.algorithm.phases]
-        # All phases share one execution. A phase that cannot be fused decides.
-        compute = next((way for way in ways if way.execution != "fused"), ways[0])
+        layout, samples = Layout.of(module), self.census.samples
+        ways = []
+        for phase in self.algorithm.phases:
+            used, forms = phase.local.fitted(self.census).used(samples), phase.forms_models(layout)
+            ways.append(choose(phase.local, module, sample, self.device, block, used, forms))
+        # All phases share one execution. A phase that cannot have the fastest one decides.
+        compute = max(ways, key=lambda way: _SPECIAL.get(way.execution, len(_SPECIAL)))
         plan = replace(self, algorithm=self.algorithm.computed(compute))
         block = plan.block_size(plan.cohort)
         return replace(plan, lanes=lanes_of(compute, plan.layouts.whole, self.device, block))
@@ -270,15 +280,16 @@ class WorkerPlan:
         """Return the clients a block.
 
         "auto" is ceil(sqrt(cohort / 10)): both the size and the number of blocks grow with the cohort. If client
-        updates are fused it is at least 5, because neighbours train together, and at most half the cohort.
+        updates are fused it is at least 5, because neighbours train together, and at most half the cohort. If they are
+        of low rank it is at least 25, because all of a block share each product, and at most a quarter of the cohort.
         """
         if isinstance(self.block, int):
             return self.block
         size = 1
         while 10 * size * size < cohort:
             size += 1
-        fused = self.algorithm.local.compute.execution == "fused"
-        return max(size, min(FUSED_BLOCK, -(-cohort // 2))) if fused else size
+        least = {"fused": min(FUSED_BLOCK, -(-cohort // 2)), "low-rank": min(LOW_RANK_BLOCK, -(-cohort // 4))}
+        return max(size, least.get(self.algorithm.local.compute.execution, 1))
 
     def __getstate__(self) -> dict[str, object]:
         # Cached properties stay behind and are computed again at the other end: a census may be long.

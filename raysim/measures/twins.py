@@ -121,7 +121,7 @@ class Divergence:
         twin = outcome.value.models.mean() or self.state.model
         personal = outcome.value.personal.mean() or self.state.personal
         self.state = replace(self.state, model=twin, personal=personal, rounds=self.state.rounds + 1)
-        if any(row.nonfinite for row in outcome.value.rows):
+        if not outcome.value.rows.finite.all():
             return {"dc": nan}
         ours, theirs = (each.floats[self._parameters].astype(np.float64) for each in (self._model, twin))
         return {"dc": float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))}
@@ -274,7 +274,7 @@ def _report(state: State) -> RoundReport:
 
 def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
     """Return the clients of the round's updates; all clients if the update was of their union."""
-    updated = np.unique([row.client for _, row, _ in report.updates]).astype(np.int64)
+    updated = np.unique(report.updates.clients)
     return fleet.census.clients if (updated < 0).any() else updated
 
 

@@ -210,8 +210,9 @@ class Records:
 
     def _tell_of_nonfinite(self, done: UnwrittenRound) -> None:
         """Log the client updates that were not finite; show the user the first one of the run."""
-        wrong = [row for _, row, _ in done.report.updates if row.nonfinite]
-        texts = [f"client {row.client} in round {done.state.round}: {row.nonfinite} is not finite" for row in wrong]
+        rows = done.report.updates
+        wrong = [(int(client), what) for client, what in zip(rows.clients, rows.nonfinite, strict=True) if what]
+        texts = [f"client {client} in round {done.state.round}: {what} is not finite" for client, what in wrong]
         for text in texts:
             LOG.warning("%s: %s", self.name, text)
         if texts and not self.progress.result.nonfinite:
@@ -231,22 +232,22 @@ def _stages(report: RoundReport, starting: float) -> dict[str, float]:
     """
     seconds = dict(report.seconds)
     meanwhile, waited = seconds.pop("meanwhile"), max(0.0, seconds["train"] - starting)
-    blocks = {block: machine for block, _, machine in report.updates}
     worked: defaultdict[float, float] = defaultdict(float)
-    for machine in blocks.values():
+    for machine in report.machine.values():
         worked[machine["actor"]] += machine["seconds"]
     seconds["train"] = min(waited + meanwhile, max([waited, *worked.values()]))
     return {f"seconds_{stage}": taken for stage, taken in seconds.items()}
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:
-    rows = [row.report for _, row, _ in report.updates if row.trained and row.report["labelled"]]
-    losses, labels = [row["loss"] for row in rows], [row["labelled"] for row in rows]
+    rows = report.updates
+    labels = np.where(rows.trained, rows.column("labelled"), 0.0)
+    losses, labels = rows.column("loss")[labels > 0], labels[labels > 0]
     return {
         "aggregated": report.aggregated,
-        "train_loss": float(np.average(losses, weights=labels)) if rows else None,
-        "updates": len(report.updates),
-        "nonfinite": sum(row.nonfinite is not None for _, row, _ in report.updates),
+        "train_loss": float(np.average(losses, weights=labels)) if len(labels) else None,
+        "updates": len(rows),
+        "nonfinite": int((~rows.finite).sum()),
         "exchanges": report.exchanges,
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,

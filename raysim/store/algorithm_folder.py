@@ -218,24 +218,29 @@ def _plain(value: Any) -> Any:
 
 
 def _update_rows(round_number: int, report: RoundReport) -> pa.RecordBatch:
-    # A round may have thousands of updates, so the rows are built by column.
-    rows = [row for _, row, _ in report.updates]
-    reports = [row.report for row in rows]
-    machines = [machine for _, _, machine in report.updates]
-    columns = {
-        "round": [round_number] * len(rows),
-        "client": [row.client for row in rows],
-        "block": [block for block, _, _ in report.updates],
-        "samples": [each["samples"] for each in reports],
-        "steps": [each["steps"] for each in reports],
-        "loss": [each["loss"] if each["steps"] else None for each in reports],
-        "staleness": [each.get("staleness") for each in reports],
-        "weight": [row.weight for row in rows],
-        "nonfinite": [row.nonfinite for row in rows],
-        "machine_block_seconds": [machine["seconds"] for machine in machines],
-        "machine_actor": [machine["actor"] for machine in machines],
+    rows, blocks = report.updates, report.blocks
+    columns: dict[str, Any] = {
+        "round": np.full(len(rows), round_number),
+        "client": rows.clients,
+        "block": blocks,
+        "samples": rows.column("samples"),
+        "steps": rows.column("steps"),
+        "loss": pa.array(rows.column("loss"), mask=rows.column("steps") == 0),
+        "staleness": pa.array(rows.column("staleness"), from_pandas=True),
+        "weight": rows.weights,
+        "nonfinite": list(rows.nonfinite),
+        "machine_block_seconds": _of_block(report, "seconds"),
+        "machine_actor": _of_block(report, "actor"),
     }
-    return pa.RecordBatch.from_pydict(columns, UPDATES)
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in UPDATES]
+    return pa.RecordBatch.from_arrays(arrays, schema=UPDATES)
+
+
+def _of_block(report: RoundReport, fact: str) -> np.ndarray:
+    """Return a fact of the machine for each client update."""
+    numbers, places = np.unique(report.blocks, return_inverse=True)
+    facts: np.ndarray = np.array([report.machine[number][fact] for number in numbers.tolist()], float)[places]
+    return facts
 
 
 def _stacked(state: State, folder: Path, layouts: Layouts) -> dict[str, np.ndarray]:

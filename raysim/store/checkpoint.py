@@ -24,8 +24,8 @@ from algorithms import (
     State,
 )
 from algorithms.engine.asynchronous import AsyncProgress
-from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.personal import FULL
+from algorithms.engine.rows import UpdateRows
 from algorithms.parts.arrivals import Flight, Timeline
 from partitioning.common.disk import report_full_disk
 from partitioning.store.files import sha256
@@ -39,11 +39,11 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed, Devices),
-    *(AsyncProgress, Timeline, Flight, UpdateRow, Arrivals, Concurrent, Drawn, Sample, Importance),
+    *(AsyncProgress, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "2"
+VERSION = "3"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 

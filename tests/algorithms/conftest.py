@@ -21,6 +21,7 @@ from algorithms import (
     Sample,
     Sharing,
     Worker,
+    low_rank_trainer,
     trainer,
 )
 from algorithms.names import ALGORITHMS
@@ -95,7 +96,8 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., InlineFleet]]:
         resident = Resident(module, layouts, torch.zeros(4), lanes=1 if compute.execution == "sequential" else lanes)
         census = Census(np.arange(len(data)), np.array([len(y) for _, y in data]))
         personal = PersonalStore(tmp_path / f"personal-{len(made)}", layouts.personal)
-        worker = Worker(resident, Memory(data), personal, trainer(resident, compute), augment)
+        low_rank = low_rank_trainer(resident, compute)
+        worker = Worker(resident, Memory(data), personal, trainer(resident, compute), low_rank, augment)
         made.append(InlineFleet(worker, census, lambda cohort: block))
         return made[-1]
 

@@ -38,8 +38,8 @@ def test_it_is_plain_sgd_on_the_union_in_float64(name: str, federation: Federati
 def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federation) -> None:
     report = run(federation, centralized(Sample(fraction=1.0), LOCALS["steps"]), clients(SIZES), rounds=2).report
     assert report is not None and (report.bytes_up, report.bytes_down, report.exchanges) == (0, 0, 0)
-    ((_, row, _),) = report.updates
-    assert (row.client, row.report["samples"], row.report["steps"]) == (-1, sum(SIZES), 3)
+    rows = report.updates
+    assert (rows.clients, rows.report["samples"], rows.report["steps"]) == (-1, sum(SIZES), 3)
 
 
 @pytest.mark.parametrize(

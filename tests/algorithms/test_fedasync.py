@@ -46,6 +46,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.engine.asynchronous import AsyncProgress
+from algorithms.engine.rows import UpdateRows
 from algorithms.parts.arrivals import Delay, Dispatcher, Timeline
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
@@ -191,11 +192,11 @@ def test_without_delay_it_is_sequential_training(delay: dict[str, int], federati
     for _ in range(3):
         state = next_round(state, algorithm, fleet)
         assert state.report is not None
-        updated += [row for _, row, _ in state.report.updates]
-    assert all(row.report["staleness"] == 0 and row.weight == 1 for row in updated)
+        updated.append(state.report.updates)
+    assert all((rows.report["staleness"] == 0).all() and (rows.weights == 1).all() for rows in updated)
     module = perceptron()
-    for number, row in enumerate(updated, start=1):
-        train(module, data[row.client], local, number, row.client)
+    for number, client in enumerate(UpdateRows.joined(updated).clients.tolist(), start=1):
+        train(module, data[client], local, number, client)
     assert same(state.model, fleet.layouts.shared.pack(module.state_dict()))
 
 
@@ -216,9 +217,8 @@ def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Fe
         again = next_round(again, algorithm, fleet)
     assert same(again.model, state.model)
     assert again.report and state.report
-    for (block, row, _), (other_block, other, _) in zip(again.report.updates, state.report.updates, strict=True):
-        assert (block, row.client, row.weight) == (other_block, other.client, other.weight)
-        np.testing.assert_equal(row.report, other.report)
+    np.testing.assert_array_equal(again.report.blocks, state.report.blocks)
+    np.testing.assert_equal(vars(again.report.updates), vars(state.report.updates))
 
 
 def test_what_is_kept_between_rounds(federation: Federation) -> None:
@@ -236,8 +236,8 @@ def test_what_is_kept_between_rounds(federation: Federation) -> None:
         [4, 5, 6],
         [5, 6, 7],
     ]
-    rows = [row for state in states[1:] if state.report for _, row, _ in state.report.updates]
-    assert [row.report["staleness"] for row in rows] == [0, 1, 2, 2]
+    rows = UpdateRows.joined([state.report.updates for state in states[1:] if state.report])
+    assert rows.report["staleness"].tolist() == [0, 1, 2, 2]
 
 
 def test_protocol_bytes(federation: Federation) -> None:
@@ -256,7 +256,7 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
     for delay in ({"concurrency": 2}, {"max_staleness": 2}):
         state, _, states = simulate(federation, composed(HOW[0], **delay), clients((0, 0, 1, 0)), 3)
         assert same(state.model, states[0].model)
-        assert state.report is not None and all(row.weight == 0 for _, row, _ in state.report.updates)
+        assert state.report is not None and (state.report.updates.weights == 0).all()
         assert state.own.timeline.version == 6
 
 

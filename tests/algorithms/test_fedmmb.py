@@ -85,7 +85,7 @@ def test_a_newcomer_begins_its_own_order(federation: Federation) -> None:
     for number in range(1, 10):
         state = next_round(state, algorithm, fleet)
         assert state.report is not None
-        client = state.report.updates[0][1].client
+        client = int(state.report.updates.clients[0])
         made[client] += 1
         location = state.personal.latest(client, number)
         assert location is not None
@@ -98,7 +98,7 @@ def test_a_batch_that_batch_norm_refuses_is_passed_over_once(federation: Federat
     state = run(federation, fedmmb(Sample(), LOCAL, batches=1), clients((5, 8)), rounds=3)
     assert state.report is not None
     # Client 0 has batches of 4 and 1: the second update trains on nothing, the third begins a new pass.
-    assert [row.report["used"] for _, row, _ in state.report.updates] == [4, 4]
+    assert state.report.updates.report["used"].tolist() == [4, 4]
 
 
 @pytest.mark.parametrize(

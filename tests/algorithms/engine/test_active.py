@@ -126,7 +126,7 @@ def test_a_round_without_anybody_changes_nothing(federation: Federation) -> None
         state = begin(perceptron(), fleet, 0)
         for _ in range(3):
             state = next_round(state, algorithm, fleet)
-            assert state.report is not None and state.report.updates == () and state.report.bytes_up == 0
+            assert state.report is not None and not len(state.report.updates) and state.report.bytes_up == 0
         assert state.round == 3 and same(state.model, begin(perceptron(), fleet, 0).model)
 
 
@@ -139,7 +139,7 @@ def test_the_same_clients_whatever_the_blocks(federation: Federation) -> None:
         for _ in range(12):
             state = next_round(state, algorithm, fleet)
             assert state.report is not None
-            seen.update(row.client for _, row, _ in state.report.updates)
+            seen.update(state.report.updates.clients.tolist())
         found.append(seen)
     assert found[0] == found[1]
 

@@ -98,9 +98,9 @@ def test_a_update_that_is_left_out_is_that_of_a_client_without_samples(
     for client in state.personal.clients(4):
         records = [f._worker.personal.read(s.personal.latest(client, 4)) for f, s in ((fleet, state), (empty, other))]
         assert same(*records)
-    rows = [row for _, row, _ in state.report.updates]
-    assert [row.nonfinite is None for row in rows] == [client != BROKEN for client in range(len(SIZES))]
-    assert rows[BROKEN].report["steps"] == 0 and not rows[BROKEN].trained
+    rows = state.report.updates
+    assert rows.finite.tolist() == [client != BROKEN for client in range(len(SIZES))]
+    assert rows.report["steps"][BROKEN] == 0 and not rows.trained[BROKEN]
 
 
 def test_an_arrival_that_is_left_out_makes_no_other_model(federation: Federation) -> None:
@@ -117,8 +117,9 @@ def test_the_last_model_counts_with_the_usual_weight(federation: Federation) -> 
     share = SIZES[BROKEN] / sum(SIZES)
     expected = (1 - share) * left.model.floats + share * received
     np.testing.assert_allclose(state.model.floats, expected, rtol=1e-6, atol=1e-7)
-    row = next(row for _, row, _ in state.report.updates if row.nonfinite)
-    assert (row.client, row.weight, row.personal) == (BROKEN, SIZES[BROKEN], None)
+    rows = state.report.updates
+    assert np.flatnonzero(~rows.finite).tolist() == [BROKEN]
+    assert (rows.clients[BROKEN], rows.weights[BROKEN], rows.personal[BROKEN]) == (BROKEN, SIZES[BROKEN], None)
 
 
 def one_round(federation: Federation, algorithm: Algorithm, data: list[Samples]) -> State:
@@ -162,7 +163,7 @@ def test_a_weight_that_is_no_number_is_named_and_left_out_of_the_last(federation
     with pytest.raises(DivergedError, match=f"client {BROKEN} in round 1: the weight is not finite"):
         one_round(federation, algorithm, clients(SIZES))
     state = one_round(federation, replace(algorithm, local=LAST), clients(SIZES))
-    assert [row.weight for _, row, _ in state.report.updates] == [1, 1, 0, 1]
+    assert state.report.updates.weights.tolist() == [1, 1, 0, 1]
 
 
 def test_a_phase_goes_by_the_losses_that_are_there(federation: Federation) -> None:
@@ -205,4 +206,4 @@ def test_numbers_near_the_largest_are_no_fault(federation: Federation) -> None:
     module.register_buffer("large", torch.full((2,), 3e38))
     fleet = federation(clients(SIZES), module)
     state = next_round(begin(module, fleet, 0), fedavg(Sample(), LOCAL), fleet)
-    assert all(row.trained for _, row, _ in state.report.updates)
+    assert state.report.updates.trained.all()

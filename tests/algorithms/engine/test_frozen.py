@@ -159,7 +159,7 @@ def reported(federation: Federation, algorithm: Algorithm, execution: str, needs
     updates = replace(client_updates(state, algorithm, fleet, aggregate=True), needs=(needs,))
     block = Block(0, (0, 3), 34, (ClientInput(None, 0.0), ClientInput(None, 0.0)))
     (outcome,) = fleet.map(updates, [block], [fleet.put((state.model, state.average))])
-    return [row.report[needs] for row in outcome.value.rows]
+    return list(outcome.value.rows.report[needs])
 
 
 def test_a_model_whose_batch_norm_is_all_frozen_has_none_to_keep() -> None:

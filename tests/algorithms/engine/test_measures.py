@@ -72,7 +72,7 @@ def test_nothing_is_measured_unasked(federation: Federation) -> None:
     fleet = federation(clients(SIZES), perceptron(True))
     state = next_round(begin(perceptron(True), fleet, 0), fedavg(Sample(), LOCAL), fleet)
     assert state.report is not None and dict(state.report.measures) == {}
-    assert set(state.report.updates[0][1].report) == {"samples", "steps", "used", "labelled", "loss"}
+    assert set(state.report.updates.report) == {"samples", "steps", "used", "labelled", "loss"}
 
 
 def test_statistics_are_followed(federation: Federation) -> None:
@@ -86,7 +86,7 @@ def test_statistics_are_followed(federation: Federation) -> None:
         now, measures = fleet.layouts.shared.unpack(state.model), state.report.measures
         change = [np.abs(now[f"1.running_{name}"] - then[f"1.running_{name}"]) for name in ("mean", "var")]
         assert measures["bn_change"] == pytest.approx(np.concatenate(change).mean(), rel=1e-5)
-        shifts.append([row.report["bn_shift"] for _, row, _ in state.report.updates])
+        shifts.append(state.report.updates.report["bn_shift"])
         assert measures["bn_deviation"] == pytest.approx(np.mean(shifts[-1]))
     assert measures["bn_variance"] == pytest.approx(np.var(shifts, axis=0).mean())
 

@@ -115,16 +115,16 @@ def test_every_round_reports_its_updates_in_client_order(name: str, federation: 
     for _ in range(4):
         state = next_round(state, algorithm, fleet)
         assert state.report is not None
-        updated = [row.client for _, row, _ in state.report.updates]
+        updated = state.report.updates.clients.tolist()
         if isinstance(algorithm.schedule, Arrivals):  # in order of arrival, and the same client may arrive again
-            assert all(row.report["staleness"] >= 0 for _, row, _ in state.report.updates)
+            assert (state.report.updates.report["staleness"] >= 0).all()
         else:
             assert updated == sorted(set(updated))
         if name == "centralized":
             assert updated == [-1]
         else:
             assert len(updated) == 3 and set(updated) <= set(range(6))
-        assert all(row.weight >= 0 for _, row, _ in state.report.updates)
+        assert (state.report.updates.weights >= 0).all()
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -257,7 +257,7 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
         fleet = federation(clients((0, 0)), perceptron())
         state = simulate(algorithm, fleet, perceptron(), rounds=3)
         assert same(state.model, fleet.layouts.shared.pack(perceptron().state_dict()))
-        assert state.report is not None and all(row.weight == 0 for _, row, _ in state.report.updates)
+        assert state.report is not None and (state.report.updates.weights == 0).all()
 
 
 def test_a_model_that_meets_an_empty_client_keeps_its_weight(federation: Federation) -> None:
@@ -274,9 +274,8 @@ def test_a_model_that_meets_an_empty_client_keeps_its_weight(federation: Federat
 def test_a_batch_of_one_is_passed_over_under_batch_norm(federation: Federation) -> None:
     state = run(federation, fedavg(Sample(), LOCAL), clients((1, 5)), rounds=1)
     assert state.report is not None
-    rows = [row for _, row, _ in state.report.updates]
-    assert [row.report["steps"] for row in rows] == [0, 1]
-    assert [row.weight for row in rows] == [0, 5]
+    assert state.report.updates.report["steps"].tolist() == [0, 1]
+    assert state.report.updates.weights.tolist() == [0, 5]
 
 
 def test_aggregated_counters_are_the_largest(federation: Federation) -> None:

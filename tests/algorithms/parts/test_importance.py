@@ -117,7 +117,7 @@ def test_chances_begin_as_they_are_told(federation: Federation) -> None:
         fleet = federation(clients(SIZES), perceptron(True))
         state = next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
         assert state.importance is not None and state.report is not None
-        updated = {row.client for _, row, _ in state.report.updates}
+        updated = set(state.report.updates.clients.tolist())
         others = [k for k in range(6) if k not in updated and SIZES[k] > 1]
         assert others and (set(state.importance[others]) == {1.0}) == (start == "equal")
         assert state.report.exchanges == (2 if start == "score" else 1)
@@ -133,8 +133,8 @@ def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> No
     fleet = federation(DATA, perceptron())
     state = next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
     assert state.importance is not None and np.isfinite(state.importance).all()
-    left_out = [row.client for _, row, _ in state.report.updates if row.nonfinite]
-    assert left_out and set(state.importance[left_out]) == {1.0}
+    left_out = state.report.updates.clients[~state.report.updates.finite]
+    assert len(left_out) and set(state.importance[left_out]) == {1.0}
 
 
 def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federation) -> None:
@@ -153,7 +153,7 @@ def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> No
     fleet = federation(DATA, perceptron(), compute=FP64)
     state = next_round(begin(perceptron().double(), fleet, 0), algorithm, fleet)
     assert state.report is not None and state.importance is not None
-    assert state.importance.tolist() == [row.report["score"] for _, row, _ in state.report.updates]
+    assert state.importance.tolist() == state.report.updates.report["score"].tolist()
 
 
 def test_drawing_everybody_is_radfed(federation: Federation) -> None:

@@ -61,7 +61,7 @@ def test_every_execution_trains_on_the_same_samples(execution: str, model: str, 
             state = next_round(state, fedavg(Sample(), LOCAL), fleet, last=number == 2)
         states.append(state)
     assert differ(states[0].model, states[1].model) < 1e-9
-    assert states[0].report and [row.report["samples"] for _, row, _ in states[0].report.updates] == [7, 4, 1, 9, 0, 7]
+    assert states[0].report and states[0].report.updates.report["samples"].tolist() == [7, 4, 1, 9, 0, 7]
 
 
 def test_a_step_in_common_is_on_augmented_samples_too(federation: Federation) -> None:

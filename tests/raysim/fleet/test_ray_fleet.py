@@ -145,7 +145,7 @@ def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Pa
     fleet = fleet_of(actors, population, 8)
     state = start(fleet, 8)
     after = next_round(state, fedavg(Sample(cohort=4, active=1e-9), LOCAL), fleet)
-    assert after.round == 1 and after.report is not None and after.report.updates == ()
+    assert after.round == 1 and after.report is not None and not len(after.report.updates)
     assert after.model is state.model
 
 
@@ -156,7 +156,7 @@ def test_both_actors_work(actors: ClientActors, population: Path) -> None:
     while not {0.0, 1.0} <= seen and time.monotonic() < end:
         state = next_round(state, fedavg(Sample(), LOCAL), fleet)
         assert state.report is not None
-        seen |= {machine["actor"] for _, _, machine in state.report.updates}
+        seen |= {machine["actor"] for machine in state.report.machine.values()}
     assert {0.0, 1.0} <= seen <= {-1.0, 0.0, 1.0}
 
 

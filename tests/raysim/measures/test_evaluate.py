@@ -137,8 +137,8 @@ def test_updates_train_on_the_training_part_alone(fleets: Fleets, population: Po
     fleet = fleets(algorithm)
     report = simulate(algorithm, fleet, 1).report
     assert report is not None
-    for _, row, _ in report.updates:
-        assert row.report["samples"] == population.sizes[row.client] - population.test_sizes[row.client]
+    rows = report.updates
+    assert (rows.report["samples"] == (population.sizes - population.test_sizes)[rows.clients]).all()
 
 
 def test_between_aggregates_another_model_is_evaluated_than_the_last_aggregated(
@@ -206,7 +206,7 @@ def test_initial_entries_are_never_used_in_silence(newcomer: str, fleets: Fleets
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, 1)
     assert state.report is not None
-    cohort = [row.client for _, row, _ in state.report.updates]
+    cohort = state.report.updates.clients.tolist()
     personal = [fleet._worker.personal.read(state.personal.latest(client, 1)) for client in cohort]  # type: ignore[arg-type]
     np.testing.assert_allclose(state.average.floats, np.mean([each.floats for each in personal], axis=0), rtol=1e-6)
     module, shards = module_of(state, algorithm, fleet, None), Shards(population.path)

@@ -13,7 +13,7 @@ import torch
 
 from algorithms import Assign, Layout, Local, Location, Packed, PersonalLedger, PersonalStore, Sample, State, fedavg
 from algorithms.engine.asynchronous import AsyncProgress
-from algorithms.engine.client_update import UpdateRow
+from algorithms.engine.rows import UpdateRows
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
 from raysim.common.errors import InputError
 from raysim.measures.selection import EvaluationHistory
@@ -60,7 +60,12 @@ VALUES: list[Any] = [
         *(0, 4),
         Timeline(7, 1.25, (Flight(8, 3, 6, 2.5),)),
         {6: PACKED},
-        {8: ((2, UpdateRow(3, {"steps": 1.0, "loss": math.nan}, 0.0, None), {"actor": 0.0}), PACKED)},
+        {
+            8: (
+                UpdateRows.of([3], [{"steps": 1.0, "loss": math.nan}], [0.0], [None], ["the loss"]),
+                *(2, {"actor": 0.0}, PACKED),
+            )
+        },
         3,
     ),
     Own((Own(None), [np.ones(2)]), {"a": math.nan}),

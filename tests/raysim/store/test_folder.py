@@ -6,13 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
 from algorithms import Layout, Sharing, State
-from algorithms.engine.client_update import UpdateRow
 from algorithms.engine.report import RoundReport
+from algorithms.engine.rows import UpdateRows
 from raysim.common.errors import InputError, StoppedError
 from raysim.config.read import algorithm_names
 from raysim.simulation.failures import offer_resume
@@ -91,12 +92,11 @@ def test_a_repeated_algorithm_is_numbered() -> None:
 
 def a_round(losses: dict[int, float]) -> RoundReport:
     """Visits of clients with these losses, two a block; a client without a loss took no step."""
-    rows = [
-        UpdateRow(client, {"samples": 20.0, "steps": 0.0 if math.isnan(loss) else 2.0, "loss": loss}, 20.0, None)
-        for client, loss in losses.items()
-    ]
+    reports = [{"samples": 20.0, "steps": 0.0 if math.isnan(loss) else 2.0, "loss": loss} for loss in losses.values()]
+    count, blocks = len(losses), np.arange(len(losses)) // 2
+    rows = UpdateRows.of(list(losses), reports, [20.0] * count, [None] * count, [None] * count)
     machine = {"seconds": 0.5, "actor": 1.0}
-    return RoundReport(tuple((i // 2, row, machine) for i, row in enumerate(rows)), True, 0, 0)
+    return RoundReport(rows, blocks, dict.fromkeys(blocks.tolist(), machine), True, 0, 0)
 
 
 def journal(path: Path) -> pa.Table:
