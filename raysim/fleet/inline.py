@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from algorithms import Block, Census, Function, Outcome, Worker
 from algorithms.engine.tree import Node, run_node
@@ -12,7 +12,9 @@ from raysim.fleet.machine import fingerprint
 from raysim.fleet.out_of_memory import run_block
 from raysim.fleet.traffic import Traffic
 from raysim.fleet.worker_plan import WorkerPlan
-from raysim.watching.loggers.logger import Logger
+
+if TYPE_CHECKING:  # It imports the tables of the experiment file, which client actors do not need.
+    from raysim.watching.loggers.logger import Logger
 
 
 class InlineWorkplace:
