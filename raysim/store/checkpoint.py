@@ -47,8 +47,8 @@ VERSION = "3"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 
-SHARE = 0.1
-"""Largest share of a run's time for checkpoints: after one, the next waits for nine times its duration."""
+SHARE = 0.02
+"""Largest share of a run's time for checkpoints: after one, the next waits for 49 times its duration."""
 
 FILE = re.compile(r"round-(\d+)-([0-9a-f]{64})\.safetensors")
 
