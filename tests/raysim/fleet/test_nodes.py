@@ -1,6 +1,7 @@
 """Nodes that see neither the driver's population nor its run's folder: each with a cache of its own."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
 from raysim.fleet.population_copies import PopulationSender, pieces, receive
+from raysim.fleet.ray_runtime import running
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of
@@ -23,12 +25,13 @@ from tests.nodes import nodes as cluster_of
 pytestmark = pytest.mark.slow
 
 EXPERIMENT: dict[str, Any] = {
-    "rounds": 4,
+    "rounds": 60,
     "data": {"dataset": "digits"},
     "partition": {"scheme": "iid", "clients": 10, "test_clients": 2},
     "model": {"name": "mlp", "hidden": [12], "norm": "batch"},
     "algorithm": {"name": "fedbn", "cohort": 6},
     "local": {"lr": 0.1, "batch_size": 32},
+    "evaluate": {"every": 0},
 }
 
 ELSEWHERE = Path("/proc/self/cwd")
@@ -75,6 +78,17 @@ class Stops(Watcher):
         self.stop.asked = number == 2
 
 
+class Slow(Watcher):
+    """Slows rounds down until both actors are ready: else a run ends before the second node's actor has started."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "run.log"
+
+    def round(self, number: int, metrics: dict[str, float]) -> None:
+        if self._log.read_text().count("is ready") < 2:
+            time.sleep(1)
+
+
 def stopped(name: str) -> Path:
     """A run that was stopped, in a folder of which only this process sees the files."""
     watcher = Stops()
@@ -90,7 +104,7 @@ def models(folder: Path) -> list[bytes]:
 def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(nodes: Nodes) -> None:
     raysim.run(EXPERIMENT, "whole", inline=True)
     folder = stopped("run")
-    raysim.resume(folder, actors=2, address=nodes.address)
+    raysim.resume(folder, actors=2, address=nodes.address, watcher=Slow(folder))
     assert models(folder) == models(Path("whole"))
     digest = Population.open("whole/population").digest
     for cache in nodes.caches:
@@ -101,7 +115,8 @@ def test_nodes_are_given_the_population_and_keep_their_entries_with_the_driver(n
 
 def test_another_run_finds_the_copies(nodes: Nodes) -> None:
     for name in ("first", "second"):
-        raysim.resume(stopped(name), actors=2, address=nodes.address)
+        folder = stopped(name)
+        raysim.resume(folder, actors=2, address=nodes.address, watcher=Slow(folder))
     assert "raysim copies it there" in Path("first/run.log").read_text()
     assert "raysim copies it there" not in Path("second/run.log").read_text()
 
@@ -110,12 +125,13 @@ def test_files_come_in_pieces_that_readers_share(nodes: Nodes, tmp_path: Path) -
     content = bytes(range(256)) * 10
     (tmp_path / "file").write_bytes(content)
     (tmp_path / "empty").touch()
-    sender = ray.remote(PopulationSender).options(num_cpus=0).remote(tmp_path, 100)
-    assert b"".join(pieces(sender, "file")) == content
-    assert [len(piece) for piece in pieces(sender, "file")] == [100] * 25 + [60]
-    assert list(pieces(sender, "empty")) == []
-    shared, again, other = ray.get([sender.piece.remote("file", number) for number in (0, 0, 1)])
-    assert shared == again != other
+    with running(1, nodes.address):  # else Ray starts another cluster
+        sender = ray.remote(PopulationSender).options(num_cpus=0).remote(tmp_path, 100)
+        assert b"".join(pieces(sender, "file")) == content
+        assert [len(piece) for piece in pieces(sender, "file")] == [100] * 25 + [60]
+        assert list(pieces(sender, "empty")) == []
+        shared, again, other = ray.get([sender.piece.remote("file", number) for number in (0, 0, 1)])
+        assert shared == again != other
 
 
 def test_a_population_that_must_not_be_copied(nodes: Nodes) -> None:
