@@ -51,14 +51,17 @@ def _is_frozen_whole(layer: nn.Module) -> bool:
 
 def train_mode(module: nn.Module, statistics: Statistics) -> None:
     """Set a module to training, its batch-norm layers as `Local.statistics` says, and frozen layers to evaluation."""
-    module.train()
+    # Each stack of client updates comes here, and modules are slow to write to.
+    if not module.training:
+        module.train()
     for layer in module.modules():
         if is_batch_norm(layer):
-            if statistics == "frozen" or _is_frozen_whole(layer):
-                layer.eval()
+            trains = statistics != "frozen" and not _is_frozen_whole(layer)
+            if layer.training != trains:
+                layer.train(trains)
             # A layer made without running statistics stays without them.
             tracks = layer.running_mean is not None and statistics != "untracked"
-            if layer.track_running_stats != tracks:  # each client update comes here, and modules are slow to write to
+            if layer.track_running_stats != tracks:
                 layer.track_running_stats = tracks
 
 

@@ -1,5 +1,6 @@
 """Keyed randomness: (seed, purpose, counter, client) names every draw, never the order of calls."""
 
+import threading
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -61,8 +62,6 @@ class Streams:
         # A longer number would be several words of the key.
         short = max(seed, counter, *clients, 0) < 2**32
         self._seeds = _seeds(self._key, np.array(clients, np.uint32)).tolist() if short else None
-        self._bits = np.random.PCG64(0)
-        self._generator = np.random.Generator(self._bits)
 
     def at(self, place: int) -> np.random.Generator:
         """Return a client's stream from its start, valid until the next call; `place` counts the clients from 0."""
@@ -71,14 +70,20 @@ class Streams:
         high, low, stream_high, stream_low = self._seeds[place]
         increment = ((stream_high << 64 | stream_low) << 1 | 1) & MASK
         state = ((increment + (high << 64 | low)) * PCG_MULTIPLIER + increment) & MASK
-        self._bits.state = {
+        if not hasattr(LOCAL, "generator"):
+            LOCAL.generator = np.random.Generator(np.random.PCG64(0))
+        drawn: np.random.Generator = LOCAL.generator
+        drawn.bit_generator.state = {
             "bit_generator": "PCG64",
             "state": {"state": state, "inc": increment},
             "has_uint32": 0,
             "uinteger": 0,
         }
-        return self._generator
+        return drawn
 
+
+LOCAL = threading.local()
+"""Generator that takes the state of one stream after the other, one for each thread: a new one costs more."""
 
 MASK = 2**128 - 1
 PCG_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645

@@ -93,8 +93,8 @@ class Resident:
             else:
                 self.load(shared[lane], personal[lane], lane)
         lanes: Any = slice(1, len(shared)) if len(equal) == len(shared) else equal[1:]
-        for rows in (self._floats, self._integers):
-            rows[lanes] = rows[0].clone()
+        for rows in self._host.values() or (self._floats, self._integers):
+            rows[lanes] = rows[0].copy() if isinstance(rows, np.ndarray) else rows[0].clone()
 
     def shared(self, lane: int = 0) -> Packed:
         """Return the shared entries of a lane; on a CPU a view, valid until the next load."""

@@ -123,4 +123,5 @@ class Trainer(ABC):
     def add(self, models: Sum, lanes: Sequence[int], weights: NDArray[np.float64]) -> None:
         """Add the shared entries of some lanes to a weighted sum, in this order."""
         for lane, weight in zip(lanes, weights.tolist(), strict=True):
-            models.add(self._resident.shared(lane), weight)
+            if weight:
+                models.add(self._resident.shared(lane), weight)
