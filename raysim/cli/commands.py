@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -345,10 +347,19 @@ def _uncollected() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line as the program of this process, and end the process."""
+    status = 1
+
+    def leave() -> None:
+        # Python's end would search all of torch's objects for garbage, which takes a second.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    # The first to be registered runs last, when all others have put away what is theirs.
+    atexit.register(leave)
     try:
         run_command(cli, "raysim")
-    finally:
-        # Python's end would search all of torch's objects for garbage, which takes a second.
-        gc.disable()
-        gc.freeze()
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+        raise

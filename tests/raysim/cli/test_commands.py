@@ -183,8 +183,8 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
 def test_help_and_the_package_need_neither_ray_nor_torch() -> None:
     code = (
         "import sys; sys.argv = ['raysim', '--help']\n"
-        "from raysim.cli.commands import main\n"
-        "try: main()\n"
+        "from raysim.cli.commands import cli\n"
+        "try: cli()\n"
         "except SystemExit: pass\n"
         "assert not {'ray', 'torch', 'sklearn', 'matplotlib', 'cvxpy'} & set(sys.modules), 'heavy imports'"
     )

@@ -45,3 +45,11 @@ def test_a_run_in_this_process_loads_only_what_it_needs(tmp_path: Path) -> None:
     packages = loaded("raysim.cli.commands", "run", "quickstart", "--inline", "--out", tmp_path / "run", *changes)
     assert not packages & UNUSED
     assert {"torch", "matplotlib"} <= packages
+
+
+def test_the_end_of_a_program_says_nothing_of_what_libraries_leave_behind(tmp_path: Path) -> None:
+    small = ["rounds=1", "partition.clients_per_domain=1", "model.hidden=[8]", "local.execution=vectorised"]
+    changes = [text for change in small for text in ("--set", change)]
+    command = [sys.executable, "-m", "raysim", "run", "quickstart", "--inline", "--out", str(tmp_path / "run")]
+    done = subprocess.run([*command, *changes], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "leak" not in done.stderr, done.stderr

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import raysim
+from partitioning.cli.exit_status import run_command
 from partitioning.store.remote import RemoteFolder
-from raysim.cli.commands import main
+from raysim.cli.commands import cli
 from raysim.common.errors import InputError, StoppedError
 from raysim.report.page import write_report
 from raysim.simulation.stop import Stop
@@ -215,4 +216,4 @@ def test_what_cannot_be_reached_is_told_in_a_line(
 
 def main_with(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     monkeypatch.setattr("sys.argv", ["raysim", *arguments])
-    main()
+    run_command(cli, "raysim")
