@@ -17,7 +17,7 @@ from algorithms.engine.keys import Purpose, Streams, generator, torch_seed
 from algorithms.engine.layout import Packed
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import Location
-from algorithms.engine.rows import UpdateRows
+from algorithms.engine.rows import NO_ROWS, UpdateRows
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
 from algorithms.parts.weighting import Report, Weighting
@@ -97,7 +97,7 @@ class ClientUpdates(Function):
     def nothing(self, layouts: Layouts) -> BlockResult:
         """Return the result of no block."""
         models = Sum.zero(layouts.shared) if self.aggregate else None
-        return BlockResult(UpdateRows.joined([]), models, Sum.zero(layouts.personal))
+        return BlockResult(NO_ROWS, models, Sum.zero(layouts.personal))
 
     def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
         models = left.models.plus(right.models) if left.models and right.models else None
@@ -106,8 +106,7 @@ class ClientUpdates(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         (model, newcomer), *travelling = values
         trainer = worker.trainer_of(model)
-        result = self.nothing(worker.resident.layouts)
-        rows, objects = [], []
+        result, rows, objects = self.nothing(worker.resident.layouts), [], []
         for first in range(0, len(block.clients), trainer.lanes):
             part = slice(first, first + trainer.lanes)
             clients, inputs = block.clients[part], block.inputs[part]
@@ -155,7 +154,7 @@ class ClientUpdates(Function):
         self, worker: Worker, clients: Sequence[int], inputs: Sequence[ClientInput], personal: Sequence[Packed]
     ) -> list[Work]:
         """Return the clients' samples and batches, without batches of one sample that batch norm cannot normalise."""
-        streams = Streams(self.seed, Purpose.BATCHES, self.round_number, clients)
+        streams, floating = Streams(self.seed, Purpose.BATCHES, self.round_number, clients), worker.resident.floating
         skips_single = worker.resident.refuses_single and self.local.statistics != "frozen"
         works = []
         for place, (client, given, own) in enumerate(zip(clients, inputs, personal, strict=True)):
@@ -172,7 +171,7 @@ class ClientUpdates(Function):
             if skips_single:
                 batches = [rows for rows in batches if len(rows) > 1]
             masks, augment = self._draws(worker, client, counter, batches, x.device)
-            works.append(Work(x.to(worker.resident.floating), y, batches, masks, augment))
+            works.append(Work(x if x.dtype is floating else x.to(floating), y, batches, masks, augment))
         return works
 
     def _draws(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,14 +51,16 @@ class UpdateRows:
         """Return the rows of all parts, end to end."""
         parts = [part for part in parts if len(part)] or parts[:1]
         if len(parts) < 2:
-            return parts[0] if parts else cls.of((), (), (), (), ())
-        names = dict.fromkeys(name for part in parts for name in part.report)
+            return parts[0] if parts else NO_ROWS
+        names = parts[0].report.keys()
+        if any(part.report.keys() != names for part in parts):
+            names = dict.fromkeys(name for part in parts for name in part.report).keys()
         return cls(
             np.concatenate([part.clients for part in parts]),
             {name: np.concatenate([part.column(name) for part in parts]) for name in names},
             np.concatenate([part.weights for part in parts]),
-            tuple(location for part in parts for location in part.personal),
-            tuple(wrong for part in parts for wrong in part.nonfinite),
+            tuple(chain.from_iterable(part.personal for part in parts)),
+            tuple(chain.from_iterable(part.nonfinite for part in parts)),
         )
 
     def __len__(self) -> int:
@@ -86,3 +89,7 @@ class UpdateRows:
         """Return the report of each client update."""
         columns = [values.tolist() for values in self.report.values()]
         return [dict(zip(self.report, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+NO_ROWS = UpdateRows.of((), (), (), (), ())
+"""Reports of no client update."""

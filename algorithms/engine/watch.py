@@ -14,7 +14,7 @@ from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Reference, joined
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import Compared, Directions
-from algorithms.engine.rows import UpdateRows
+from algorithms.engine.rows import NO_ROWS, UpdateRows
 from algorithms.engine.tree import Node
 
 
@@ -42,7 +42,7 @@ class RoundWatch:
         self._blocks: Sequence[Block] = ()
         self._machine: list[dict[str, float]] = []
         self.seconds = dict.fromkeys(("sample", "send", "train", "sum"), 0.0)
-        self.rows = UpdateRows.joined([])
+        self.rows = NO_ROWS
         self.directions: Directions | None = None
 
     @property

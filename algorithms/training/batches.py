@@ -76,7 +76,7 @@ def _narrowed(work: Work) -> Work:
     """Reduce a client update to the samples that it uses, if these are few."""
     sizes = [len(rows) for rows in work.batches]
     used = sum(sizes)
-    if not used or SPARSE * used > len(work.y):
+    if not used or SPARSE * used > work.y.shape[0]:
         return work
     rows = torch.from_numpy(np.concatenate(work.batches)).to(work.x.device)
     batches = np.split(np.arange(used), np.cumsum(sizes)[:-1])

@@ -39,7 +39,7 @@ def cross_entropies(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def labelled(y: torch.Tensor) -> int:
     """Return the number of labels: all samples of [n], or the pixels with a class of [n, height, width]."""
-    return len(y) if y.dim() == 1 else int((y != IGNORED).sum())
+    return y.shape[0] if y.dim() == 1 else int((y != IGNORED).sum())
 
 
 Taken = tuple[slice, torch.Tensor, torch.Tensor]
