@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 import sys
 
@@ -14,3 +15,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import raysim  # noqa: F401  before any test imports ray: it switches off Ray's hook for `uv run`
 
 sys.dont_write_bytecode = False
+
+
+def pytest_sessionfinish() -> None:
+    # Commands that ran in this process keep what they imported from the search for garbage; libraries then complain.
+    gc.unfreeze()

@@ -302,8 +302,9 @@ class RayFleet:
             return
         self.traffic.driver += nbytes
         self.traffic.went(call.host, home, nbytes)
-        for part in call.task.parts:
-            objects, machine = (*objects, *part.objects), (*machine, *part.machine)
+        if call.task.parts:  # a call that only joined values has neither objects nor blocks of its own
+            objects = tuple(each for part in call.task.parts for each in part.objects)
+            machine = tuple(each for part in call.task.parts for each in part.machine)
         call.map.dispatcher.ended(call.task)
         self._finish(call.map, Outcome(call.task.node, value[0], objects, machine))
 

@@ -22,6 +22,9 @@ from raysim.measures.evaluate import Targets, evaluate
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
 ROUNDS = 4
 
+ROW_BYTES = 7 * 8
+"""Bytes of an update's row on its way to the driver: its client, five numbers of its report, and its weight."""
+
 
 @dataclass(frozen=True)
 class Struck:

@@ -41,6 +41,7 @@ from raysim.fleet.ray_fleet import RayFleet, fetch_results
 from raysim.fleet.ray_runtime import check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from tests.raysim.fleet.faults import ROW_BYTES
 
 LOCAL = Local(lr=0.1, batch_size=32)
 HALF = Sample(cohort=4)
@@ -159,7 +160,8 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     computed = 3 * 4 + len(state.own.computed)
     # Three client updates begin with the first version, and one with each version that follows.
     versions = computed - 2
-    assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model)
+    rows = ROW_BYTES * computed
+    assert fleet.traffic.since(before).driver == (computed + versions) * array_bytes(state.model) + rows
 
 
 def test_a_round_of_nobody_leaves_the_model(actors: ClientActors, population: Path) -> None:
