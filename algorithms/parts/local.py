@@ -151,7 +151,9 @@ class Local:
         return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
 
     def used(self, samples: NDArray[np.int64]) -> float:
-        """Return how many samples a client update uses, as the mean over samples: sum_k n_k^2 / sum_k n_k.
+        """Return how many samples a client update uses: max(sum_k n_k^2 / sum_k n_k, max_k n_k / 4).
+
+        The cost of a form of low rank grows with the square of n_k, and the largest client sets the memory of all.
 
         Args:
             samples: number of each client's samples, [K].
@@ -161,7 +163,7 @@ class Local:
         used = samples * (self.epochs or 1)
         if isinstance(steps, int):
             used = np.minimum(steps * np.minimum(size, samples), used if self.batches else inf)
-        return float((used.astype(float) ** 2).sum() / max(1, used.sum()))
+        return float(max((used.astype(float) ** 2).sum() / max(1, used.sum()), used.max(initial=0) / 4))
 
     def plan(
         self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]

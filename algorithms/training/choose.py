@@ -18,7 +18,6 @@ from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.parts.sharing import Sharing
-from algorithms.training.chain import Chain
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.low_rank import LowRank, keeps_low_rank
@@ -80,7 +79,7 @@ def choose(
     if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
     chain = local.chain
-    if why := _stops_folding(compute.execution, linear, chain, forms_models):
+    if why := _stops_folding(local, linear, forms_models):
         raise InputError(
             f'local.execution = "{compute.execution}": must be sequential or vectorised, because {why}; '
             'set local.execution = "auto"'
@@ -94,7 +93,7 @@ def choose(
     if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
         return replace(compute, execution="sequential")
     if linear and chain.is_foldable and not chain.reads_slots and compute.precision != "bf16":
-        low = not forms_models and samples <= MOST_RANK * _least_width(module)
+        low = keeps_low_rank(local) and not forms_models and samples <= MOST_RANK * _least_width(module)
         return replace(compute, execution="low-rank" if low else "fused")
     small = Layout.of(module).floats <= SMALL_MODEL and not any(
         isinstance(layer, _ConvNd) for layer in module.modules()
@@ -104,16 +103,17 @@ def choose(
     return replace(compute, execution="vectorised" if stacks else "sequential")
 
 
-def _stops_folding(execution: str, linear: bool, chain: Chain, forms_models: str) -> str:
-    """Return the reason why an execution with gradients by hand cannot train the model, else ""."""
+def _stops_folding(local: Local, linear: bool, forms_models: str) -> str:
+    """Return the reason why the given execution with gradients by hand cannot train the model, else ""."""
+    execution, chain = local.compute.execution, local.chain
     if execution not in ("fused", "low-rank"):
         return ""
     if not linear:
         return "the model is no stack of linear layers without norm"
     if not chain.is_foldable:
         return "local.clip, local.nesterov, Adam and terms that are not affine need the whole gradient"
-    if execution == "low-rank" and not keeps_low_rank(chain):
-        return "the local steps read values of the client's own, such as SCAFFOLD's"
+    if execution == "low-rank" and not keeps_low_rank(local):
+        return "the local steps read the client's own values or end with a change of them, such as SCAFFOLD's"
     return forms_models if execution == "low-rank" else ""
 
 

@@ -22,9 +22,12 @@ from algorithms.training.work import StackedBatch, Trainer, Work
 Tensor = torch.Tensor
 
 
-def keeps_low_rank(chain: Chain) -> bool:
-    """Return whether local steps keep the form of low rank: they read no constant but the received weights."""
-    return chain.is_foldable and not chain.reads_slots
+def keeps_low_rank(local: Local) -> bool:
+    """Return whether local steps keep the form of low rank.
+
+    They read no constant except the received weights, and nothing follows the last step.
+    """
+    return local.chain.is_foldable and not local.chain.reads_slots and type(local).finish is Local.finish
 
 
 @dataclass(frozen=True)
@@ -215,12 +218,12 @@ class LowRank(Trainer):
 
     def nonfinite(self, lanes: int) -> list[str | None]:
         """Name the first entry that holds NaN or infinity in each lane; form only models that may hold one."""
-        layout = self._resident.layouts.shared
-        largest = np.finfo(layout.floating).max - np.abs(self._model.floats).max(initial=0)
-        bounds = self._trained.bounds()
+        layout, (s, _) = self._resident.layouts.shared, self._trained.shares()
+        bounds = np.abs(s) * np.abs(self._model.floats).max(initial=0) + self._trained.bounds()
+        largest = np.finfo(layout.floating).max
         return [
             None if bound < largest else first_nonfinite(layout, self.shared(lane))
-            for lane, bound in enumerate(bounds[:lanes])
+            for lane, bound in enumerate(bounds[:lanes].tolist())
         ]
 
     def reload(self, lane: int, model: Packed, personal: Packed) -> None:
@@ -263,10 +266,12 @@ class LowRank(Trainer):
         s, shares = self._trained.shares()
         back = sorted(self._left_out)
         s[back], shares[back] = 1.0, 0.0
-        floats = self._model.floats * np.float64(weights @ s)
+        floats = self._model.floats * np.float64(weights.sum())
         factors = shares * torch.from_numpy(weights).to(shares).unsqueeze(1)
         for (weight, bias, _), changes in zip(self._layers, self._trained.changes(factors), strict=True):
             for name, change in zip((weight, bias), changes, strict=True):
                 if name is not None:
-                    floats[self._places[name]] -= change.flatten().cpu().numpy()
+                    place = self._places[name]
+                    floats[place] = self._model.floats[place] * np.float64(weights @ s)
+                    floats[place] -= change.flatten().cpu().numpy()
         return floats

@@ -352,14 +352,16 @@ def main() -> None:
 
     def leave() -> None:
         # Python's end would search all of torch's objects for garbage, which takes a second.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+        finally:
+            os._exit(status)
 
     # The first to be registered runs last, when all others have put away what is theirs.
     atexit.register(leave)
     try:
         run_command(cli, "raysim")
     except SystemExit as ended:
-        status = int(ended.code or 0)
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         raise

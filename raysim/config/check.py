@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date, time
 from functools import cache, partial
@@ -130,7 +131,9 @@ def _explained(error: ValidationError, where: str, model: type[ConfigTable]) -> 
     )
     default = model.model_fields[key].get_default()
     has_example = default is not None and default is not PydanticUndefined
-    remedy = f"e.g. --set {path}={json.dumps(default)}" if has_example else "correct it, or leave it out"
+    remedy = (
+        f"e.g. --set {shlex.quote(f'{path}={json.dumps(default)}')}" if has_example else "correct it, or leave it out"
+    )
     return InputError(f"{path} = {found[0]['input']!r}: {allowed}; {remedy}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partitioning import Population
-from raysim.common.errors import one_input_error
+from raysim.common.errors import InputError, one_input_error
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, read
 from raysim.fleet.inline import InlineWorkplace
@@ -198,7 +198,7 @@ def _with_report(
     command: str, location: RunLocation, results: Mapping[str, AlgorithmResult], options: RunOptions
 ) -> Run:
     """Write the report and the command's breakdown; the page shows the breakdown as far as the report's beginning."""
-    folder, earlier = location.folder, read_commands(location.folder)
+    folder, earlier = location.folder, _earlier_commands(location.folder, options)
     options.watcher.stage("writing the report")
     options.stopwatch.enter("report")
     write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.times)])
@@ -209,6 +209,15 @@ def _with_report(
     write_commands(folder, [*earlier, done])
     log_command_time(folder / "run.log", command, done.stages)
     return Run(location.folder, page, tuple(results.values()), location.uri)
+
+
+def _earlier_commands(folder: Path, options: RunOptions) -> list[CommandTime]:
+    """Return the commands of a run so far; a damaged file is replaced, because only times are lost."""
+    try:
+        return read_commands(folder)
+    except InputError as error:
+        options.watcher.notice(f"{error}; it begins anew")
+        return []
 
 
 @contextmanager

@@ -47,8 +47,11 @@ VERSION = "3"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 
-SHARE = 0.02
-"""Largest share of a run's time for checkpoints: after one, the next waits for 49 times its duration."""
+SHARE, PERSONAL_SHARE = 0.02, 0.1
+"""Largest share of a run's time for checkpoints: after one, the next waits for 49 times its duration.
+
+With personal state it is larger, because only a checkpoint lets old records of the clients be removed.
+"""
 
 FILE = re.compile(r"round-(\d+)-([0-9a-f]{64})\.safetensors")
 
@@ -134,7 +137,7 @@ class Checkpoints:
         self._round = snapshot.state.round
         self._saved()
         taken = time.monotonic() - started
-        self._next = time.monotonic() + taken * (1 / SHARE - 1)
+        self._next = time.monotonic() + taken * (1 / (PERSONAL_SHARE if files else SHARE) - 1)
 
     def _files(self) -> Iterator[Path]:
         return (path for path in self._folder.glob("round-*.safetensors") if FILE.fullmatch(path.name))

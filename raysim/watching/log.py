@@ -78,7 +78,8 @@ def _handled(path: Path, log: logging.Logger) -> Iterator[None]:
     # A full disk also stops the writer of the results, which reports it.
     handler.handleError = lambda record: None  # type: ignore[method-assign]
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    level, log.level = log.level, logging.INFO
+    level = log.level
+    log.setLevel(logging.INFO)
     log.addHandler(handler)
     try:
         yield

@@ -1,7 +1,7 @@
 """Client updates of low rank beside sequential ones: divergence, measures, sums, and the rule that chooses them."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -31,6 +31,7 @@ from algorithms import (
     scaffold,
 )
 from algorithms.engine.sums import Sum
+from algorithms.training.chain import LocalSteps
 from algorithms.training.low_rank import LowRank
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
@@ -87,6 +88,34 @@ def test_models_are_compared_as_they_were_sent(federation: Federation) -> None:
     plain, low = (state.report.measures for state in states if state.report)
     assert low["dl"] == pytest.approx(plain["dl"], abs=1e-9)
     assert low["dl_updates"] == pytest.approx(plain["dl_updates"], abs=1e-9)
+
+
+def test_a_buffer_does_not_decay(federation: Federation) -> None:
+    def buffered() -> nn.Module:
+        made = module().double()
+        made.register_buffer("scale", torch.ones(3, dtype=torch.float64))
+        return made
+
+    algorithm, models = fedavg(Sample(), LOCAL), []
+    for execution in EXECUTIONS:
+        fleet = federation(clients(SIZES), buffered(), algorithm.sharing, 3, Compute(execution, "fp64"), 1)  # type: ignore[arg-type]
+        models.append(next_round(begin(buffered(), fleet, seed=4), algorithm, fleet).model)
+    assert distance(*models) < 1e-9
+
+
+@dataclass(frozen=True)
+class Halved(Local):
+    """Client updates that end with a change of their own."""
+
+    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        for w in steps.weights.values():
+            w.mul_(0.5)
+
+
+def test_an_update_that_ends_with_a_change_of_its_own_has_no_low_rank() -> None:
+    assert choose(Halved(), WIDE, torch.zeros(784), "cpu", 25, 5).execution == "fused"
+    with pytest.raises(InputError, match="or end with a change of them"):
+        choose(Halved(compute=Compute("low-rank")), WIDE, torch.zeros(784), "cpu", 25, 5)
 
 
 def test_a_counter_goes_on(federation: Federation) -> None:
@@ -171,7 +200,12 @@ def test_an_update_that_has_no_low_rank_is_refused(local: Local, made: nn.Module
         (Local(steps=4), 40),
         (Local(steps=4, batch_size="full"), 16 * (20**2 + 60**2) / (4 * 80)),
         (Local(batches=3), (20**2 + 30**2) / 50),
+        (Local(steps=1, batch_size=1), 1),
     ],
 )
 def test_the_samples_that_an_update_uses(local: Local, expected: float) -> None:
     assert local.used(np.array([20, 60])) == pytest.approx(expected)
+
+
+def test_the_largest_client_counts() -> None:
+    assert Local().used(np.array([20] * 10_000 + [4_000])) == 1_000

@@ -53,3 +53,11 @@ def test_the_end_of_a_program_says_nothing_of_what_libraries_leave_behind(tmp_pa
     command = [sys.executable, "-m", "raysim", "run", "quickstart", "--inline", "--out", str(tmp_path / "run")]
     done = subprocess.run([*command, *changes], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "leak" not in done.stderr, done.stderr
+
+
+def test_the_status_of_a_program_is_that_of_its_end(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import sys\nsys.exit('no weights here')\n")
+    (tmp_path / "own.toml").write_text("[data]\ndataset = 'digits'\n[model]\nname = 'own:Net'\n")
+    command = [sys.executable, "-m", "raysim", "run", "own.toml", "--inline"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.strip().endswith("no weights here") and "Traceback" not in done.stderr

@@ -54,3 +54,11 @@ def test_commands_of_a_run_add_up_and_stand_in_its_log_and_report(tmp_path: Path
     _, table = found
     assert table.keys[0].cells[0] == "raysim run (1)" and table.keys[0].cells[-1] == "raysim resume (2)"
     assert json.loads((run.folder / WALL_CLOCK).read_text())[0]["command"] == "run"
+
+
+def test_a_damaged_file_costs_only_the_times(tmp_path: Path) -> None:
+    run = raysim.run(EXPERIMENT, tmp_path / "run", inline=True)
+    (run.folder / WALL_CLOCK).write_text("null")
+    raysim.resume(run.folder, inline=True)
+    (only,) = read_commands(run.folder)
+    assert only.command == "resume"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from algorithms import Algorithm, Assign, Local, Rounds, Sample, Samples, Sharing
-from raysim.watching.log import at_most_every, brief, log_algorithm, run_log
+from raysim.watching.log import at_most_every, brief, log_algorithm, log_command_time, run_log
+from raysim.watching.stopwatch import StageTime
 
 
 def test_it_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
@@ -41,3 +42,14 @@ def test_a_part_is_shown_without_its_defaults() -> None:
 def test_frequent_events_are_logged_from_time_to_time() -> None:
     hourly, always = at_most_every(3600), at_most_every(0)
     assert [hourly() for _ in range(3)] == [True, False, False] and all(always() for _ in range(3))
+
+
+def test_a_line_between_two_logs_silences_neither(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with run_log(tmp_path / name) as log:
+            log.info("inside")
+        logging.getLogger("raysim").info("out of both")
+        log_command_time(tmp_path / name, "run", [StageTime("start", 1.5)])
+        lines = (tmp_path / name).read_text().splitlines()
+        assert any(line.endswith("inside") for line in lines) and "start 1.50 s" in lines[-1]
+        assert not any("out of both" in line for line in lines)
