@@ -143,8 +143,9 @@ def draw(
             FORMS[form](axes, panel, strokes, has_dots)
             if panel.ticks:
                 name_ticks(axes, panel.ticks, LETTERS // columns)
-            if not is_shared or index == 0:
-                _scale(axes, panels if is_shared else [panel], form, is_log)
+        # A common scale fits all panels only once they are drawn.
+        for axes, panel in zip(grid[: 1 if is_shared else None], panels, strict=False):
+            _scale(axes, panels if is_shared else [panel], form, is_log)
         for axes in grid[len(panels) :]:
             axes.remove()
         keys = [_legend_key(form, strokes[label]) for label in labels]
