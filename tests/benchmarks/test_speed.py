@@ -109,3 +109,8 @@ def test_the_pages_show_the_record(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert record.MARKED.search(text)
     assert record.filled(text, record.load_record()) == text, "run: uv run python -m tests.benchmarks.record"
+
+
+@pytest.mark.parametrize("load", watch.OVER)
+def test_what_is_watched_has_a_record(load: str) -> None:
+    assert (watch.ratio(load, record.load_record()[load]["figures"]) or 0) > 0
