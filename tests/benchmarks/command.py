@@ -143,7 +143,7 @@ def experiment_of(load: Load, data: Mapping[str, Any], rounds: int | None = None
 
 
 def run_on_actors(experiment: dict[str, Any], folders: Iterator[Path], names: Sequence[str] = ("fedavg",)) -> Command:
-    """Run a command on client actors, with so many rounds that enough of them count.
+    """Run a command on client actors, with enough rounds that count.
 
     Until Ray's actors are there, which takes 8 to 25 s, the driver trains alone. If too few rounds follow, repeat the
     run with more; the experiment keeps their number.

@@ -16,7 +16,7 @@ def test_streams_are_those_of_the_generator(seed: int, counter: int) -> None:
         one, other = streams.at(place), generator(seed, Purpose.BATCHES, counter, CLIENTS[place])
         np.testing.assert_array_equal(one.permutation(40), other.permutation(40))
         np.testing.assert_array_equal(one.integers(2**63, size=3), other.integers(2**63, size=3))
-        # Of 32 bits each, of which a generator may keep one half.
+        # A draw of 32 bits, whose other half a generator may keep.
         assert one.integers(10, dtype=np.int32) == other.integers(10, dtype=np.int32)
 
 

@@ -28,7 +28,7 @@ held = torch.empty(max(1, free - int(sys.argv[1])), dtype=torch.uint8, device="c
 print("held", flush=True)
 sys.stdin.read()
 """
-"""Program that takes the GPU's memory but for some bytes, until its input ends."""
+"""Program that takes all of the GPU's memory except some bytes, until its input ends."""
 
 
 def auto(setting: Setting, add: Add) -> None:

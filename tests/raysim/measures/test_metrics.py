@@ -18,7 +18,7 @@ REFERENCES = {
 
 
 def score_of(labels: np.ndarray, probabilities: np.ndarray, counts: list[int] | None = None) -> Score:
-    """Score of owners with so many samples each; a single one by default."""
+    """Score of owners with these numbers of samples; a single one by default."""
     counts, classes = counts or [len(labels)], probabilities.shape[1]
     owners, predicted = np.repeat(np.arange(len(counts)), counts), probabilities.argmax(1)
 
