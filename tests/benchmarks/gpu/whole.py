@@ -1,4 +1,4 @@
-"""Whole runs of the command on actors that share the GPU: pfl-research's benchmark, peers, equal bytes."""
+"""Runs of the command on actors that share the GPU: pfl-research's benchmark, peers, equal bytes."""
 
 from __future__ import annotations
 
