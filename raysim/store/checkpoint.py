@@ -48,9 +48,9 @@ NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 
 SHARE, PERSONAL_SHARE = 0.02, 0.1
-"""Largest share of a run's time for checkpoints: after one, the next waits for 49 times its duration.
+"""Largest share of a run's time for checkpoints: after one, the next waits for 49 times its duration, or 9 times.
 
-With personal state it is larger, because only a checkpoint lets old records of the clients be removed.
+The larger share is for clients with personal state, because only a checkpoint lets their old records be removed.
 """
 
 FILE = re.compile(r"round-(\d+)-([0-9a-f]{64})\.safetensors")

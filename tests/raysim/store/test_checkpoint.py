@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,28 @@ def test_files_of_personal_state_go_when_nobody_needs_them(tmp_path: Path) -> No
     assert max(counts[5:]) <= 5
     store.close()
     other.close()
+
+
+@pytest.mark.parametrize(("personal", "wait"), [(False, 49), (True, 9)])
+def test_the_next_checkpoint_waits_for_a_multiple_of_the_last(
+    personal: bool, wait: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, ledger = [100.0], PersonalLedger()
+    monkeypatch.setattr("raysim.store.checkpoint.time", SimpleNamespace(monotonic=lambda: now[0]))
+    store = PersonalStore(tmp_path / "personal", LAYOUT)
+    if personal:
+        ledger.add(1, 9, store.append(LAYOUT.pack(torch.nn.BatchNorm1d(2000).state_dict())))
+        store.close()
+
+    def saved() -> None:
+        now[0] += 2  # seconds that the checkpoint takes
+
+    checkpoints = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}, saved=saved)
+    checkpoints.write(snapshot(1, ledger))
+    now[0] += 2 * wait - 0.1
+    assert not checkpoints.due
+    now[0] += 0.2
+    assert checkpoints.due
 
 
 def test_a_record_that_was_cut_is_no_entry(tmp_path: Path) -> None:
