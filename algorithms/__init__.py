@@ -1,22 +1,19 @@
 """Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
 
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
+
 from algorithms.centralized import centralized
 from algorithms.engine.batch_norm import freeze
-from algorithms.engine.client_update import ClientInput, ClientUpdates
 from algorithms.engine.clients import Census, ClientData
 from algorithms.engine.devices import Devices
 from algorithms.engine.entries import Entry, Kind
-from algorithms.engine.errors import DivergedError, InputError
-from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker
-from algorithms.engine.global_model import aggregated_model, current_model
+from algorithms.engine.errors import DamagedError, DivergedError, InputError
 from algorithms.engine.keys import Purpose, generator, torch_seed
 from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
 from algorithms.engine.report import RoundReport
-from algorithms.engine.resident import Resident
-from algorithms.engine.rounds import next_round
-from algorithms.engine.state import State, TravellingModel, begin
 from algorithms.engine.sums import Sum
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
@@ -44,10 +41,18 @@ from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
-from algorithms.training.augment import Augment, Augmented
-from algorithms.training.chain import AffineTerm, Chain, LocalSteps
-from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
-from algorithms.training.work import Trainer, Work
+
+if TYPE_CHECKING:
+    from algorithms.engine.client_update import ClientInput, ClientUpdates
+    from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker
+    from algorithms.engine.global_model import aggregated_model, current_model
+    from algorithms.engine.resident import Resident
+    from algorithms.engine.rounds import next_round
+    from algorithms.engine.state import State, TravellingModel, begin
+    from algorithms.training.augment import Augment, Augmented
+    from algorithms.training.chain import AffineTerm, Chain, LocalSteps
+    from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
+    from algorithms.training.work import Trainer, Work
 
 __all__ = [
     "Adagrad",
@@ -69,6 +74,7 @@ __all__ = [
     "ClientUpdates",
     "Compute",
     "Concurrent",
+    "DamagedError",
     "Devices",
     "DivergedError",
     "Drawn",
@@ -152,3 +158,32 @@ __all__ = [
     "torch_seed",
     "trainer",
 ]
+
+# torch takes seconds to import, and an algorithm is described without it.
+_MODULES = {
+    **dict.fromkeys(("ClientInput", "ClientUpdates"), "algorithms.engine.client_update"),
+    **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output", "Worker"), "algorithms.engine.fleet"),
+    **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.engine.global_model"),
+    "Resident": "algorithms.engine.resident",
+    "next_round": "algorithms.engine.rounds",
+    **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.engine.state"),
+    **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
+    **dict.fromkeys(("AffineTerm", "Chain", "LocalSteps"), "algorithms.training.chain"),
+    **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),
+    **dict.fromkeys(("Trainer", "Work"), "algorithms.training.work"),
+}
+
+
+def _resolve(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'algorithms' has no attribute {name!r}")
+    globals()[name] = found = resolve_name(f"{_MODULES[name]}:{name}")
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
+
+if not TYPE_CHECKING:  # A type checker reads the imports above, and refuses other names.
+    __getattr__ = _resolve

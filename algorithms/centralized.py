@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from algorithms.engine.blocks import block_over
 from algorithms.engine.errors import InputError, require
-from algorithms.engine.fleet import Fleet
-from algorithms.engine.report import RoundReport
-from algorithms.engine.round import client_updates
-from algorithms.engine.rounds import measured
-from algorithms.engine.state import State
-from algorithms.engine.union import UnionUpdate
-from algorithms.engine.watch import RoundWatch
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
+
+if TYPE_CHECKING:
+    from algorithms.engine.fleet import Fleet
+    from algorithms.engine.state import State
 
 ALL_CLIENTS = -1
 """Client id of an update on all clients' data."""
@@ -39,6 +36,13 @@ def union_round(
     state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
 ) -> State:
     """Run one update on the union of all training clients' samples, in one block; arguments as in `next_round`."""
+    from algorithms.engine.blocks import block_over
+    from algorithms.engine.report import RoundReport
+    from algorithms.engine.round import client_updates
+    from algorithms.engine.rounds import measured
+    from algorithms.engine.union import UnionUpdate
+    from algorithms.engine.watch import RoundWatch
+
     census = fleet.census
     if census.joins is not None:
         raise InputError(

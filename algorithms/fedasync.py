@@ -1,9 +1,8 @@
 """FedAsync: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2020."""
 
 from dataclasses import fields, replace
-from typing import Literal
+from typing import Any, Literal
 
-from algorithms.engine.asynchronous import arrive
 from algorithms.engine.errors import InputError, require
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Delay, Drawn
@@ -60,7 +59,16 @@ def fedasync(
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     weighting = _staleness_weighting(staleness, given)
     schedule = Arrivals(sample, _delay(concurrency, max_staleness))
-    return Algorithm(schedule, replace(local, proximal=proximal), Sharing(), weighting, server, own_round=arrive)
+    return Algorithm(
+        schedule, replace(local, proximal=proximal), Sharing(), weighting, server, own_round=asynchronous_round
+    )
+
+
+def asynchronous_round(*arguments: Any, **keys: Any) -> Any:
+    """Run a round of arrivals; see `algorithms.engine.asynchronous.arrive`."""
+    from algorithms.engine.asynchronous import arrive
+
+    return arrive(*arguments, **keys)
 
 
 STALENESS_FUNCTIONS: dict[str, type[Equal | Polynomial | Hinge]] = {

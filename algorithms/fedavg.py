@@ -5,13 +5,18 @@ from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MOMENTUM_SLOTS, MaintainedMomentum, Sharing
-from algorithms.parts.weighting import Samples
+from algorithms.parts.weighting import WeightingName, weighting_of
 
 
 def fedavg(
-    sample: Sample, local: Local, server: Server = Assign(), *, maintained_momentum: MaintainedMomentum = "none"
+    sample: Sample,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    weighting: WeightingName = "samples",
+    maintained_momentum: MaintainedMomentum = "none",
 ) -> Algorithm:
-    """Average the cohort's models, weighted by their numbers of samples (federated averaging).
+    """Average the cohort's models, by default weighted by their numbers of samples (federated averaging).
 
         w <- sum_k n_k w_k / sum_k n_k
 
@@ -19,6 +24,7 @@ def fedavg(
         sample: rule that draws a round's cohort.
         local: content of a client update.
         server: step from the mean to the next global model.
+        weighting: share of a model in the mean: "samples", as in the paper, or "equal".
         maintained_momentum: start of the momentum in a client update: 0 ("none"), its value after the client's last
             update ("local"), or the mean of its values after the last cohort's updates ("global").
 
@@ -30,4 +36,5 @@ def fedavg(
     Deviations: n_k / n is normalised over the cohort, not over all clients. Batch-norm entries are averaged like all
     others.
     """
-    return Algorithm(Rounds(sample), local, Sharing(slots=MOMENTUM_SLOTS[maintained_momentum]), Samples(), server)
+    sharing = Sharing(slots=MOMENTUM_SLOTS[maintained_momentum])
+    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)

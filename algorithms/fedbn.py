@@ -8,7 +8,7 @@ from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import Equal, Samples
+from algorithms.parts.weighting import Equal, WeightingName, weighting_of
 
 
 def fedbn(
@@ -16,7 +16,7 @@ def fedbn(
     local: Local,
     server: Server = Assign(),
     *,
-    weighting: Literal["equal", "samples"] = "equal",
+    weighting: WeightingName = "equal",
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "average",
 ) -> Algorithm:
@@ -43,7 +43,7 @@ def fedbn(
     entries of outsiders.
     """
     sharing = Sharing(affine="personal", statistics="personal", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, sharing, Equal() if weighting == "equal" else Samples(), server)
+    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)
 
 
 def singleset(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:

@@ -1,7 +1,6 @@
 """FedAdam, FedYogi, FedAdagrad: Reddi et al., "Adaptive Federated Optimization", 2021; "FedAdapt" in RADFed."""
 
-from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from algorithms.engine.errors import require
 from algorithms.fedavg import fedavg
@@ -10,9 +9,7 @@ from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Server
-from algorithms.parts.weighting import Equal, Samples
-
-WeightingName = Literal["equal", "samples"]
+from algorithms.parts.weighting import WeightingName
 
 
 def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal") -> Algorithm:
@@ -75,4 +72,4 @@ def _adaptive(
 ) -> Algorithm:
     own = rule.__name__.lower()
     require(isinstance(server, rule), "server.rule", server, f"{own!r} for {name}", f'set server.rule = "{own}"')
-    return replace(fedavg(sample, local, server), weighting=Equal() if weighting == "equal" else Samples())
+    return fedavg(sample, local, server, weighting=weighting)

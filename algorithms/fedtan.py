@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from algorithms.engine.blocks import block_over
 from algorithms.engine.errors import require
-from algorithms.engine.exchange import DROPOUT, Common, Exchange, Together
-from algorithms.engine.fleet import Block, Fleet, Function, Output, Worker
-from algorithms.engine.round import client_updates, sample_cohort
-from algorithms.engine.rounds import watched_round
-from algorithms.engine.state import State
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
+from algorithms.parts.losses import CrossEntropy
+from algorithms.parts.own_update import refuse_own_update
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import Equal
+
+if TYPE_CHECKING:
+    from algorithms.engine.exchange import Common
+    from algorithms.engine.fleet import Fleet
+    from algorithms.engine.state import State
+
+DROPOUT = (
+    "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
+    "pass it together; use another model, or another algorithm"
+)
+"""Error for a model with dropout."""
 
 
 def common_first_step(
     state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
 ) -> State:
     """Run one round with first local steps that normalise by common statistics; arguments as in `next_round`."""
+    from algorithms.engine.blocks import block_over
+    from algorithms.engine.exchange import AfterCommonStep, Exchange
+    from algorithms.engine.round import client_updates, sample_cohort
+    from algorithms.engine.rounds import watched_round
+
     started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
-    exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True))
+    exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True), algorithm.refuses_dropout)
     (outcome,) = fleet.map(exchange, [block_over(cohort, fleet)], [fleet.put((state.model, state.average))])
     common: tuple[Common, ...] = outcome.value
     taken = time.perf_counter() - started
@@ -56,29 +68,6 @@ def common_first_step(
     return replace(state, report=report)
 
 
-@dataclass(frozen=True)
-class AfterCommonStep(Function):
-    """Client updates by a trainer that takes the common step first.
-
-    Args:
-        updates: client updates.
-        common: common statistics of each batch-norm layer.
-    """
-
-    updates: Function
-    common: tuple[Common, ...]
-
-    def objects(self, block: Block) -> int:
-        return self.updates.objects(block)
-
-    def join(self, left: Any, right: Any) -> Any:
-        return self.updates.join(left, right)
-
-    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        trainer = Together(worker.resident, worker.trainer, self.common)
-        return self.updates(replace(worker, trainer=trainer), block, *values)
-
-
 def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
     """Run FedAvg with common batch statistics of all clients in the first local step of each round.
 
@@ -95,8 +84,9 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         server: step from the mean to the next global model.
 
     Raises:
-        InputError: `local` has momentum, Adam, a proximal term, rotating batches, bf16, or other statistics than the
-            batch's; `sample` draws by importance; or the model has dropout or no batch norm (when they meet).
+        InputError: `local` has momentum, another loss or optimizer, a schedule, a proximal term, rotating batches,
+            bf16, or other statistics than the batch's; `sample` draws by importance; or the model has dropout or no
+            batch norm (when they meet).
 
     Paper: Algorithm 1; a baseline in FixBN, Table 5. A round counts as 3 L + 1 exchanges for L batch-norm layers: the
     means, the variances and the gradients by both for each layer, and the models. With one local step and batches of
@@ -112,11 +102,15 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         ("proximal", 0.0),
         ("statistics", "batch"),
         ("optimizer", "sgd"),
+        ("lr_schedule", "constant"),
         ("batches", None),
     ):
         value = getattr(local, name)
         allowed = f"{usual!r} for fedtan, which takes its own first step"
         require(value == usual, f"local.{name}", value, allowed, "leave it out")
+    refuse_own_update(local.update, "fedtan")
+    plain_loss = local.loss == CrossEntropy()
+    require(plain_loss, "local.loss", local.loss.title, "plain cross-entropy for fedtan", "leave it out")
     drawn = sample.by in ("uniform", "size")
     require(drawn, "algorithm.sampling", sample.by, "'uniform' or 'size' for fedtan", "leave it out")
     precision = local.compute.precision

@@ -12,7 +12,7 @@ from algorithms.parts.rules import AfterRound, SteadyStatistics
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MaintainedMomentum
-from algorithms.parts.weighting import Equal, Samples
+from algorithms.parts.weighting import WeightingName
 
 
 def fixbn(
@@ -26,7 +26,7 @@ def fixbn(
     decide: Literal["mean", "all", "any"] = "mean",
     absent: Literal["ignore", "wait"] = "ignore",
     fixed: Literal["statistics", "affine", "both"] = "statistics",
-    weighting: Literal["equal", "samples"] = "equal",
+    weighting: WeightingName = "equal",
     maintained_momentum: MaintainedMomentum = "none",
 ) -> Algorithm:
     """Run FedAvg, and after some round normalise by the global batch-norm statistics in training too.
@@ -58,8 +58,8 @@ def fixbn(
     """
     known = fixed in ("statistics", "affine", "both")
     require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
-    first = fedavg(sample, local, server, maintained_momentum=maintained_momentum)
-    first = replace(first, weighting=Equal() if weighting == "equal" else Samples(), needs_batch_norm=True)
+    first = fedavg(sample, local, server, weighting=weighting, maintained_momentum=maintained_momentum)
+    first = replace(first, needs_batch_norm=True)
     rule = SteadyStatistics(width, tau, decide, absent) if fix_after == "window" else AfterRound(fix_after)
     second = replace(
         local,

@@ -1,23 +1,28 @@
 """SCAFFOLD: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", 2020."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
-
-import torch
+from typing import TYPE_CHECKING, Self
 
 from algorithms.engine.clients import Census
 from algorithms.engine.errors import InputError, require
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
+from algorithms.parts.own_update import refuse_own_update
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import Equal
-from algorithms.training.chain import RECEIVED, AffineTerm, Chain, LocalSteps
+from algorithms.parts.weighting import WeightingName, weighting_of
+
+if TYPE_CHECKING:
+    from algorithms.training.chain import Chain, LocalSteps
 
 
-def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
+def scaffold(
+    sample: Sample, local: Local, server: Server = Assign(), *, weighting: WeightingName = "equal"
+) -> Algorithm:
     """Run FedAvg with gradients corrected by control variates, against the drift of the clients.
 
         g <- g - c_k + c
@@ -27,6 +32,7 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
         sample: rule that draws a round's cohort.
         local: content of a client update: SGD without momentum.
         server: step from the mean to the next global model.
+        weighting: share of a client in both means: "equal", as in the paper, or "samples".
 
     Raises:
         InputError: `local` has momentum or Adam, or the cohort's size varies.
@@ -35,16 +41,15 @@ def scaffold(sample: Sample, local: Local, server: Server = Assign()) -> Algorit
 
     Deviations: none with the rule `assign`, the paper's global step size 1, if every client update takes a step; the
     mean leaves out the others. With `mix`, c moves by the same share as the model. Batch-norm entries are averaged.
+    Weighted by samples, c moves by the weighted mean too.
     """
-    plain = local.momentum == 0 and local.optimizer == "sgd"
-    require(plain, "local.momentum", local.momentum, "0, and the optimizer sgd, for scaffold", "leave them out")
+    plain = local.momentum == 0 and local.optimizer == "sgd" and local.lr_schedule == "constant"
+    allowed = "0, with the optimizer sgd and the lr_schedule constant, for scaffold"
+    require(plain, "local.momentum", local.momentum, allowed, "leave them out")
+    refuse_own_update(local.update, "scaffold")
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
     sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
-    return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, Equal(), server)
-
-
-CORRECTION = (AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_control"))
-"""Terms of a local step: g <- g - c_k + c."""
+    return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, weighting_of(weighting), server)
 
 
 @dataclass(frozen=True)
@@ -71,15 +76,23 @@ class Controlled(Local):
 
     @property
     def chain(self) -> Chain:
-        plain = super().chain
-        return replace(plain, terms=(*CORRECTION, *plain.terms), keeps_received=True)
+        from algorithms.training.chain import AffineTerm
 
-    @torch.no_grad()
+        plain = super().chain
+        # Terms of a local step: g <- g - c_k + c.
+        correction = AffineTerm(b=-1.0, v="control"), AffineTerm(b=1.0, v="common_control")
+        return replace(plain, terms=(*correction, *plain.terms), keeps_received=True)
+
     def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        import torch
+
+        from algorithms.training.chain import RECEIVED
+
         received, controls, commons = (steps.stacks(slot) for slot in (RECEIVED, "control", "common_control"))
-        for lane, count in enumerate(taken):
-            for name, w in steps.weights.items() if count else ():
-                own, common = controls[name][lane], commons[name][lane]
-                change = (received[name][lane] - w[lane]) / (count * steps.lr) - common
-                own += change
-                common += self.share * change
+        with torch.no_grad():
+            for lane, count in enumerate(taken):
+                for name, w in steps.weights.items() if count else ():
+                    own, common = controls[name][lane], commons[name][lane]
+                    change = (received[name][lane] - w[lane]) / (count * steps.lr) - common
+                    own += change
+                    common += self.share * change

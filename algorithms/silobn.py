@@ -7,7 +7,7 @@ from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import Equal, Samples
+from algorithms.parts.weighting import WeightingName, weighting_of
 
 
 def silobn(
@@ -15,7 +15,7 @@ def silobn(
     local: Local,
     server: Server = Assign(),
     *,
-    weighting: Literal["equal", "samples"] = "equal",
+    weighting: WeightingName = "equal",
     newcomer: Literal["initial", "average"] = "initial",
     outsider: Literal["average", "own"] = "own",
 ) -> Algorithm:
@@ -41,4 +41,4 @@ def silobn(
     paper does not define this.
     """
     sharing = Sharing(affine="shared", statistics="personal", newcomer=newcomer, outsider=outsider)
-    return Algorithm(Rounds(sample), local, sharing, Equal() if weighting == "equal" else Samples(), server)
+    return Algorithm(Rounds(sample), local, sharing, weighting_of(weighting), server)

@@ -61,3 +61,56 @@ def test_nothing_is_evaluated_or_unpickled(package: str) -> None:
     assert files
     found = {str(path): list(unsafe(path.read_text(encoding="utf-8"))) for path in files}
     assert not {path: what for path, what in found.items() if what}
+
+
+READERS = {
+    *("open", "tomllib.load", "safe_open", "load_file", "check_integrity", "loadmat"),
+    *("pq.read_table", "pq.read_schema", "pq.ParquetFile", "ParquetFile", "csv.read_csv", "csv.open_csv"),
+    *("pa.memory_map", "pa.OSFile", "zipfile.ZipFile", "tarfile.open", "bz2.open", "gzip.open", "lzma.open"),
+    *("Image.open", "np.load", "np.loadtxt", "np.genfromtxt"),
+}
+"""Functions that open the path that is their first argument."""
+
+OF_THE_SYSTEM = {
+    "partitioning/common/paths.py",
+    "partitioning/common/bounds.py",
+    "raysim/watching/stopwatch.py",
+    "raysim/fleet/ray_cleanup.py",
+    "raysim/fleet/results.py",
+}
+"""Files that read what no user names: /proc and /sys, and Ray's own log."""
+
+
+def opened(source: str) -> Iterator[str]:
+    """The calls in a module that open a path for reading without `partitioning.common.paths`."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        called, text = ast.unparse(node.func), ast.unparse(node)
+        writes = any(mode in text for mode in ("'wb'", "'w'", "'a'", "mode='w|'"))
+        first = ast.unparse(node.args[0]) if node.args else ""
+        safe = any(form in first for form in ("regular(", "BytesIO(", "BufferReader("))
+        safe = safe or first in ("lines", "file", "packed") or "fileobj=" in text
+        unchecked = called in READERS or (called.endswith(".open") and first.startswith("'r"))
+        if called.endswith((".read_text", ".read_bytes")) or (unchecked and not (safe or writes)):
+            yield text
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["path.read_text()", "(a / 'b').read_bytes()", "path.open('rb')", "open(path)", "pq.read_table(path)"],
+)
+def test_a_path_opened_unchecked_is_found(source: str) -> None:
+    assert list(opened(source))
+
+
+@pytest.mark.parametrize("package", ["partitioning", "raysim"])
+def test_only_regular_files_are_opened(package: str) -> None:
+    """A pipe in the place of a file would stop the program for ever, and a device would fill its memory."""
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / package).rglob("*.py")}
+    found = {
+        name: [call for call in opened(path.read_text(encoding="utf-8")) if "/proc/" not in call]
+        for name, path in files.items()
+        if name not in OF_THE_SYSTEM
+    }
+    assert not {name: calls for name, calls in found.items() if calls}

@@ -154,8 +154,9 @@ class _ArrivalRound:
             # A stale counter must not count back.
             counters = np.maximum(self._model.integers, model.integers)
             arrived, layout = Packed(model.floats, counters), self._fleet.layouts.shared
+            rule, number = self._algorithm.server, self._state.round + 1
             self._model, self._memory = next_model(
-                self._algorithm.server, self._model, arrived, weight, self._memory, layout, self._state.round + 1
+                rule, self._model, arrived, weight, self._memory, layout, number, row
             )
         self._timeline = self._timeline.arrived()
         self._fleet.lap("aggregate")

@@ -1,17 +1,22 @@
 """Batch-norm layers, found by type: nested, in shortcuts, and subclasses too."""
 
-from collections.abc import Collection
-from typing import Literal, TypeAlias, TypeGuard
+from __future__ import annotations
 
-import torch
-from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.nn.modules.batchnorm import _BatchNorm
 
 Statistics: TypeAlias = Literal["batch", "untracked", "frozen"]
 
 
 def is_batch_norm(layer: nn.Module) -> TypeGuard[_BatchNorm]:
     """Return whether the layer is batch norm (1d, 2d, 3d, synchronised, or a subclass)."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
     return isinstance(layer, _BatchNorm)
 
 
@@ -65,7 +70,6 @@ def train_mode(module: nn.Module, statistics: Statistics) -> None:
                 layer.track_running_stats = tracks
 
 
-@torch.no_grad()
 def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
     """Return whether a training batch of one sample would give a batch-norm layer one value a channel.
 
@@ -73,6 +77,8 @@ def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
         module: the model; its statistics do not change.
         sample: one sample, [*shape]; its values do not matter.
     """
+    import torch
+
     found: list[bool] = []
 
     def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -85,7 +91,8 @@ def refuses_single(module: nn.Module, sample: torch.Tensor) -> bool:
         # the batch here, too, and needs two samples.
         module.eval()
         if hooks:
-            module(torch.stack([sample, sample]))
+            with torch.no_grad():
+                module(torch.stack([sample, sample]))
     finally:
         module.train(training)
         for hook in hooks:

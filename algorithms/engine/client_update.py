@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from typing import Any
@@ -20,9 +20,9 @@ from algorithms.engine.personal import Location
 from algorithms.engine.rows import NO_ROWS, UpdateRows
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
+from algorithms.parts.losses import labelled
 from algorithms.parts.weighting import Report, Weighting
 from algorithms.training.augment import Augmented
-from algorithms.training.losses import labelled
 from algorithms.training.reports import REPORTS, FinishedUpdate
 from algorithms.training.work import Trainer, Work
 
@@ -171,7 +171,8 @@ class ClientUpdates(Function):
             if skips_single:
                 batches = [rows for rows in batches if len(rows) > 1]
             masks, augment = self._draws(worker, client, counter, batches, x.device)
-            works.append(Work(x if x.dtype is floating else x.to(floating), y, batches, masks, augment))
+            x = x if x.dtype is floating else x.to(floating)
+            works.append(Work(x, y, batches, masks, augment, client, self.round_number))
         return works
 
     def _draws(
@@ -223,9 +224,25 @@ class ClientUpdates(Function):
             "labelled": float(labelled(work.y)),
             "loss": loss,
         }
-        if work.batches and self.needs:
-            report |= {name: REPORTS[name](finished) if finite else nan for name in self.needs}
+        if work.batches:
+            report |= self._reported(finished, report)
+            measured = [name for name in self.needs if name in REPORTS]
+            report |= {name: REPORTS[name](finished) if finite else nan for name in measured}
+            if lacking := [name for name in self.needs if name not in report]:
+                raise InputError(
+                    f"the algorithm needs {lacking[0]!r} of each client update: must be one of {', '.join(REPORTS)}, "
+                    "or a number that local.update returns; return it"
+                )
         return report
+
+    def _reported(self, finished: FinishedUpdate, report: Report) -> Mapping[str, float]:
+        """Return the numbers that a user's client update reports beside those of every report."""
+        own = {name: value for name, value in finished.trainer.reported(finished.lane).items() if name != "loss"}
+        if taken := [name for name in own if name in report or name in REPORTS]:
+            raise InputError(
+                f"local.update returns {taken[0]!r}, which every report has: must be another name; rename it"
+            )
+        return own
 
     def _store(self, finished: FinishedUpdate, given: ClientInput, report: Report) -> Location | None:
         """Store the client's personal entries after a finite update; return their location."""

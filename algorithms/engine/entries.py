@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from algorithms.engine.batch_norm import is_batch_norm, is_frozen
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 class Kind(Enum):
@@ -21,6 +23,11 @@ class Kind(Enum):
     STATISTIC = "batch-norm statistic"
     BUFFER = "buffer"
     SLOT = "beside the model"
+    OWN = "of a user's client update"
+
+
+PERSONAL = "personal/"
+"""Beginning of the names of buffers that hold a client's tensors for a client update of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +69,15 @@ def entries_of(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
                 continue
             seen.add(id(tensor))
             integer = not tensor.is_floating_point()
-            yield Entry(path, tuple(tensor.shape), _kind(layer, tensor), integer, is_frozen(layer, name)), tensor
+            yield Entry(path, tuple(tensor.shape), _kind(layer, name, tensor), integer, is_frozen(layer, name)), tensor
 
 
-def _kind(layer: nn.Module, tensor: torch.Tensor) -> Kind:
+def _kind(layer: nn.Module, name: str, tensor: torch.Tensor) -> Kind:
+    from torch import nn
+
+    if name.startswith(PERSONAL):
+        return Kind.OWN
+
     parameter = isinstance(tensor, nn.Parameter)
     if is_batch_norm(layer):
         return Kind.AFFINE if parameter else Kind.STATISTIC

@@ -1,4 +1,4 @@
-"""Errors: a wrong input, or a training that diverged."""
+"""Errors: a wrong input, a training that diverged, or damaged personal state."""
 
 
 class InputError(ValueError):
@@ -7,6 +7,10 @@ class InputError(ValueError):
 
 class DivergedError(RuntimeError):
     """NaN or infinity from a client update or an aggregation, in one line: source, round, first bad entry, remedy."""
+
+
+class DamagedError(RuntimeError):
+    """Personal state that is not as it was written, in one line: file and place."""
 
 
 def require(holds: bool, what: str, value: object, allowed: str, remedy: str) -> None:

@@ -29,13 +29,6 @@ from algorithms.training.work import Trainer, Work
 Normalise = Callable[[_BatchNorm, torch.Tensor], torch.Tensor]
 
 
-DROPOUT = (
-    "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
-    "pass it together; use another model, or another algorithm"
-)
-"""Error for a model with dropout."""
-
-
 @dataclass(frozen=True)
 class Common:
     """Common statistics of a cohort at one batch-norm layer, with a value for each channel.
@@ -66,9 +59,11 @@ class Exchange(Function):
 
     Args:
         updates: client updates, which determine the batches.
+        refuses_dropout: error for a model with dropout.
     """
 
     updates: ClientUpdates
+    refuses_dropout: str
 
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("the exchange of a cohort is one block")
@@ -76,13 +71,13 @@ class Exchange(Function):
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         model, personal = values[0]
         if worker.trainer.has_dropout:
-            raise InputError(DROPOUT)
+            raise InputError(self.refuses_dropout)
         count = len(block.clients)
         works = self.updates.works(worker, block.clients, [NO_INPUT] * count, [personal] * count)
         if any(work.y.dim() > 1 for work in works):
             raise InputError(
-                "algorithm.name = 'fedtan' with labels that are images: must be classes, because its clients share "
-                "the loss by samples; use another algorithm"
+                "algorithm.name = 'fedtan' with labels that are no classes of samples: must be classes, because its "
+                "clients share the loss by samples; use another algorithm"
             )
         first = [_first(work) for work in works if work.batches]
         if model is None or not first:
@@ -176,6 +171,29 @@ class Together(Trainer):
         for layer, common in seen:
             _track(layer, common)
         return float(loss.detach())
+
+
+@dataclass(frozen=True)
+class AfterCommonStep(Function):
+    """Client updates by a trainer that takes the common step first.
+
+    Args:
+        updates: client updates.
+        common: common statistics of each batch-norm layer.
+    """
+
+    updates: Function
+    common: tuple[Common, ...]
+
+    def objects(self, block: Block) -> int:
+        return self.updates.objects(block)
+
+    def join(self, left: Any, right: Any) -> Any:
+        return self.updates.join(left, right)
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        trainer = Together(worker.resident, worker.trainer, self.common)
+        return self.updates(replace(worker, trainer=trainer), block, *values)
 
 
 def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:

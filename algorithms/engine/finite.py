@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from algorithms.engine.errors import DivergedError, InputError
 from algorithms.engine.layout import Layout, Packed
+
+if TYPE_CHECKING:
+    import torch
 
 Nonfinite = Literal["stop", "leave-out", "last"]
 """Action if the result of a client update is not finite; see `Local`."""
@@ -66,7 +68,7 @@ def check_initial(values: Mapping[str, torch.Tensor]) -> None:
         InputError: an entry holds NaN or infinity; the error names it.
     """
     for name, value in values.items():
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        if value.is_floating_point() and not bool(value.isfinite().all()):
             raise InputError(
                 f"model entry {name!r}: must be finite at the start, and holds NaN or infinity; give other "
                 "model.weights or model.init, and keep masks out of the state (persistent=False)"

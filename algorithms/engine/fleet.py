@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,9 @@ class Outcome:
 
 class Function(Protocol):
     """Work that a fleet maps over blocks: a picklable value."""
+
+    driver_may_hold: ClassVar[bool] = False
+    """Whether the driver may run blocks that leave objects behind; it never holds models that are redistributed."""
 
     def objects(self, block: Block) -> int:
         """Return how many objects a block leaves behind."""

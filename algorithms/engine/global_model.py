@@ -6,6 +6,7 @@ from algorithms.engine.fleet import Fleet
 from algorithms.engine.layout import Packed
 from algorithms.engine.redistribution import sum_models
 from algorithms.engine.round import aggregate
+from algorithms.engine.rows import NO_ROWS
 from algorithms.engine.state import State
 from algorithms.engine.statistics import with_statistics
 from algorithms.parts.algorithm import Algorithm
@@ -27,4 +28,5 @@ def aggregated_model(state: State, algorithm: Algorithm, fleet: Fleet) -> Packed
     """Return the shared entries that an aggregation would give now; the workers sum travelling models."""
     if not state.travelling_models:
         return state.model
-    return aggregate(state, algorithm.phase(state.phase), fleet, sum_models(state.travelling_models, fleet))[0]
+    updates = NO_ROWS if state.report is None else state.report.updates
+    return aggregate(state, algorithm.phase(state.phase), fleet, sum_models(state.travelling_models, fleet), updates)[0]

@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     DOMAIN_ROWS = 20
     SHIFT = 21
     SYNTHETIC = 22
+    SAMPLE = 23
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from algorithms.engine.entries import Entry, Kind, entries_of
 from algorithms.engine.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 # Each entry starts at a multiple of this many elements. Matrix products may add in another order if an operand is not
 # aligned to 64 bytes, and all resident models must compute equal bytes.
@@ -22,7 +24,8 @@ ALIGNMENT = 16
 Floats: TypeAlias = NDArray[np.floating[Any]]
 """Floating entries: float32, or float64 under `precision = "fp64"`."""
 
-FLOATING = {torch.float32: "float32", torch.float64: "float64"}
+FLOATING = ("float32", "float64")
+"""Types that the floating entries of a model may have."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +82,14 @@ class Layout:
             InputError: an entry is neither int64 nor of the model's floating type, float32 or float64.
         """
         found = list(entries_of(module))
-        floating = next((t.dtype for _, t in found if t.is_floating_point()), torch.float32)
+        floating = next((_type(t) for _, t in found if t.is_floating_point()), FLOATING[0])
         for entry, tensor in found:
-            if tensor.dtype != (torch.int64 if entry.integer else floating) or floating not in FLOATING:
+            if _type(tensor) != ("int64" if entry.integer else floating) or floating not in FLOATING:
                 raise InputError(
                     f"model entry {entry.name} = {tensor.dtype}: must be int64, or float32 or float64 like all others; "
                     "convert it in the model"
                 )
-        return cls(tuple(entry for entry, _ in found), FLOATING[floating])
+        return cls(tuple(entry for entry, _ in found), floating)
 
     def only(self, wanted: Callable[[Entry], bool]) -> Layout:
         """Return the layout of the wanted entries, in this order."""
@@ -118,3 +121,7 @@ class Layout:
             entry.name: (packed.integers if entry.integer else packed.floats)[place].reshape(entry.shape)
             for entry, place in self.places()
         }
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from algorithms.engine.entries import Kind
 from algorithms.engine.layout import Layout, Packed
 
+BESIDE = (Kind.SLOT, Kind.OWN)
+"""Kinds of entries that are no part of the model."""
+
 NO_VALUES = Packed(np.empty(0, np.float32), np.empty(0, np.int64))
 
 
@@ -35,13 +38,13 @@ class Layouts:
 
     @property
     def has_own_models(self) -> bool:
-        """Whether personal state holds entries of the model, not only slots beside it."""
-        return any(entry.kind is not Kind.SLOT for entry in self.personal.entries)
+        """Whether personal state holds entries of the model, not only values beside it."""
+        return any(entry.kind not in BESIDE for entry in self.personal.entries)
 
     def model(self, shared: Packed, personal: Packed, frozen: Packed = NO_VALUES) -> dict[str, NDArray[Any]]:
-        """Return the entries of the module by name, without slots."""
+        """Return the entries of the module by name, without slots and tensors of a client update."""
         values: dict[str, NDArray[Any]] = {**self.shared.unpack(shared), **self.personal.unpack(personal)}
-        changing = {e.name: values[e.name] for e in self.whole.entries if e.kind is not Kind.SLOT}
+        changing = {e.name: values[e.name] for e in self.whole.entries if e.kind not in BESIDE}
         return changing | self.frozen.unpack(frozen)
 
     def begun(self, personal: Packed) -> Packed:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import uuid
+import zlib
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.engine.errors import DamagedError
 from algorithms.engine.layout import Layout, Packed
 
 FULL = 16 * 2**20
 """Bytes after which a writer begins another file, so that old files can be removed."""
+
+
+CHECKSUM = 4
+"""Bytes of the checksum behind a record."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +33,17 @@ class Location:
     file: str
     offset: int
 
+    def checksum(self, record: bytes) -> bytes:
+        """Return the checksum of a record at this location; the same record elsewhere has another one."""
+        place = zlib.crc32(f"{self.file} {self.offset}".encode())
+        return zlib.crc32(record, place).to_bytes(CHECKSUM, "little")
+
 
 class PersonalStore:
     """One writer's view of a folder of records; every writer appends to files of its own.
 
-    A record holds the raw personal entries of a client after one update. Nothing is ever overwritten: a location stays
-    valid if an actor dies or a round is repeated.
+    A record holds the raw personal entries of a client after one update, and a checksum that is verified at every read.
+    Nothing is ever overwritten: a location stays valid if an actor dies or a round is repeated.
 
     Args:
         folder: folder that all writers of a run share; made with the first record.
@@ -42,6 +54,7 @@ class PersonalStore:
     def __init__(self, folder: Path, layout: Layout, full: int = FULL) -> None:
         self.folder = folder
         self.layout = layout
+        self._cut = np.dtype(layout.floating).itemsize * layout.floats
         self._full = full
         self._file: BinaryIO | None = None
 
@@ -50,11 +63,12 @@ class PersonalStore:
         return self.put(personal.floats.tobytes() + personal.integers.tobytes())
 
     def read(self, location: Location) -> Packed:
-        """Read one record of any writer; raise OSError if the record is not complete."""
-        floats, integers, floating = self.layout.floats, self.layout.integers, np.dtype(self.layout.floating)
-        cut = floating.itemsize * floats
-        record = self.get(location, cut + 8 * integers)
-        return Packed(np.frombuffer(record, floating, floats), np.frombuffer(record, np.int64, integers, offset=cut))
+        """Read one record of any writer; raise DamagedError if it is not the one that was written."""
+        record, layout = self.get(location), self.layout
+        return Packed(
+            np.frombuffer(record, layout.floating, layout.floats),
+            np.frombuffer(record, np.int64, layout.integers, offset=self._cut),
+        )
 
     def put(self, record: bytes) -> Location:
         """Write the bytes of one record; raise as `append` does."""
@@ -64,20 +78,16 @@ class PersonalStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = (self.folder / f"{os.getpid()}-{uuid.uuid4().hex}.bin").open("xb", buffering=0)
         location = Location(Path(self._file.name).name, self._file.tell())
-        left = memoryview(record)
-        while left:
-            # A nearly full disk takes a part of the record. Only the next attempt raises the error.
-            left = left[self._file.write(left) :]
+        for part in (record, location.checksum(record)):
+            left = memoryview(part)
+            while left:
+                # A nearly full disk takes a part of the record. Only the next attempt raises the error.
+                left = left[self._file.write(left) :]
         return location
 
-    def get(self, location: Location, length: int) -> bytes:
+    def get(self, location: Location) -> bytes:
         """Read the bytes of one record; raise as `read` does."""
-        path = self.folder / location.file
-        with path.open("rb") as file:
-            file.seek(location.offset)
-            record = file.read(length)
-        if len(record) < length:
-            raise OSError(f"{path} ends within the record at byte {location.offset}: personal entries are lost")
+        (record,) = _records(self.folder, [location], self._cut + 8 * self.layout.integers)
         return record
 
     def close(self) -> None:
@@ -85,6 +95,42 @@ class PersonalStore:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def check_records(folder: Path, locations: Iterable[Location], nbytes: int) -> None:
+    """Raise DamagedError unless the records at these locations are the ones that were written.
+
+    Args:
+        folder: folder of the store.
+        locations: locations of the records.
+        nbytes: bytes of each record, without its checksum.
+    """
+    for _ in _records(folder, sorted(set(locations), key=lambda each: (each.file, each.offset)), nbytes):
+        pass
+
+
+def _records(folder: Path, locations: Iterable[Location], nbytes: int) -> Iterator[bytes]:
+    """Yield the records at these locations; neighbours in one file take one opening.
+
+    A file that exists but cannot be read raises OSError. The next attempt may succeed, so it is no damage.
+    """
+    for name, group in groupby(locations, key=lambda location: location.file):
+        path = folder / name
+        try:
+            with open(path, "rb", opener=_open_at_once) as file:
+                for location in group:
+                    file.seek(location.offset)
+                    record, checksum = file.read(nbytes), file.read(CHECKSUM)
+                    if checksum != location.checksum(record):
+                        raise DamagedError(f"{path}: the personal state at byte {location.offset} is damaged")
+                    yield record
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise DamagedError(f"{path}: personal state is lost ({error.strerror})") from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; if it is a named pipe, do not wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 Row = tuple[int, Location]
@@ -153,9 +199,13 @@ class PersonalLedger:
             ledger.add(round_number, client, Location(files[file], offset))
         return ledger
 
+    def locations(self) -> set[Location]:
+        """Return the locations of all entries."""
+        return {location for rows in list(self._rows.values()) for _, location in list(rows)}
+
     def files(self) -> set[str]:
         """Return the files of the store that the ledger names."""
-        return {location.file for rows in list(self._rows.values()) for _, location in list(rows)}
+        return {location.file for location in self.locations()}
 
 
 def _latest(rows: Sequence[Row], round_number: int) -> Row | None:

@@ -12,6 +12,7 @@ from algorithms.engine.client_update import NO_INPUT, BlockResult, ClientInput, 
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
 from algorithms.engine.layout import Packed
 from algorithms.engine.redistribution import deal, redistributed, sum_models
+from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import State, TravellingModel
 from algorithms.engine.sums import Sum
 from algorithms.parts.algorithm import Algorithm
@@ -44,7 +45,7 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
     if result.models is None:
         return redistributed(state, dealt, models, result.rows, waiting)
     total = result.models.plus(sum_models(waiting, fleet)) if waiting else result.models
-    model, memory = aggregate(state, algorithm, fleet, total)
+    model, memory = aggregate(state, algorithm, fleet, total, result.rows)
     average = result.personal.mean() or state.average
     return replace(state, round=round_number, model=model, memory=memory, average=average, travelling_models=())
 
@@ -70,13 +71,23 @@ def round_input(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[Packe
     return (None if state.travelling_models else state.model), newcomer
 
 
-def aggregate(state: State, algorithm: Algorithm, fleet: Fleet, models: Sum) -> tuple[Packed, Memory]:
-    """Return the next global model and the memory of the server's rule, from the sum of the clients' models."""
+def aggregate(
+    state: State, algorithm: Algorithm, fleet: Fleet, models: Sum, updates: UpdateRows
+) -> tuple[Packed, Memory]:
+    """Return the next global model and the memory of the server's rule.
+
+    Args:
+        state: the run so far.
+        algorithm: parts of the current phase.
+        fleet: fleet that ran the blocks.
+        models: sum of the clients' models.
+        updates: reports of the round's client updates.
+    """
     mean = models.mean()
     if mean is None:  # no client had a sample to train on
         return state.model, state.memory
     layout = fleet.layouts.shared
-    return next_model(algorithm.server, state.model, mean, models.total, state.memory, layout, state.round + 1)
+    return next_model(algorithm.server, state.model, mean, models.total, state.memory, layout, state.round + 1, updates)
 
 
 def _train(

@@ -18,7 +18,6 @@ from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Samples, Weighting
-from algorithms.training.dropout import has_dropout
 
 if TYPE_CHECKING:
     import torch
@@ -130,6 +129,8 @@ class Algorithm:
         Raises:
             InputError: the model has dropout or random numbers of its own, and a phase refuses them.
         """
+        from algorithms.training.dropout import has_dropout
+
         refusal = next((phase.refuses_dropout for phase in self.phases if phase.refuses_dropout), "")
         if refusal and has_dropout(module, sample):
             raise InputError(refusal)

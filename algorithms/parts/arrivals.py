@@ -17,6 +17,9 @@ from algorithms.engine.errors import InputError, require
 from algorithms.engine.keys import Purpose, generator
 from algorithms.parts.schedule import Sample
 
+MOST_STALENESS = 10_000
+"""Largest `max_staleness`. The timeline holds about as many client updates at once."""
+
 
 @dataclass(frozen=True)
 class Flight:
@@ -156,8 +159,8 @@ class Drawn:
     therefore train at the same time on average.
 
     Args:
-        max_staleness: >= 0; None for the largest value with an average parallelism of at most the arrivals a round;
-            see `matching`.
+        max_staleness: from 0 to 10,000; None for the largest value with an average parallelism of at most the arrivals
+            a round; see `matching`.
 
     RADFed, section IV-E, also matches the average parallelism to that of synchronous rounds, by simulation. It reports
     18, 19, 18, 28 and 31 for MNIST, Cifar10, Covertype, Shakespeare and eICU. These fit cohorts of a tenth of *all*
@@ -169,9 +172,9 @@ class Drawn:
     max_staleness: int | None = None
 
     def __post_init__(self) -> None:
-        whole = self.max_staleness is None or (isinstance(self.max_staleness, int) and self.max_staleness >= 0)
-        name = "algorithm.max_staleness"
-        require(whole, name, self.max_staleness, "a whole number >= 0", f"set {name} = 10")
+        most, name = self.max_staleness, "algorithm.max_staleness"
+        whole = most is None or (isinstance(most, int) and 0 <= most <= MOST_STALENESS)
+        require(whole, name, most, f"a whole number from 0 to {MOST_STALENESS}", f"set {name} = 10")
 
     @property
     def counts_seconds(self) -> bool:

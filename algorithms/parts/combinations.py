@@ -9,10 +9,7 @@ from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.weighting import ClientLoss, Samples, SamplesUsed, Weighting
-
-REPORTED = ("samples", "steps", "used", "labelled", "loss")
-"""Entries of every client update's report. An asynchronous arrival's report also has `staleness`."""
+from algorithms.parts.weighting import REPORTED, ClientLoss, Samples, SamplesUsed, Weighting
 
 
 def check(
@@ -44,7 +41,7 @@ def check(
         _redistribution_of_nothing(every, sharing) if every > 1 else "",
         _server_without_models(server, sharing),
         _arrivals_in_rounds(schedule, own_round),
-        _personal_state_with_arrivals(schedule, sharing),
+        _personal_state_with_arrivals(schedule, local, sharing),
         _weights_above_one(schedule, weighting, server),
         _personal_statistics_that_never_change(local, sharing),
         _no_statistics_to_freeze(local, later),
@@ -103,11 +100,12 @@ def _arrivals_in_rounds(schedule: Schedule, own_round: bool) -> str:
     )
 
 
-def _personal_state_with_arrivals(schedule: Schedule, sharing: Sharing) -> str:
-    if not (isinstance(schedule, Arrivals) and sharing.stays):
+def _personal_state_with_arrivals(schedule: Schedule, local: Local, sharing: Sharing) -> str:
+    stays = (*sharing.stays, *(("state of local.update",) if local.update and local.update.personal else ()))
+    if not (isinstance(schedule, Arrivals) and stays):
         return ""
     return (
-        f"personal {', '.join(sharing.stays)} with asynchronous arrivals: must be shared, because overlapping client "
+        f"personal {', '.join(stays)} with asynchronous arrivals: must be shared, because overlapping client "
         "updates have no order in a client's personal state; use a synchronous algorithm, or epochs or steps in place "
         "of local.batches"
     )

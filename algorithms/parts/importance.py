@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.blocks import blocks_over
-from algorithms.engine.client_update import NO_INPUT, ClientUpdates
-from algorithms.engine.clients import Census
 from algorithms.engine.errors import require
-from algorithms.engine.fleet import Block, Fleet, Function, Output, Reference, Worker, map_joined
-from algorithms.engine.rows import UpdateRows
-from algorithms.training.reports import REPORTS, FinishedUpdate
+
+if TYPE_CHECKING:
+    from algorithms.engine.client_update import ClientUpdates
+    from algorithms.engine.clients import Census
+    from algorithms.engine.fleet import Fleet, Reference
+    from algorithms.engine.rows import UpdateRows
 
 ScoredBy = Literal["batches", "samples"]
 
@@ -59,6 +59,10 @@ class Importance:
 
     def initial(self, updates: ClientUpdates, fleet: Fleet, start: Reference) -> NDArray[np.float64]:
         """Return the clients' chances before the first round, [K], in the census' order."""
+        from algorithms.engine.blocks import blocks_over
+        from algorithms.engine.fleet import map_joined
+        from algorithms.engine.scores import Scores
+
         clients, samples = fleet.census.clients, fleet.census.samples
         if self.start == "equal":
             return (samples > 0).astype(np.float64)
@@ -74,29 +78,3 @@ class Importance:
         moved, places = p.copy(), np.searchsorted(census.clients, clients)
         moved[places] = (1 - self.gamma) * p[places] + self.gamma * scores
         return moved
-
-
-@dataclass(frozen=True)
-class Scores(Function):
-    """Scores of a block's clients under a model that is not trained.
-
-    Args:
-        updates: source of the batches, those of a round before the first.
-        key: name of the score.
-    """
-
-    updates: ClientUpdates
-    key: str
-
-    def join(self, left: list[float], right: list[float]) -> list[float]:
-        return left + right
-
-    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        model, personal = values[0]
-        worker.resident.load(model, personal)
-        scores = []
-        count = len(block.clients)
-        for work in self.updates.works(worker, block.clients, [NO_INPUT] * count, [personal] * count):
-            finished = FinishedUpdate(worker, worker.trainer, self.updates.local, work, 0, model, personal)
-            scores.append(REPORTS[self.key](finished) if work.batches else 0.0)
-        return Output(scores)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import floor, inf
-from typing import Literal, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import cos, floor, inf, pi
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +16,33 @@ from algorithms.engine.errors import InputError
 from algorithms.engine.finite import Nonfinite
 from algorithms.parts.compute import Compute
 from algorithms.parts.local_values import check_local
-from algorithms.training.chain import RECEIVED, AffineTerm, Chain, LocalSteps, MomentumDirection, Stage
-from algorithms.training.stages import AdamDirection, Clip
+from algorithms.parts.losses import CrossEntropy, Loss
+from algorithms.parts.optimisers import OPTIMISERS, OWN
+from algorithms.parts.own_update import OwnUpdate
+
+if TYPE_CHECKING:
+    from algorithms.training.chain import Chain, LocalSteps, Stage
+
+Option = bool | float | list[float]
+"""Argument of an optimiser of `torch.optim`."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """Minibatch SGD, or Adam, on one client's samples.
+    """Minibatch SGD, or another optimiser, on one client's samples.
 
-    With g the batch's mean gradient of the cross-entropy and w_r the received weights, a local step is a chain:
+    With g the gradient of the batch's mean loss and w_r the received weights, a local step is a chain:
 
         g <- g min(1, clip / |g|)
         g <- g + weight_decay w + proximal (w - w_r)
         u <- momentum u + g
         w <- w - lr u              (with Nesterov's momentum along g + momentum u; for Adam see `AdamDirection`)
 
-    u starts at 0 in each client update, unless `Sharing` lists its slot.
+    u starts at 0 in each client update, unless `Sharing` lists its slot. Optimisers other than SGD and Adam are those
+    of `torch.optim`, and take `weight_decay` and `optimizer_options` as their arguments.
 
     Args:
+        loss: loss of a batch; see `algorithms.parts.losses`.
         lr: learning rate, > 0.
         epochs: passes over the samples, each in a new random order; 1 if nothing else is given.
         steps: number of batches instead, over several passes if necessary. "largest" takes the number of batches that
@@ -41,7 +50,9 @@ class Local:
         batches: number of batches instead, taken from the client's own order. A client update continues after the
             client's last one. After each pass a new order is drawn; the last update of a pass may have fewer batches.
         batch_size: samples a batch, or "full" for all; the last batch of a pass may be smaller.
-        optimizer: "sgd" or "adam".
+        optimizer: one of `algorithms.parts.optimisers`, such as "sgd", "adam" or "adamw".
+        optimizer_options: arguments of an optimiser of `torch.optim`, such as `{betas = [0.9, 0.99]}`; SGD and Adam
+            have keys of their own.
         momentum: momentum of SGD, in [0, 1).
         nesterov: whether a step looks ahead along the momentum; needs momentum > 0.
         beta1: Adam's decay of the first moment, in [0, 1).
@@ -49,6 +60,8 @@ class Local:
         eps: Adam's bound of the step, > 0.
         weight_decay: factor of the weights in the gradient of every parameter, >= 0.
         proximal: FedProx's mu, >= 0.
+        lr_schedule: learning rate within a client update of T steps: "constant", or a factor on the t-th step's rate
+            that falls to 0, "linear", 1 - t / T, or "cosine", (1 + cos(pi t / T)) / 2.
         lr_decay: factor on the learning rate after each round, in (0, 1].
         lr_decay_at: shares of the run's rounds in (0, 1), ascending; the factor then applies only after these.
         clip: largest norm of a batch's gradient, all parameters together, > 0; None for no limit.
@@ -59,18 +72,22 @@ class Local:
             "leave-out" treats the client as one without samples: weight 0, and personal state and a travelling model
             stay unchanged. "last" counts the received model with the update's usual weight; if that weight is not
             finite, the update is left out.
+        update: a user's own client update, in place of the local steps; it takes `lr`, `loss` and the batches. None for
+            these steps.
         compute: precision and execution.
 
     Raises:
         InputError: a value is out of range, or two exclude each other.
     """
 
+    loss: Loss = CrossEntropy()
     lr: float = 0.1
     epochs: int | None = None
     steps: int | Literal["largest"] | None = None
     batches: int | None = None
     batch_size: int | Literal["full"] = 10
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: str = "sgd"
+    optimizer_options: Mapping[str, Option] = field(default_factory=dict)
     momentum: float = 0.0
     nesterov: bool = False
     beta1: float = 0.9
@@ -78,18 +95,22 @@ class Local:
     eps: float = 1e-8
     weight_decay: float = 0.0
     proximal: float = 0.0
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     lr_decay: float = 1.0
     lr_decay_at: tuple[float, ...] = ()
     clip: float | None = None
     statistics: Statistics = "batch"
     affine: Literal["trained", "frozen"] = "trained"
     nonfinite: Nonfinite = "stop"
+    update: OwnUpdate | None = None
     compute: Compute = Compute()
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.batches is None and self.steps in (None, "largest"):
             object.__setattr__(self, "epochs", 1)
         check_local(vars(self))
+        if self.optimizer not in OWN:
+            _ = self.chain  # PyTorch checks the options
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -100,16 +121,45 @@ class Local:
     @property
     def chain(self) -> Chain:
         """Arithmetic of a local step. A method with other steps overrides it; see `algorithms.scaffold`."""
+        from algorithms.training.chain import RECEIVED, AffineTerm, Chain, MomentumDirection
+        from algorithms.training.stages import AdamDirection, Clip
+
         terms: list[Stage] = []
         if self.clip is not None:
             terms.append(Clip(self.clip))
-        if self.weight_decay:
+        if self.weight_decay and self.optimizer in OWN:
             terms.append(AffineTerm(a=self.weight_decay))
         if self.proximal:
             terms.append(AffineTerm(a=self.proximal, b=-self.proximal, v=RECEIVED))
         if self.optimizer == "adam":
             return Chain(tuple(terms), AdamDirection(self.beta1, self.beta2, self.eps))
-        return Chain(tuple(terms), MomentumDirection(self.momentum, self.nesterov))
+        if self.optimizer == "sgd":
+            return Chain(tuple(terms), MomentumDirection(self.momentum, self.nesterov))
+        from algorithms.training.optimisers import TorchOptimiser
+
+        # An optimiser may decay the weights in a way of its own, as AdamW does.
+        decay = {"weight_decay": self.weight_decay} if self.weight_decay else {}
+        options = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in self.optimizer_options.items()
+        }
+        return Chain(tuple(terms), optimiser=TorchOptimiser(OPTIMISERS[self.optimizer], decay | options))
+
+    @property
+    def has_gradient_by_hand(self) -> bool:
+        """Whether executions with gradients by hand know the loss and the learning rates."""
+        return self.loss == CrossEntropy() and self.lr_schedule == "constant"
+
+    def factor(self, step: int, steps: int) -> float:
+        """Return the factor on the learning rate of a step.
+
+        Args:
+            step: number t of the step in the client update, starting at 0.
+            steps: number T of steps of the client update.
+        """
+        if self.lr_schedule == "constant":
+            return 1.0
+        done = step / steps
+        return 1 - done if self.lr_schedule == "linear" else (1 + cos(pi * done)) / 2
 
     def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
         """Change slots after the last step of a stack of client updates; nothing here.

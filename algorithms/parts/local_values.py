@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, get_args
 
 import numpy as np
@@ -10,14 +11,16 @@ import numpy as np
 from algorithms.engine.batch_norm import Statistics
 from algorithms.engine.errors import require
 from algorithms.engine.finite import Nonfinite
+from algorithms.parts.optimisers import OPTIMISERS, OWN
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 """Largest number that single-precision entries of a model can hold."""
 
 CHOICES = {
-    "optimizer": ("sgd", "adam"),
+    "optimizer": tuple(OPTIMISERS),
     "statistics": get_args(Statistics),
     "affine": ("trained", "frozen"),
+    "lr_schedule": ("constant", "linear", "cosine"),
     "nonfinite": get_args(Nonfinite),
 }
 
@@ -33,14 +36,62 @@ def check_local(values: Mapping[str, Any]) -> None:
     """
     _check_length(values)
     _check_numbers(values)
+    if values["update"] is not None:
+        _check_own(values)
     for name, allowed in CHOICES.items():
         value = values[name]
-        require(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{allowed[0]}"')
-    momentum = values["momentum"]
-    adam = values["optimizer"] == "adam"
-    require(not (adam and momentum), "local.momentum", momentum, "0 with Adam", "remove it")
+        near = get_close_matches(str(value).lower(), allowed, 1) or allowed
+        require(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{near[0]}"')
+    _check_optimizer(values)
+
+
+OF_STEPS = {
+    "momentum": 0.0,
+    "nesterov": False,
+    "weight_decay": 0.0,
+    "proximal": 0.0,
+    "clip": None,
+    "optimizer": "sgd",
+    "lr_schedule": "constant",
+    "statistics": "batch",
+    "affine": "trained",
+}
+"""Keys that only the local steps of `Local` read, and their defaults."""
+
+
+def _check_own(values: Mapping[str, Any]) -> None:
+    """Refuse keys that a client update of the user's own would silently leave out."""
+    compute = values["compute"]
+    given = {**{name: values[name] for name in OF_STEPS}, "compile": compute.compile, "execution": compute.execution}
+    allowed = {**OF_STEPS, "compile": False, "execution": given["execution"]}
+    why = f"left out with local.update = {values['update'].name!r}, which takes its own steps"
+    for name, value in given.items():
+        fits = value == allowed[name] and (name != "execution" or value in ("auto", "sequential"))
+        table, remedy = ("algorithm", "set it to 0") if name == "proximal" else ("local", "remove it")
+        require(fits, f"{table}.{name}", value, why, remedy)
+    plain = compute.precision != "bf16" and not compute.channels_last
+    usual = "fp32 or fp64, without channels_last, with local.update"
+    require(plain, "local.precision", compute.precision, usual, "remove it")
+
+
+def _check_optimizer(values: Mapping[str, Any]) -> None:
+    """Check that the keys of an optimiser go with it."""
+    optimizer, momentum, options = values["optimizer"], values["momentum"], values["optimizer_options"]
+    allowed = f"0 with optimizer = {optimizer!r}"
+    require(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
     holds = not values["nesterov"] or momentum > 0
     require(holds, "local.nesterov", values["nesterov"], "false without momentum", "set local.momentum = 0.9")
+    empty = optimizer not in OWN or not options
+    allowed = f"empty with optimizer = {optimizer!r}, which has keys of its own"
+    require(empty, "local.optimizer_options", dict(options), allowed, "set local.momentum or local.beta1 instead")
+    taken = {"lr", "weight_decay", "params"} & set(options)
+    require(
+        not taken,
+        "local.optimizer_options",
+        dict(options),
+        "without keys of [local]",
+        f"remove {min(taken, default='')}",
+    )
 
 
 def _check_length(values: Mapping[str, Any]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from math import isfinite
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,18 @@ from algorithms.engine.errors import require
 from algorithms.engine.finite import require_finite
 from algorithms.engine.layout import Layout, Packed
 
+if TYPE_CHECKING:
+    from algorithms.engine.rows import UpdateRows
+
 Memory = Mapping[str, NDArray[np.float64]]
 """Arrays that a part remembers from round to round, by name; empty at first."""
 
 
 class Server(Protocol):
-    """Server rule for the shared floating entries. A shared counter always becomes the largest of the cohort's."""
+    """Server rule for the shared floating entries. A shared counter always becomes the largest of the cohort's.
+
+    A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report.
+    """
 
     def __call__(
         self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
@@ -37,7 +44,14 @@ class Server(Protocol):
 
 
 def next_model(
-    rule: Server, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout, round_number: int
+    rule: Server,
+    model: Packed,
+    mean: Packed,
+    total: float,
+    memory: Memory,
+    layout: Layout,
+    round_number: int,
+    updates: UpdateRows,
 ) -> tuple[Packed, Memory]:
     """Apply a server rule; see `Server`.
 
@@ -45,7 +59,8 @@ def next_model(
         DivergedError: the next model or the rule's memory is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        model, memory = rule(model, mean, total, memory, layout)
+        reports = {"updates": updates} if "updates" in signature(rule.__call__).parameters else {}
+        model, memory = rule(model, mean, total, memory, layout, **reports)
     require_finite(model, layout, round_number, memory)
     return model, memory
 

@@ -97,6 +97,8 @@ class Sharing:
 
     def _is_personal(self, entry: Entry) -> bool:
         scopes = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}
+        if entry.kind is Kind.OWN:
+            return True
         if entry.kind is Kind.SLOT:
             return self.slots[entry.name.split("/", 1)[0]] == "personal"
         return scopes.get(entry.kind, self.weights) == "personal"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 from algorithms.engine.errors import require
+
+REPORTED = ("samples", "steps", "used", "labelled", "loss")
+"""Entries of every client update's report. An asynchronous arrival's report also has `staleness`."""
 
 Report: TypeAlias = Mapping[str, float]
 """Named numbers of a client update.
@@ -45,6 +49,22 @@ class SamplesUsed:
 
     def __call__(self, report: Report) -> float:
         return report["used"]
+
+
+WeightingName = Literal["samples", "equal"]
+"""Weightings that algorithms take by name."""
+
+_NAMED: Mapping[WeightingName, Weighting] = MappingProxyType({"samples": Samples(), "equal": Equal()})
+
+
+def weighting_of(name: WeightingName) -> Weighting:
+    """Return the weighting with a name.
+
+    Raises:
+        InputError: the name is unknown.
+    """
+    require(name in _NAMED, "algorithm.weighting", name, '"samples" or "equal"', 'set algorithm.weighting = "samples"')
+    return _NAMED[name]
 
 
 LossKind = Literal["training", "after"]

@@ -46,7 +46,7 @@ def stacked_batches(works: Sequence[Work]) -> Iterator[StackedBatch]:
         if augment is not None:
             now, draws = draws[:count], draws[count:]
             gathered_x = augment.change(gathered_x, now)
-            if y.dim() > 1:
+            if y.dim() == 3:
                 gathered_y = augment.change.labels(gathered_y, now)
         start = 0
         for lanes, size in planned[first:last]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
@@ -71,6 +71,14 @@ Stage: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
 """Change the gradients [k, *shape] of some lanes, in new tensors: autograd may alias the given ones."""
 
 
+class Optimiser(Protocol):
+    """Optimiser that changes the weights itself."""
+
+    def step(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
+        """Change the weights of some lanes along the gradients, [k, *shape] each."""
+        ...
+
+
 @dataclass(frozen=True)
 class Chain:
     """Arithmetic of a local step: with g the gradient, apply the terms in order, then w <- w - lr direction(g).
@@ -78,11 +86,13 @@ class Chain:
     Args:
         terms: `AffineTerm`, `Clip`, or a method's own stages.
         direction: `MomentumDirection` (plain SGD with beta 0), `AdamDirection`, or a method's own stage.
+        optimiser: optimiser that takes the step in place of the direction; None for the direction.
         keeps_received: whether to store the received weights for `Local.finish`, even if no term reads them.
     """
 
     terms: tuple[Stage, ...] = ()
     direction: Stage = MomentumDirection()
+    optimiser: Optimiser | None = None
     keeps_received: bool = False
 
     @property
@@ -95,7 +105,7 @@ class Chain:
         """Whether `Fused` can run the chain: SGD without look-ahead, and only affine terms."""
         direction = self.direction
         plain = isinstance(direction, MomentumDirection) and not direction.nesterov
-        return plain and len(self.affine) == len(self.terms)
+        return plain and self.optimiser is None and len(self.affine) == len(self.terms)
 
     @property
     def reads_slots(self) -> bool:
@@ -119,16 +129,21 @@ class LocalSteps:
         if chain.keeps_received or any(term.v == RECEIVED for term in chain.affine):
             self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
         self.counts: dict[int, int] = {}
-        self._stages = (*chain.terms, chain.direction)
+        """Steps that each lane has taken, if the direction or the optimiser counts them."""
+        self.memory: list[Any] = []
+        """State of `Chain.optimiser` for each parameter."""
         self._views: dict[tuple[int, int, str | None], Tensors] = {}
 
     @torch.no_grad()
     def __call__(self, gradients: Sequence[torch.Tensor], lanes: slice) -> None:
         """Take one step along the gradients, [k, *shape] each."""
         g = list(gradients)
-        for stage in self._stages:
-            g = stage(self, g, lanes)
-        torch._foreach_add_(self.view(None, lanes), g, alpha=-self.lr)
+        for term in self.chain.terms:
+            g = term(self, g, lanes)
+        if self.chain.optimiser is not None:
+            self.chain.optimiser.step(self, g, lanes)
+            return
+        torch._foreach_add_(self.view(None, lanes), self.chain.direction(self, g, lanes), alpha=-self.lr)
 
     def stacks(self, slot: str | None) -> Stacks:
         """Return the stacks of a slot, or the weights for None; a new slot starts at 0."""

@@ -17,10 +17,12 @@ from algorithms.engine.layout import Layout
 from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
+from algorithms.parts.own_update import OwnUpdate
 from algorithms.parts.sharing import Sharing
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.low_rank import LowRank, keeps_low_rank
+from algorithms.training.own import Own
 from algorithms.training.sequential import Sequential
 from algorithms.training.vectorised import Vectorised
 from algorithms.training.work import Trainer, Work
@@ -49,14 +51,15 @@ def choose(
     block: int,
     samples: float = inf,
     forms_models: str = "",
+    label: torch.Tensor | None = None,
 ) -> Compute:
     """Resolve `execution = "auto"` by a static rule, and refuse an execution that cannot train the model.
 
-    - `compile`, `channels_last`, or bf16 on a CPU: sequential.
-    - A stack of linear layers with ReLU, tanh or sigmoid, and SGD without `clip` and `nesterov`: low-rank if a client
-      update uses at most 0.75 sum(in out) / sum(in + out) samples, over the layers, and no client's model must be
-      formed; else fused. A chain with terms that read slots, such as SCAFFOLD's, is fused only if
-      `execution = "fused"` asks for it.
+    - `compile`, `channels_last`, a client update of the user's own, or bf16 on a CPU: sequential.
+    - A stack of linear layers with ReLU, tanh or sigmoid, plain cross-entropy, a constant learning rate, and SGD
+      without `clip` and `nesterov`: low-rank if a client update uses at most 0.75 sum(in out) / sum(in + out) samples,
+      over the layers, and no client's model must be formed; else fused. A chain with terms that read slots, such as
+      SCAFFOLD's, is fused only if `execution = "fused"` asks for it.
     - Otherwise on a GPU: vectorised.
     - Otherwise on a CPU: vectorised if the model has no convolution and at most 2^18 values, and blocks have at
       least 8 clients; else sequential.
@@ -70,11 +73,14 @@ def choose(
         block: clients a block.
         samples: samples that a client update uses; see `Local.used`.
         forms_models: reason why each client's model must be formed; see `Algorithm.forms_models`.
+        label: a sample's label, of any value; None for a class.
 
     Raises:
         InputError: the given execution cannot train this model.
     """
     compute = local.compute
+    if local.update is not None:
+        return replace(compute, execution="sequential")
     linear = layers_of(module) is not None
     if compute.compile and shutil.which("c++") is None and shutil.which("g++") is None:
         raise InputError("local.compile = true: must be false without a C++ compiler; install g++, or remove it")
@@ -84,7 +90,7 @@ def choose(
             f'local.execution = "{compute.execution}": must be sequential or vectorised, because {why}; '
             'set local.execution = "auto"'
         )
-    if compute.execution == "vectorised" and (why := _stops_stacking(local, module, sample)):
+    if compute.execution == "vectorised" and (why := _stops_stacking(local, module, sample, label)):
         raise InputError(
             f'local.execution = "vectorised": must be sequential, because {why}; set local.execution = "sequential"'
         )
@@ -92,14 +98,15 @@ def choose(
         return compute
     if compute.compile or compute.channels_last or (compute.precision == "bf16" and device == "cpu"):
         return replace(compute, execution="sequential")
-    if linear and chain.is_foldable and not chain.reads_slots and compute.precision != "bf16":
+    by_hand = linear and local.has_gradient_by_hand and chain.is_foldable
+    if by_hand and not chain.reads_slots and compute.precision != "bf16":
         low = keeps_low_rank(local) and not forms_models and samples <= MOST_RANK * _least_width(module)
         return replace(compute, execution="low-rank" if low else "fused")
     small = Layout.of(module).floats <= SMALL_MODEL and not any(
         isinstance(layer, _ConvNd) for layer in module.modules()
     )
     stacks = device != "cpu" or (small and block >= LEAST_LANES)
-    stacks = stacks and not _stops_stacking(local, module, sample)
+    stacks = stacks and not _stops_stacking(local, module, sample, label)
     return replace(compute, execution="vectorised" if stacks else "sequential")
 
 
@@ -110,6 +117,8 @@ def _stops_folding(local: Local, linear: bool, forms_models: str) -> str:
         return ""
     if not linear:
         return "the model is no stack of linear layers without norm"
+    if not local.has_gradient_by_hand:
+        return "local.loss and local.lr_schedule need autograd, unless they are plain cross-entropy and constant"
     if not chain.is_foldable:
         return "local.clip, local.nesterov, Adam and terms that are not affine need the whole gradient"
     if execution == "low-rank" and not keeps_low_rank(local):
@@ -123,20 +132,19 @@ def _least_width(module: nn.Module) -> float:
     return float(sum(rows * columns for rows, columns in shapes) / sum(rows + columns for rows, columns in shapes))
 
 
-def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor) -> str:
+def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label: torch.Tensor | None) -> str:
     """Try one step of two lanes, on zeros; return the reason if a stack cannot be trained, else ""."""
+    if local.lr_schedule != "constant":
+        return "client updates of different lengths have different learning rates at a step of local.lr_schedule"
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
-    with torch.no_grad():
-        # After the classes: nothing, or the sides of an image with a class for each pixel.
-        places = tried.eval()(torch.stack([sample, sample])).shape[2:]
     resident = Resident(
         tried, Sharing(slots=dict.fromkeys(local.slots, "personal")).divide(Layout.of(tried)), sample, lanes=2
     )
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
-        torch.zeros(2, *places, dtype=torch.uint8 if places else torch.int64),
+        torch.zeros(2, dtype=torch.int64) if label is None else torch.stack([label, label]),
         [np.arange(2)],
         torch.Generator(),
     )
@@ -169,14 +177,21 @@ def low_rank_trainer(resident: Resident, compute: Compute) -> LowRank | None:
     return LowRank(resident) if compute.execution == "low-rank" else None
 
 
-def trainer(resident: Resident, compute: Compute) -> Trainer:
+def trainer(resident: Resident, compute: Compute, update: OwnUpdate | None = None) -> Trainer:
     """Return the trainer of a worker's models; the module's dropout layers become keyed ones.
+
+    Args:
+        resident: models of the worker.
+        compute: computation with a resolved execution.
+        update: a user's own client update; None for `Local`'s. It sees the module as it was made.
 
     Raises:
         ValueError: the execution is still "auto".
     """
     if compute.execution == "auto":
         raise ValueError("the execution is auto: resolve it by `choose`")
+    if update is not None:
+        return Own(resident, update)
     keyed(resident.module)
     if compute.execution in ("fused", "low-rank"):
         return Fused(resident)

@@ -17,7 +17,8 @@ from algorithms.engine.entries import Kind
 from algorithms.engine.layout import Layout, Packed
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
-from algorithms.training.losses import cross_entropies, labelled, mean_loss
+from algorithms.parts.losses import labelled
+from algorithms.parts.weighting import REPORTED
 from algorithms.training.work import Trainer, Work
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def loss_after(finished: FinishedUpdate) -> float:
     x, y = finished.work.x, finished.work.y
     total = 0.0
     for part in chunks(x):
-        total += float(cross_entropies(functional_call(module, entries, (x[part],)).double(), y[part]).sum())
+        total += float(finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part]).sum())
     return total / max(1, labelled(y))
 
 
@@ -106,6 +107,11 @@ REPORTS: Mapping[str, Callable[[FinishedUpdate], float]] = {
 """Measurements that a part may name in its `needs`, beside the entries of every report."""
 
 
+def own_numbers(report: Mapping[str, float]) -> dict[str, float]:
+    """Return the entries of a report that a user's own client update gave."""
+    return {name: value for name, value in report.items() if name not in (*REPORTED, *REPORTS, "staleness")}
+
+
 def statistics(layout: Layout, packed: Packed) -> NDArray[np.float64]:
     """Return the running means and variances of a model, end to end."""
     wanted = [place for entry, place in layout.places() if entry.kind is Kind.STATISTIC and not entry.integer]
@@ -125,7 +131,7 @@ def _mean_square(finished: FinishedUpdate, batches: Sequence[NDArray[np.int64]])
     trained = {name: entries.pop(name) for name in resident.trained(finished.local)}
 
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return mean_loss(functional_call(resident.module, (parameters, entries), (x,)), y)
+        return finished.local.loss.mean(functional_call(resident.module, (parameters, entries), (x,)), y)
 
     def square(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         gradients: dict[str, torch.Tensor] = grad(loss)(trained, x, y)

@@ -16,7 +16,7 @@ from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
-from algorithms.training.losses import Taken, losses_of, mean_loss
+from algorithms.training.losses import Taken, losses_of
 from algorithms.training.work import Trainer, Work
 
 
@@ -57,12 +57,14 @@ class Sequential(Trainer):
         parameters = [resident.parameters[name] for name in trained]
         steps = LocalSteps(local.chain, trained, resident.slots, lr)
         taken: list[Taken] = []
-        for batch in stacked_batches(works):
+        count = len(works[0].batches) if works else 0
+        for number, batch in enumerate(stacked_batches(works)):
+            steps.lr = lr * local.factor(number, count)
             x = batch.x[0].contiguous(memory_format=self._format)
             for name, mask in self._masks.draw(works, len(x)).items():
                 self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
             with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
-                loss = mean_loss(self._forward(x), batch.y[0])
+                loss = local.loss.mean(self._forward(x), batch.y[0])
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             steps([gradient.unsqueeze(0) for gradient in gradients], batch.lanes)
             taken.append((batch.lanes, batch.labels, loss.detach().view(1)))

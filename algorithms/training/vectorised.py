@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,10 +14,11 @@ from algorithms.engine.batch_norm import train_mode
 from algorithms.engine.resident import Resident
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
+from algorithms.parts.losses import Loss
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
 from algorithms.training.dropout import Masks
-from algorithms.training.losses import Taken, losses_of, mean_loss
+from algorithms.training.losses import Taken, losses_of
 from algorithms.training.work import Trainer, Work
 
 Tensors = dict[str, torch.Tensor]
@@ -35,11 +37,11 @@ class Vectorised(Trainer):
         self._masks = Masks(resident.module, resident.sample)
         self.has_dropout = bool(self._masks.layers)
         self._autocast = compute.precision == "bf16"
-        self._step = vmap(grad_and_value(self._loss))
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
+        step = vmap(grad_and_value(partial(self._loss, local.loss)))
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         steps = LocalSteps(local.chain, trained, self._resident.slots, lr)
@@ -51,7 +53,7 @@ class Vectorised(Trainer):
             # are not neighbours in memory, so track in copies.
             buffers = {name: stack[lanes].clone() for name, stack in constant.items()}
             masks = self._masks.draw(works[lanes], batch.size)
-            gradients, values = self._step(parameters, buffers, masks, batch.x, batch.y)
+            gradients, values = step(parameters, buffers, masks, batch.x, batch.y)
             for name, tracked in buffers.items():
                 constant[name][lanes] = tracked
             steps([gradients[name] for name in parameters], lanes)
@@ -59,6 +61,14 @@ class Vectorised(Trainer):
         local.finish(steps, [len(work.batches) for work in works])
         return losses_of(taken, len(works))
 
-    def _loss(self, parameters: Tensors, buffers: Tensors, masks: Tensors, x: torch.Tensor, y: torch.Tensor) -> object:
+    def _loss(
+        self,
+        loss: Loss,
+        parameters: Tensors,
+        buffers: Tensors,
+        masks: Tensors,
+        x: torch.Tensor,
+        y: torch.Tensor,
+    ) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
-            return mean_loss(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
+            return loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -15,8 +15,8 @@ from algorithms.engine.layout import Packed
 from algorithms.engine.resident import Resident
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
+from algorithms.parts.losses import known
 from algorithms.training.augment import Augmented
-from algorithms.training.losses import IGNORED
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,12 @@ class Work:
 
     Args:
         x: inputs, [n, *shape].
-        y: class indices, int64 [n]; or for pixels uint8 [n, height, width], with 255 for no class.
+        y: labels, [n, ...]; see `Loss`.
         batches: rows of each step.
         masks: the client update's own stream of dropout masks; None without dropout.
         augment: augmentation of the batches' samples; None for all client updates of a worker, or for none.
+        client: id of the client.
+        round_number: round, starting at 1.
     """
 
     x: torch.Tensor
@@ -36,6 +38,8 @@ class Work:
     batches: Sequence[NDArray[np.int64]]
     masks: torch.Generator | None = None
     augment: Augmented | None = None
+    client: int = 0
+    round_number: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class StackedBatch:
         lanes: the k lanes.
         size: n, samples of a batch.
         x: inputs, [k, n, *shape].
-        y: class indices, [k, n], or [k, n, height, width].
+        y: labels, [k, n, ...].
     """
 
     lanes: slice
@@ -62,8 +66,10 @@ class StackedBatch:
 
     @property
     def labels(self) -> torch.Tensor:
-        """Number of labels of each lane, [k]: samples, or pixels that have a class."""
-        return torch.full((self.count,), self.size) if self.y.dim() == 2 else (self.y != IGNORED).flatten(1).sum(1)
+        """Number of labels of each lane, [k]: samples, or pixels or positions that have a class."""
+        if self.y.dim() == 2 or self.y.is_floating_point():
+            return torch.full((self.count,), self.size)
+        return known(self.y).flatten(1).sum(1)
 
 
 class Trainer(ABC):
@@ -97,6 +103,10 @@ class Trainer(ABC):
         Returns:
             Mean training loss of each client update over its labels in the order of training; NaN without a batch.
         """
+
+    def reported(self, lane: int) -> Mapping[str, float]:
+        """Return the numbers that the latest client update of a lane reports by itself; none by default."""
+        return {}
 
     def nonfinite(self, lanes: int) -> list[str | None]:
         """Name the first entry that holds NaN or infinity in each of the first lanes; None if all are finite."""

@@ -23,7 +23,11 @@ import raysim
 from algorithms import Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.parts import phases, rules, schedule, server, sharing, weighting
+from algorithms.parts.losses import LOSSES, CrossEntropy
+from algorithms.parts.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters
+from raysim.config.algorithm import local_table
+from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
@@ -36,6 +40,9 @@ MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 GIVEN = ("sample", "local", "server")
 """Parameters of a named algorithm that other tables of the file set."""
 BOUNDS = {Ge: "≥", Gt: ">", Le: "≤", Lt: "<"}
+LIMITS = {int: LARGEST_WHOLE, float: LARGEST_NUMBER}
+"""Bounds of numbers without narrower ones."""
+POWERS = {2**63: "2^63", 10**9: "10^9", -(10**9): "-10^9", 1e12: "10^12", -1e12: "-10^12"}
 WORDS = {int: "integer", float: "number", str: "text", bool: "`true` or `false`"}
 
 
@@ -73,7 +80,10 @@ def kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     if origin is not None and issubclass(origin, Mapping):
         return f"table of {kind(inner[1])}"
     values = [(BOUNDS[type(one)], getattr(one, type(one).__name__.lower())) for one in metadata if type(one) in BOUNDS]
-    limits = ", ".join(f"{sign} {'2^63' if value == 2**63 else value}" for sign, value in values)
+    if (limit := LIMITS.get(annotation)) is not None:
+        values += [] if any(sign in "≥>" for sign, _ in values) else [("≥", -limit)]
+        values += [] if any(sign in "≤<" for sign, _ in values) else [("≤", limit)]
+    limits = ", ".join(f"{sign} {POWERS.get(value, value)}" for sign, value in values)
     return f"{WORDS.get(annotation, getattr(annotation, '__name__', str(annotation)))} {limits}".strip()
 
 
@@ -121,7 +131,7 @@ def summary(subject: Any) -> str:
 def experiment() -> str:
     """Return all keys of an experiment file."""
     tables = {name: table for name, field in Experiment.model_fields.items() if (table := table_in(field.annotation))}
-    local = table_of(Local, ("proximal", "compute"), table_of(Compute, (), ConfigTable))
+    local = local_table("cross-entropy")
     texts = {
         "model": arguments(ModelOptions),
         "algorithm": arguments(Sample) | {"sampling": arguments(Sample)["by"]},
@@ -137,7 +147,8 @@ def experiment() -> str:
         skip = ("local", "server", "model") if name == "algorithm" else ()
         sections[f"`[{name}]`"] = rows(table, texts.get(name, {}), skip, f"{name}.") + "\n" + beside.get(name, "")
         if name == "algorithm":
-            sections["`[local]`"] = rows(local, arguments(Local) | arguments(Compute), above="local.")
+            texts_of_local = arguments(Local) | arguments(Compute) | arguments(CrossEntropy)
+            sections["`[local]`"] = rows(local, texts_of_local, above="local.") + "\n" + losses()
             sections["`[server]`"] = server_rules()
     return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
 
@@ -156,6 +167,16 @@ def own_keys() -> str:
         table = table_of(function, GIVEN, ConfigTable)
         keys = rows(table, arguments(function), above="algorithm.") if table.model_fields else "No keys of its own.\n"
         text.append(f"### `{name}`\n\n{summary(function)}\n\n{keys}")
+    return "\n".join(text)
+
+
+def losses() -> str:
+    """Return the losses and their keys."""
+    text = ["The loss's own keys stand beside it; those of the cross-entropy are in the table above.\n"]
+    for name, loss in LOSSES.items():
+        table = table_of(loss, (), ConfigTable)
+        keys = rows(table, arguments(loss), above="local.") if table.model_fields else "No keys of its own.\n"
+        text.append(f'### `local.loss = "{name}"`\n\n{summary(loss)}\n\n{keys}')
     return "\n".join(text)
 
 
@@ -230,7 +251,7 @@ def parts() -> str:
     """Return the parts that algorithms are made of, one section for each of the five."""
     sections = {
         "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance),
-        "`local`": (algorithms.Local, algorithms.Compute),
+        "`local`": (algorithms.Local, algorithms.Compute, *LOSSES.values(), OwnUpdate, Context),
         "`sharing`": (sharing,),
         "`weighting`": (weighting,),
         "`server`": (server,),

@@ -1,11 +1,13 @@
-"""Exit statuses of a command line: 0 done, 1 failed, 2 wrong input."""
+"""Exit statuses of a command line: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
+from partitioning.cli.terminal import echo, escape_unencodable
 from partitioning.common.errors import InputError
 
 
@@ -20,19 +22,21 @@ def run_command(group: click.Group, name: str, arguments: Sequence[str] | None =
         name: name of the program, which begins the error line.
         arguments: arguments; by default those of the process.
     """
+    escape_unencodable()
     try:
         status = group.main(arguments, prog_name=name, standalone_mode=False) or 0
     except click.ClickException as error:
         status = _complain(name, error.format_message(), 2)
     except InputError as error:
-        status = _complain(name, str(error), 2)
+        # A file may have several mistakes, a line each.
+        status = max(_complain(name, line, 2) for line in str(error).splitlines() or [""])
     except (click.Abort, KeyboardInterrupt):
-        status = _complain(name, "interrupted", 1)
+        status = _complain(name, "interrupted", 128 + signal.SIGINT)
     except (RuntimeError, OSError, MemoryError) as error:
         status = _complain(name, str(error) or type(error).__name__, 1)
     sys.exit(status)
 
 
 def _complain(name: str, message: str, status: int) -> int:
-    click.echo(f"{name}: {' '.join(message.split())}", err=True)
+    echo(f"{name}: {' '.join(message.split())}", err=True)
     return status

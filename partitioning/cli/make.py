@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from partitioning.cli.paths import PATH
+from partitioning.cli.terminal import echo
 from partitioning.common.errors import InputError
+from partitioning.common.text import word
 
 if TYPE_CHECKING:  # It imports numpy.
     from partitioning.schemes.registry import Parameter
@@ -90,10 +93,11 @@ def _number(text: str) -> int | float | str:
 
 
 @click.command(cls=_MakeCommand)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to create.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH)
+@click.option("--out", required=True, type=PATH, help="Folder to create.")
 @click.option("--clients", type=int, help="Number of clients; omit it if the scheme finds the clients in the data.")
 @click.option("--label", default="label", show_default=True, help="Label column.")
+@click.option("--by", help="Column whose values stand for the classes, if labels are numbers or images.")
 @click.option("--test", multiple=True, help="Global test set, or NAME=SOURCE for the test set of a domain; repeatable.")
 @click.option("--test-clients", default=0.0, help="Clients held out for test, a share or a number.  [0]")
 @click.option("--validation-clients", default=0.0, help="Clients held out for validation, a share or a number.  [0]")
@@ -120,8 +124,7 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
     SOURCE is a .parquet, .arrow, .feather, .csv, .tsv or .npz file, or a folder of images by class. Several sources
     need equal columns; each is a domain. Options of schemes name their schemes in parentheses.
     """
-    from rich.console import Console
-
+    from partitioning.cli.console import Console
     from partitioning.cli.progress import progress_bar
     from partitioning.cli.units import parse_bytes
     from partitioning.making.make import make as make_population
@@ -143,11 +146,11 @@ def make(sources: tuple[Path, ...], out: Path, test: tuple[str, ...], memory: st
             **given,
         )
     numbers = statistics.summarise(population.class_counts)
-    click.echo(
+    echo(
         f"{out}: {numbers.clients} clients with {numbers.samples} samples of {numbers.classes} classes, "
         f"{numbers.min} to {numbers.max} per client, C-score {numbers.c_score:.2f}"
     )
-    click.echo(f"next: partitioning inspect {out}   or   partitioning plot {out} --out population.png")
+    echo(f"next: partitioning inspect {word(out)}   or   partitioning plot {word(out)} --out population.png")
 
 
 def _name_tests(given: Sequence[str]) -> dict[str | None, Path]:

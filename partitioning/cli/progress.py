@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from partitioning.cli.console import Console
     from partitioning.store.writing import Progress
 
 _SECONDS = 2.0

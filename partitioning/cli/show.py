@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from partitioning.cli.paths import PATH
+from partitioning.cli.terminal import echo
 from partitioning.common.disk import write_whole
 from partitioning.common.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from partitioning.cli.console import Console
     from partitioning.measures.table_one import Row
     from partitioning.store.population import Population
 
@@ -35,7 +36,7 @@ _FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 @click.command()
 @_FOLDERS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or a list for several DIRs.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the rows of Table I: .csv, .md, .tex or .json.")
+@click.option("--out", type=PATH, help="Write the rows of Table I: .csv, .md, .tex or .json.")
 def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
     """Describe the populations in DIR... (folders or URIs), with their rows of RADFed's Table I."""
     import json
@@ -52,18 +53,19 @@ def inspect(folders: Sequence[str], as_json: bool, out: Path | None) -> None:
         facts.append(groups)
     if as_json:
         records = [_to_record(each) for each in facts]
-        click.echo(json.dumps(records if len(records) > 1 else records[0], indent=2))
+        text = json.dumps(records if len(records) > 1 else records[0], indent=2)
+        click.echo(text.replace("\x7f", "\\u007f"))  # the only control character that JSON leaves
     else:
         _print(rows, facts)
     if out is not None:
         with write_whole(out) as draft:
             draft.write_text(FORMATS[out.suffix.lower()](rows), encoding="utf-8")
-        click.echo(f"{out}: Table I, rows: {len(rows)}", err=True)
+        echo(f"{out}: Table I, rows: {len(rows)}", err=True)
 
 
 @click.command()
 @_FOLDERS
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Picture to write: .png, .svg or .pdf.")
+@click.option("--out", required=True, type=PATH, help="Picture to write: .png, .svg or .pdf.")
 @click.option(
     "--panel",
     "panels",
@@ -82,7 +84,7 @@ def plot(folders: Sequence[str], out: Path, panels: Sequence[str]) -> None:
     figure = draw(views, panels)
     with write_whole(out) as draft:
         save(figure, draft)
-    click.echo(f"{out}: {' and '.join(f'{view.sizes.size} clients of {view.name}' for view in views)}")
+    echo(f"{out}: {' and '.join(f'{view.sizes.size} clients of {view.name}' for view in views)}")
 
 
 @click.command()
@@ -96,9 +98,10 @@ def verify(folder: str, sites: tuple[str, ...]) -> None:
     if faults:
         more = f" (and {len(faults) - 1} more, listed above)" if len(faults) > 1 else ""
         if more:
-            click.echo("\n".join(faults))
+            for fault in faults:
+                echo(fault)
         raise InputError(faults[0] + more)
-    click.echo(f"{folder}: every checksum, count and sum is right")
+    echo(f"{folder}: every checksum, count and sum is right")
 
 
 def _local_folder(name: str) -> Path:
@@ -107,8 +110,7 @@ def _local_folder(name: str) -> Path:
 
     if not is_uri(name):
         return Path(name)
-    from rich.console import Console
-
+    from partitioning.cli.console import Console
     from partitioning.cli.progress import progress_bar
     from partitioning.store.fetching import fetch
 
@@ -161,12 +163,12 @@ def _to_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print(rows: "Sequence[Row]", facts: Sequence[Mapping[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from partitioning.cli.console import Console
     from partitioning.measures.table_one import format_row
 
-    console = Console(markup=False, emoji=False, highlight=False)  # print names literally
+    console = Console(highlight=False)
     table = Table()
     for column in rows[0]:
         table.add_column(column, justify="left" if column == "Dataset" else "right")

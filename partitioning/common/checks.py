@@ -12,30 +12,37 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def whole(name: str, value: object, *, least: int) -> int:
-    """Return `value` as an int of at least `least` and below 2**63."""
-    number = _whole(name, value, least)
-    if number >= 2**63:
-        raise InputError(f"{name} is {value!r}: give a whole number below 2**63")
-    return number
+LARGEST_WHOLE = 10**9
+"""Largest number of clients, shards, labels and the like; products of two fit 64 bits."""
+
+LARGEST_SEED = 2**128 - 1
+"""Largest seed."""
+
+LARGEST_NUMBER = 1e12
+"""Largest concentration or strength; its square fits single precision."""
+
+
+def whole(name: str, value: object, *, least: int, most: int = LARGEST_WHOLE) -> int:
+    """Return `value` as an int from `least` to `most`."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number <= most:
+            return number
+        # Python refuses to print numbers of thousands of digits.
+        value = number if abs(number) < 2**128 else f"of {number.bit_length()} bits"
+    raise InputError(f"{name} is {value!r}: give a whole number from {least} to {most}")
 
 
 def read_seed(value: object) -> int:
-    """Return a seed: a whole number of any size, 0 or more."""
-    return _whole("seed", value, 0)
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InputError(f"{name} is {value!r}: give a whole number, {least} or more")
-    return int(value)
+    """Return a seed: a whole number from 0 to 2**128 - 1."""
+    return whole("seed", value, least=0, most=LARGEST_SEED)
 
 
 def positive(name: str, value: object) -> float:
-    """Return `value` as a finite float above 0."""
+    """Return `value` as a float above 0 and at most `LARGEST_NUMBER`."""
     number = _real(value)
-    if number is None or number <= 0:
-        raise InputError(f"{name} is {value!r}: give a finite number above 0")
+    if number is None or not 0 < number <= LARGEST_NUMBER:
+        raise InputError(f"{name} is {value!r}: give a finite number above 0, at most {LARGEST_NUMBER:g}")
     return number
 
 
@@ -50,8 +57,10 @@ def share(name: str, value: object) -> float:
 def share_or_count(name: str, value: object, *, total: int) -> int:
     """Resolve a share in (0, 1) of `total` to a number, at least 1; return a whole number unchanged."""
     number = _real(value)
-    if number is None or number < 0 or (number >= 1 and number != math.floor(number)):
-        raise InputError(f"{name} is {value!r}: give a share above 0 and below 1, or a whole number, 0 for none")
+    if number is None or not 0 <= number <= LARGEST_WHOLE or (number >= 1 and number != math.floor(number)):
+        raise InputError(
+            f"{name} is {value!r}: give a share above 0 and below 1, or a whole number to {LARGEST_WHOLE}, 0 for none"
+        )
     return max(1, int(floor_share(number, total))) if 0 < number < 1 else int(number)
 
 
@@ -79,5 +88,8 @@ def encode(labels: npt.ArrayLike, name: str = "labels") -> tuple[Integers, Integ
 def _real(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
     return number if math.isfinite(number) else None

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from partitioning.common.checks import Integers
 from partitioning.common.errors import InputError, listing, suggestion
@@ -38,18 +37,17 @@ def check_table(table: pa.Table, label: str, *, name: str) -> None:
 def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
     """Raise InputError unless the columns have distinct names, usable types, and a usable label."""
     names = schema.names
-    if len(set(names)) < len(names):
-        repeated = next(column for column in names if names.count(column) > 1)
-        raise InputError(f"{name} has several columns named {repeated!r}: rename them")
+    if (twice := repeated(names)) is not None:
+        raise InputError(f"{name} has several columns named {twice!r}: rename them")
     if label not in names:
         raise InputError(f"{name} has no column {label!r}: its columns are {listing(names)}" + suggestion(label, names))
     kind = _value_type(schema.field(label).type)
     if pa.types.is_null(kind):
         raise InputError(f"{name} has no rows, or no label in any: give at least one sample")
-    if not (is_label(kind) or is_image(kind)):
+    if not (is_label(kind) or is_image(kind) or is_numbers(kind)):
         raise InputError(
             f"the label column {label!r} of {name} is of type {kind}: "
-            "cast it to whole numbers or strings, give images, or name another column"
+            "cast it to whole numbers, strings, floats, or lists of a fixed size, give images, or name another column"
         )
     for field in schema:
         if not _can_be_taken(field.type):
@@ -57,6 +55,16 @@ def check_columns(schema: pa.Schema, label: str, *, name: str) -> None:
                 f"column {field.name!r} of {name} is of type {field.type}, and Arrow cannot select rows of it: "
                 "cast it to a plain type, as string_view to string"
             )
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that stood before; None if all are distinct."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def check_rows(table: pa.Table, *, name: str) -> None:
@@ -69,12 +77,14 @@ def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
     """Raise InputError if a value is missing."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        if any(_has_nulls(chunk) for chunk in chunks):
+        if any(has_nulls(chunk) for chunk in chunks):
             raise InputError(f"{name} has missing values in column {field.name!r}: fill them or drop those rows")
 
 
 def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
     """Return the sorted distinct values of label columns; class c is the c-th value."""
+    import pyarrow.compute as pc  # late: it takes longer to import than pyarrow itself
+
     values: set[Label] = set()
     for column in columns:
         values.update(pc.unique(_decoded(column)).to_pylist())
@@ -83,6 +93,8 @@ def distinct(columns: Iterable[pa.ChunkedArray | pa.Array]) -> list[Label]:
 
 def class_codes(column: pa.ChunkedArray | pa.Array, classes: Iterable[Label]) -> Integers:
     """Return the class number of each label [N]; -1 for a label outside the classes."""
+    import pyarrow.compute as pc
+
     decoded = _decoded(column)
     try:
         known = pa.array(list(classes), type=decoded.type)
@@ -108,10 +120,17 @@ def is_image(kind: pa.DataType) -> bool:
     return len(_shape(kind) or ()) == 2 and bool(pa.types.is_integer(_innermost(kind)))
 
 
+def is_numbers(kind: pa.DataType) -> bool:
+    """Return whether labels of a type are numbers: a float, or a list of a fixed size with numbers or booleans."""
+    shape, inner = _shape(kind), _innermost(kind)
+    tests = (pa.types.is_integer, pa.types.is_boolean) if shape else ()
+    return len(shape or ()) < 2 and bool(pa.types.is_floating(inner) or any(test(inner) for test in tests))
+
+
 def labels_of(rows: pa.Table | pa.RecordBatch, label: str) -> pa.ChunkedArray | pa.Array:
-    """Return the class of each row: its label, or the column's name if labels are images."""
+    """Return the class of each row: its label, or the column's name if labels are images or numbers."""
     column = rows.column(label)
-    return pa.repeat(label, len(column)) if is_image(column.type) else column
+    return column if is_label(column.type) else pa.repeat(label, len(column))
 
 
 def _innermost(kind: pa.DataType) -> pa.DataType:
@@ -146,15 +165,16 @@ def _can_be_taken(kind: pa.DataType) -> bool:
     return True
 
 
-def _has_nulls(array: pa.Array) -> bool:
+def has_nulls(array: pa.Array) -> bool:
+    """Return whether a value is missing, also inside lists."""
     # Fields of a struct may be null: public hubs store an encoded image as {bytes, path} without a path.
     if isinstance(array, pa.ExtensionArray):
-        return _has_nulls(array.storage)
+        return has_nulls(array.storage)
     if array.null_count:
         return True
     kind = array.type
     if pa.types.is_dictionary(kind):
         return bool(array.dictionary.null_count) and bool(array.dictionary_decode().null_count)
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _has_nulls(array.flatten())
+        return has_nulls(array.flatten())
     return False

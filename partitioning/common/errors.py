@@ -3,8 +3,19 @@
 import difflib
 from collections.abc import Iterable
 
+LONGEST_WORD = 100
+"""Most characters of a name that is compared with others."""
 
-class InputError(ValueError):
+
+class ShortError:
+    """Mixin of errors whose message says all: notebooks show it without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class InputError(ShortError, ValueError):
     """Wrong input of the user; the message is one line with the value, the allowed values and the remedy."""
 
     def __init__(self, message: str) -> None:
@@ -23,5 +34,31 @@ def listing(allowed: Iterable[str]) -> str:
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:
     """Return the end of a message with the nearest allowed word; empty if none is near."""
-    near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(word, allowed)
+    return f"; did you mean {near[0][0]!r}?" if near else ""
+
+
+def nearest(word: str, allowed: Iterable[str], least: float = 0.5) -> list[tuple[str, float]]:
+    """Return allowed words that are near a word, the nearest first, each with a likeness up to 1.
+
+    Capital letters, and hyphens instead of underscores, make no difference.
+
+    Args:
+        word: wrong word.
+        allowed: known words.
+        least: least likeness, in (0, 1].
+    """
+    # The time grows with the square of the length.
+    known = [name for name in allowed if len(name) <= LONGEST_WORD] if len(word) <= LONGEST_WORD else []
+    matcher = difflib.SequenceMatcher(b=folded(word))
+    found = []
+    for name in known:
+        matcher.set_seq1(folded(name))
+        if matcher.real_quick_ratio() >= least and (likeness := matcher.ratio()) >= least:
+            found.append((name, likeness))
+    return sorted(found, key=lambda each: -each[1])
+
+
+def folded(word: str) -> str:
+    """Return a word as it is compared with others."""
+    return word.casefold().replace("_", "-")

@@ -39,7 +39,7 @@ class Assignment:
         rows: row numbers in the source, client after client, each client's in random order [n].
         parts: result of the scheme: each client's rows, report, names, domains, and change of the samples.
         parameters: all parameters of the scheme, in the form of the manifest.
-        dividing: columns that name a row's client, domain or site.
+        dividing: columns that name a row's client, domain, site or class, beside the label.
         labels: distinct labels of the source, sorted.
         source_codes: index in `labels` of each source row [N].
         classes: label of each class [C], test sets included.
@@ -85,6 +85,7 @@ class DealOptions:
         buckets: number of quantile buckets of a numeric feature.
         parameters: further parameters of the scheme; column parameters by column name.
         site: column that names each client's site; None without sites.
+        by: column whose values are the classes of the scheme and of the counts; None for the label column.
     """
 
     scheme: str
@@ -95,6 +96,12 @@ class DealOptions:
     buckets: int
     parameters: Mapping[str, Any]
     site: str | None = None
+    by: str | None = None
+
+    @property
+    def classes(self) -> str:
+        """Column of the classes."""
+        return self.by or self.label
 
     def resolve(self, source: Source) -> dict[str, Any]:
         """Return all parameters of the scheme, defaults included; raise InputError if they do not fit the source."""
@@ -103,11 +110,7 @@ class DealOptions:
             given.setdefault("domain", None)  # each source is a domain
         resolved = resolve(self.scheme, given)
         check_clients(self.scheme, self.clients)
-        if self.scheme not in UNLABELLED and is_image(source.schema.field(self.label).type):
-            raise InputError(
-                f"scheme {self.scheme!r} divides by classes, and the label {self.label!r} of {source.name} holds "
-                f"images: choose {listing(UNLABELLED)}"
-            )
+        self._check_classes(source)
         known = source.schema.names
         for name in (*self.dividing_columns(resolved), *self.features):
             if name not in known:
@@ -116,13 +119,37 @@ class DealOptions:
                 )
         return resolved
 
+    def _check_classes(self, source: Source) -> None:
+        """Raise InputError if the scheme divides by classes and there are none, or `by` is not needed for them."""
+        kind, names = source.schema.field(self.label).type, source.schema.names
+        if self.by is not None:
+            if self.by not in names:
+                near = suggestion(self.by, names)
+                raise InputError(f"{source.name} has no column by = {self.by!r}: choose {listing(names)}{near}")
+            if is_label(kind):
+                raise InputError(
+                    f"by = {self.by!r} with classes in the label column {self.label!r}: is only for labels that are "
+                    "numbers or images; leave it out, or name it as the label"
+                )
+            if not is_label(source.schema.field(self.by).type) or self.scheme == "concept":
+                raise InputError(
+                    f"by = {self.by!r} with scheme {self.scheme!r}: must be a column of whole numbers or strings, and "
+                    "not with 'concept', which changes labels; name another column"
+                )
+        elif self.scheme not in UNLABELLED and not is_label(kind):
+            what = "images" if is_image(kind) else "numbers"
+            raise InputError(
+                f"scheme {self.scheme!r} divides by classes, and the label {self.label!r} of {source.name} holds "
+                f"{what}: name a column of classes by `by`, or choose {listing(UNLABELLED)}"
+            )
+
     def column_parameters(self, resolved: Mapping[str, Any]) -> dict[str, str | None]:
         """Return the column of each parameter that holds one value per sample."""
         return {name: resolved[name] for name, parameter in parameters(self.scheme).items() if parameter.is_column}
 
     def dividing_columns(self, resolved: Mapping[str, Any]) -> list[str]:
-        """Return the columns that name a row's client, domain or site."""
-        names = (*self.column_parameters(resolved).values(), self.site)
+        """Return the columns that name a row's client, domain, site or class, and are no features."""
+        names = (*self.column_parameters(resolved).values(), self.site, self.by)
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -139,11 +166,11 @@ def deal(source: Source, options: DealOptions, test_labels: Sequence[pa.ChunkedA
     """
     resolved = options.resolve(source)
     dividing = options.dividing_columns(resolved)
-    table = read_columns(source, list(dict.fromkeys([options.label, *options.features, *dividing])))
+    table = read_columns(source, list(dict.fromkeys([options.classes, *options.features, *dividing])))
     check_rows(table, name=source.name)
     check_values(table, name=source.name)
     # The scheme sees only classes that have samples; a test set may add others.
-    labels = labels_of(table, options.label)
+    labels = labels_of(table, options.classes)
     own, classes = distinct([labels]), distinct([labels, *test_labels])
     codes = class_codes(labels, own)
     columns = dict(zip(table.column_names, table.columns, strict=True))

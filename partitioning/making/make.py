@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from partitioning.measures.numeric import numeric_columns
 from partitioning.schemes.parts import Parts
 from partitioning.sources.checked import check_source, check_unchanged
 from partitioning.sources.joined import JoinedSource
+from partitioning.sources.memory import is_pair, table_of, tables_of
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import Source, TableSource
 from partitioning.store.clients import ClientTable
@@ -42,18 +43,20 @@ from partitioning.store.writing import (
     write_test,
 )
 
-Samples: TypeAlias = pa.Table | Source | str | Path
+Samples: TypeAlias = Source | str | Path | object
+"""A source, a path, or data in memory, see `partitioning.sources.memory`."""
 
 
 def make(
-    source: Samples | Sequence[Samples],
+    source: Samples,
     out: str | Path,
     *,
     scheme: str,
     clients: int | None = None,
     seed: int = 0,
     label: str = "label",
-    test: pa.Table | Tests | None = None,
+    by: str | None = None,
+    test: object | Mapping[str | None, object] = None,
     test_clients: float = 0,
     validation_clients: float = 0,
     folds: int = 0,
@@ -75,14 +78,19 @@ def make(
     memory is ever held whole. Equal calls write equal bytes.
 
     Args:
-        source: samples [N] without missing values: a table, a path, or a source from `open_source`. Several sources
-            with equal columns are a domain each. Columns keep their name, order and type.
+        source: samples [N] without missing values: a path, a source from `open_source`, or data in memory: a pyarrow
+            table, a pair `(X, y)` of arrays, a data set of PyTorch or Hugging Face, a frame of pandas or polars, a
+            dictionary of columns, or a dictionary of these with the keys `train` and `test`. A list of sources with
+            equal columns is a domain each. Columns of tables and files keep their name, order and type.
         out: folder to create; it must not exist, or be empty.
         scheme: name in `SCHEMES`; `parameters` are its further parameters, columns by name.
         clients: number of clients K; omitted if the scheme finds the clients in the data.
         seed: key of every draw.
-        label: label column: whole numbers, strings, or images, which are all of one class.
-        test: global test set with the same columns, or a mapping from domains to their test sets.
+        label: label column: whole numbers or strings, which are classes; or images, floats, or lists of a fixed size,
+            which are all of one class. The labels of a pair get this name.
+        by: column whose values stand for the classes, if labels are none; it is no feature then.
+        test: global test set with the same columns, a table or other data in memory, or a mapping from domains to
+            their test sets.
         test_clients: clients held out for test, a share in (0, 1) or a number.
         validation_clients: clients held out for validation, a share in (0, 1) or a number.
         folds: number of folds of clients, instead of held-out clients; 3 or more, 0 for none. See `Population.fold`.
@@ -106,16 +114,16 @@ def make(
     Raises:
         InputError: an argument or the source is wrong; nothing is left behind.
     """
-    options = DealOptions(scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters, site)
-    memory, local_test = whole("memory", memory, least=1), share("local_test", local_test)
+    options = DealOptions(scheme, clients, read_seed(seed), label, tuple(features), buckets, parameters, site, by)
+    memory, local_test = whole("memory", memory, least=1, most=2**50), share("local_test", local_test)
     split = partial(
         Splits.of, test_clients=test_clients, validation_clients=validation_clients, folds=folds, stratify=stratify
     )
-    folder, source = check_out(out), _join_sources(source, dataset)
+    folder, (source, own_test) = check_out(out), _opened(source, dataset, label)
     _check(options, split, source)
-    tests = check_tests(test, source.schema, label, source.name)
+    tests = check_tests(_test_of(test, own_test, label), source.schema, label, source.name)
     measures = _check_numeric(source, label) if standardise else {}
-    assignment = deal(source, options, [labels_of(table, label) for table in tests.values()])
+    assignment = deal(source, options, [labels_of(table, options.classes) for table in tests.values()])
     if assignment.parts.shift is not None and (index_only or features):
         option = "index_only" if index_only else "features"
         raise InputError(
@@ -126,7 +134,7 @@ def make(
     table = _client_table(assignment, splits, local_test, options.seed)
     with write_folder(folder) as draft:
         if not isinstance(source, TableSource):
-            source = check_unchanged(source, label, assignment.labels, assignment.source_codes)
+            source = check_unchanged(source, options.classes, assignment.labels, assignment.source_codes)
         batches = arrange_samples(
             source, assignment.rows, assignment.sizes, scratch=draft / "scratch", memory=memory, progress=progress
         )
@@ -134,6 +142,7 @@ def make(
         manifest = Manifest(
             dataset=dataset or source.name,
             label=label,
+            by=by,
             classes=assignment.classes,
             columns=describe(source.schema),
             scheme=scheme,
@@ -154,21 +163,29 @@ def make(
     return Population.open(folder)
 
 
-def _join_sources(source: Samples | Sequence[Samples], dataset: str | None) -> Source:
-    if isinstance(source, pa.Table):
-        return TableSource(source, dataset or "table")
+def _opened(source: Samples, dataset: str | None, label: str) -> tuple[Source, pa.Table | None]:
+    """Return a source, and its test set if it is data in memory that have one."""
     if isinstance(source, str | Path):
-        return open_source(source)
-    if isinstance(source, Sequence):
+        return open_source(source), None
+    if isinstance(source, Sequence) and not is_pair(source):
         if not source:
             raise InputError("there is no source: give one or more")
-        sources = [_join_sources(each, None) for each in source]
-        return sources[0] if len(sources) == 1 else JoinedSource(tuple(sources))
-    if not hasattr(source, "schema"):
-        raise InputError(
-            f"source is {type(source).__name__}: give a pyarrow table, a path, or a source from open_source"
-        )
-    return source
+        sources = [_opened(each, None, label)[0] for each in source]
+        return sources[0] if len(sources) == 1 else JoinedSource(tuple(sources)), None
+    if hasattr(source, "schema") and hasattr(source, "batches"):
+        return cast("Source", source), None
+    train, test = tables_of(source, label)
+    return TableSource(train, dataset or "table"), test
+
+
+def _test_of(test: Any, own: pa.Table | None, label: str) -> pa.Table | Tests | None:
+    if test is None:
+        return own
+    if own is not None:
+        raise InputError("test is given, and the source has a test set of its own: leave one out")
+    if isinstance(test, Mapping):
+        return {name: table_of(each, label) for name, each in test.items()}
+    return table_of(test, label)
 
 
 def _check(options: DealOptions, split: partial[Splits], source: Source) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from partitioning.common.checks import Floats, Integers, whole
 from partitioning.common.columns import Label, class_codes, distinct
@@ -125,5 +124,5 @@ def _edges(name: str, column: pa.ChunkedArray, buckets: int) -> list[float]:
 
 def _floats(column: pa.ChunkedArray | pa.Array) -> Floats:
     plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    values = pc.cast(plain, pa.float64(), safe=False)
+    values = plain.cast(pa.float64(), safe=False)
     return np.asarray(values.to_numpy(), dtype=np.float64)

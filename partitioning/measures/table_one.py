@@ -3,16 +3,14 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from partitioning.common.text import latex, markdown
 from partitioning.measures.statistics import Statistics
 
 Row = Mapping[str, str | int | float]
 """Values of a row by the paper's column names, in order."""
-
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
 def table_row(name: str, numbers: Statistics) -> Row:
@@ -52,13 +50,13 @@ def to_json(rows: Sequence[Row]) -> str:
 def to_markdown(rows: Sequence[Row]) -> str:
     """Return the rows in the paper's format, as a Markdown table."""
     cells = [list(rows[0]), ["---", *["---:"] * (len(rows[0]) - 1)]]
-    cells += [[cell.replace("|", r"\|") for cell in format_row(row)] for row in rows]
+    cells += [[markdown(cell) for cell in format_row(row)] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
 def to_latex(rows: Sequence[Row]) -> str:
     """Return the rows in the paper's format, as a LaTeX `tabular` that needs no package."""
-    head, *body = [[_escape(cell) for cell in line] for line in (list(rows[0]), *map(format_row, rows))]
+    head, *body = [[latex(cell) for cell in line] for line in (list(rows[0]), *map(format_row, rows))]
     lines = [
         rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
         r"\hline",
@@ -83,7 +81,3 @@ def _cell(name: str, value: str | float) -> str:
     if name == "C-score":
         return f"{value:.2f}"
     return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}]", lambda found: _LATEX.get(found[0], rf"\{found[0]}"), text)

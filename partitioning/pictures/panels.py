@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partitioning.common.checks import Floats, Integers
+from partitioning.common.text import CAPTION, caption
 from partitioning.measures.statistics import c_score, summarise
 from partitioning.pictures.views import (
     NAMED,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_TICKS = 25
 _MOST_NUMBERED = 400  # cells of a heatmap that shows the number in each cell
+_DARK = 0.68  # place on the colour scale from which white numbers have more contrast than black ones
 _LETTERS = 18  # longest class name, in characters
 _BARS = 40  # most bars of a histogram
 _LOGARITHMIC = 100  # ratio of the largest to the smallest size that makes the axis logarithmic
@@ -48,9 +50,9 @@ def heatmaps(views: Sequence[View]) -> list[Panel]:
             _title(axes, f"samples of each class, C-score {c_score(view.class_counts):.2f}")
             image = paint(axes, table, groups, "YlGnBu", norm)
             if len(view.class_counts) <= NAMED and table.size <= _MOST_NUMBERED / len(views):
-                write_counts(axes, view.class_counts, offset=0.5)
+                write_counts(axes, view.class_counts, norm, offset=0.5)
             _name_clients(axes, groups, "class")
-            name_rows(axes, [shorten(str(label)) for label in view.classes])
+            name_rows(axes, view.classes, _LETTERS)
         _colour_bar(key, image, "samples per client")
 
     return [(_map_height(len(views[0].classes)), draw)]
@@ -123,7 +125,7 @@ def _feature(views: Sequence[View], name: str) -> Panel:
             counts = view.features[name]
             groups = group_clients(counts)
             image = paint(axes, mean_shares(groups, counts), groups, "PuRd", Normalize(0, 1))
-            _title(axes, f"{name}: category shares, C-score {c_score(counts):.2f}")
+            _title(axes, f"{caption(name)}: category shares, C-score {c_score(counts):.2f}")
             axes.set_ylim(categories - 0.5, -0.5)
             _name_clients(axes, groups, "category")
             name_rows(axes, titles or range(categories))
@@ -152,9 +154,16 @@ def count_norm(most: float) -> "Normalize":
     return PowerNorm(0.5, vmin=0, vmax=max(most, 1))
 
 
-def write_counts(axes: "Axes", class_counts: Integers, *, offset: float = 0.0) -> None:
-    """Write each cell's number; `offset` is the distance of a column's centre from the client's id."""
-    dark = class_counts > class_counts.max() / 3
+def write_counts(axes: "Axes", class_counts: Integers, norm: "Normalize", *, offset: float = 0.0) -> None:
+    """Write each cell's number, in white on dark cells.
+
+    Args:
+        axes: axes of the heatmap.
+        class_counts: samples per client and class [K, C].
+        norm: colour scale of the cells.
+        offset: distance of a column's centre from the client's id.
+    """
+    dark = np.asarray(norm(class_counts)) > _DARK
     for (client, label), number in np.ndenumerate(class_counts):
         if number:
             axes.text(
@@ -179,15 +188,10 @@ def ticks(count: int) -> Integers:
     return np.arange(0, count, step)
 
 
-def name_rows(axes: "Axes", names: Sequence[object]) -> None:
-    """Name the rows of a heatmap, at most 25."""
+def name_rows(axes: "Axes", names: Sequence[object], letters: int = CAPTION) -> None:
+    """Name the rows of a heatmap, at most 25, each with at most `letters` characters."""
     rows = ticks(len(names))
-    axes.set_yticks(rows, [str(names[row]) for row in rows])
-
-
-def shorten(name: str) -> str:
-    """Shorten a long name to its beginning and its end, because names often differ at the end."""
-    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 7]}…{name[-6:]}"
+    axes.set_yticks(rows, [caption(names[row], letters) for row in rows])
 
 
 def class_colours(classes: int) -> "ListedColormap":
@@ -218,7 +222,7 @@ def _class_key(key: "Axes", classes: Sequence[object], colours: "ListedColormap"
 
     count = len(classes)
     if count <= _MOST_COLOURS:
-        patches = [Patch(color=colours(label), label=shorten(str(classes[label]))) for label in range(count)]
+        patches = [Patch(color=colours(label), label=caption(classes[label], _LETTERS)) for label in range(count)]
         key.set_axis_off()
         key.legend(
             handles=patches[::-1],  # in the stack's order
@@ -234,7 +238,7 @@ def _class_key(key: "Axes", classes: Sequence[object], colours: "ListedColormap"
     bounds = np.arange(count + 1) - 0.5
     bar = key.figure.colorbar(ScalarMappable(BoundaryNorm(bounds.tolist(), count), colours), cax=key, label="class")
     rows = ticks(count)
-    bar.set_ticks(rows.tolist(), labels=[shorten(str(classes[row])) for row in rows])
+    bar.set_ticks(rows.tolist(), labels=[caption(classes[row], _LETTERS) for row in rows])
     bar.ax.tick_params(labelsize=8)
     bar.ax.minorticks_off()
 

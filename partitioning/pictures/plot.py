@@ -8,8 +8,10 @@ import numpy as np
 
 from partitioning.common.checks import Integers
 from partitioning.common.errors import InputError, listing, suggestion
+from partitioning.common.text import CAPTION, caption
 from partitioning.measures.statistics import summarise
 from partitioning.pictures.panels import PANELS, Panel, count_norm, is_written_out, name_rows, ticks, write_counts
+from partitioning.pictures.plain import PLAIN_TEXT, missing_glyphs_shown, plain_text
 from partitioning.pictures.views import View, share_classes
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ __all__ = ["PANELS", "View", "draw", "heatmap", "save"]
 _KEY = 0.22  # width of a colour bar, in inches
 
 
+@plain_text()
 def draw(views: Sequence[View], panels: Sequence[str] = ()) -> "Figure":
     """Draw populations side by side on shared scales, in panels from top to bottom.
 
@@ -51,12 +54,14 @@ def save(figure: "Figure", path: Path) -> None:
     """Write a figure as .png, .svg or .pdf; equal figures give equal bytes."""
     import matplotlib as mpl
 
-    _settle(figure)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with mpl.rc_context({"svg.hashsalt": "partitioning"}):  # ids are random otherwise
+    # The ids of an SVG are random otherwise.
+    with mpl.rc_context({**PLAIN_TEXT, "svg.hashsalt": "partitioning"}), missing_glyphs_shown():
+        _settle(figure)
         figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
 
 
+@plain_text()
 def heatmap(
     class_counts: Integers, classes: Sequence[object], *, title: str | None = None, width: float = 10.0
 ) -> "Figure":
@@ -73,22 +78,23 @@ def heatmap(
     from matplotlib.figure import Figure
 
     clients, count = class_counts.shape
+    norm = count_norm(int(class_counts.max()))
     figure = Figure(figsize=(width, float(np.clip(1.6 + 0.28 * count, 3.0, 9.0))), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(
         class_counts.T,
         aspect="auto",
         cmap="YlGnBu",
-        norm=count_norm(int(class_counts.max())),
+        norm=norm,
         interpolation="antialiased",
     )
-    axes.set_title(title if title is not None else _summary(class_counts))
+    axes.set_title(caption(title) if title is not None else _summary(class_counts))
     axes.set_xlabel("client")
     axes.set_ylabel("class")
     axes.set_xticks(ticks(clients))
     name_rows(axes, classes)
     if is_written_out(clients, count):
-        write_counts(axes, class_counts)
+        write_counts(axes, class_counts, norm)
     figure.colorbar(image, ax=axes, label="samples", pad=0.01)
     return figure
 
@@ -116,7 +122,8 @@ def _panels(views: Sequence[View], names: Sequence[str]) -> list[Panel]:
 
 def _headline(view: View) -> str:
     classes = int(view.class_counts.any(axis=0).sum())
-    return f"{view.name}\n{view.sizes.sum():,} samples on {view.sizes.size:,} clients, {classes:,} classes"
+    name = caption(view.name, 2 * CAPTION)
+    return f"{name}\n{view.sizes.sum():,} samples on {view.sizes.size:,} clients, {classes:,} classes"
 
 
 def _summary(class_counts: Integers) -> str:

@@ -5,13 +5,11 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from partitioning.common.checks import Floats, Integers, encode, positive, read_seed, whole
 from partitioning.common.errors import InputError, listing
 from partitioning.common.streams import Purpose, generator
 from partitioning.common.threads import one_thread
-from partitioning.measures.features import describe_features
 from partitioning.measures.statistics import fit, fit_sizes
 from partitioning.qp.problem import Problem
 from partitioning.qp.randomise import Walk, WalkResult
@@ -122,6 +120,10 @@ def _code(features: Mapping[str, Any], buckets: int, samples: int) -> dict[str, 
         raise InputError("feature_alpha is given without features: name the columns to sample, or leave it out")
     if not isinstance(features, Mapping):
         raise InputError(f"features is {type(features).__name__}: give a mapping from names to values, one per sample")
+    import pyarrow as pa
+
+    from partitioning.measures.features import describe_features
+
     columns = {
         name: values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(np.asarray(values))])
         for name, values in features.items()

@@ -1,15 +1,19 @@
 """Result of a scheme, and helpers that deal rows to clients."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from partitioning.common.checks import Integers
 from partitioning.common.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ColumnValues = Annotated[npt.ArrayLike, "column"]
 """Parameter with one value per sample [N]; the command line and files give a column's name."""
@@ -17,7 +21,7 @@ ColumnValues = Annotated[npt.ArrayLike, "column"]
 ClassTable = Annotated[Sequence[Sequence[int]], "class table"]
 """Samples per client and class [K, C]; the command line and files may give a file name."""
 
-Change = Callable[[int, pa.RecordBatch], pa.RecordBatch]
+Change: TypeAlias = "Callable[[int, pa.RecordBatch], pa.RecordBatch]"
 """From a client and its rows to the stored rows: the same rows and columns, with other values."""
 
 

@@ -85,7 +85,7 @@ def parameters(scheme: str) -> Mapping[str, Parameter]:
     function = _known(scheme)
     hints, texts = get_type_hints(function, include_extras=True), _texts(function)
     return {
-        name: Parameter(name, hints[name], parameter.default, texts[name])
+        name: Parameter(name, hints[name], parameter.default, texts.get(name, ""))
         for name, parameter in inspect.signature(function).parameters.items()
         if name not in _GIVEN
     }
@@ -167,7 +167,7 @@ def _plain(value: Any, parameter: Parameter) -> Any:
 
 
 def _texts(function: Scheme) -> dict[str, str]:
-    # Descriptions of the arguments in the docstring.
+    # Descriptions of the arguments in the docstring, which `python -OO` removes.
     documentation = inspect.getdoc(function) or ""
     arguments = documentation.partition("Args:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)

@@ -1,20 +1,22 @@
 """Schemes that deal evenly and then change the samples: their features or their labels."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from partitioning.common.checks import Floats, Integers, encode, positive, read_seed
-from partitioning.common.columns import class_codes
 from partitioning.common.errors import InputError
 from partitioning.common.streams import Purpose, generator
-from partitioning.measures.numeric import deviations, flatten, unflatten
 from partitioning.schemes.even import iid
 from partitioning.schemes.parts import Change, Parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def feature_noise(labels: npt.ArrayLike, *, clients: int, strength: float = 0.5, seed: int = 0) -> Parts:
@@ -86,6 +88,10 @@ class Noise:
 
     def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
         """Measure the columns' standard deviations over all samples; raise InputError if none is numeric."""
+        import pyarrow as pa
+
+        from partitioning.measures.numeric import deviations, flatten, unflatten
+
         spreads = deviations(batches, label)
 
         def add(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -111,6 +117,9 @@ class Relabelling:
 
     def fit(self, batches: Iterable[pa.RecordBatch], label: str, classes: Sequence[Any]) -> Change:
         """Return the change, which needs no measurement."""
+        import pyarrow as pa
+
+        from partitioning.common.columns import class_codes
 
         def rename(client: int, batch: pa.RecordBatch) -> pa.RecordBatch:
             column = batch.column(label)
@@ -130,6 +139,8 @@ class Relabelling:
 
 
 def _encode_as(values: pa.Array, column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
     # Encode in the column's own dictionary, because an Arrow file holds one per column.
     if not pa.types.is_dictionary(column.type):
         return values

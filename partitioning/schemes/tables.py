@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from partitioning.common.checks import Integers, encode, floor_share, read_seed, whole
 from partitioning.common.errors import InputError, listing
+from partitioning.common.paths import read_text
 from partitioning.common.streams import Purpose, generator
 from partitioning.schemes.parts import ClassTable, Parts, deal_by_table, even
 
@@ -145,7 +146,7 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _read_toml(path: Path) -> list[dict[str, Any]]:
     try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("client")
+        rows = tomllib.loads(read_text(path)).get("client")
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as TOML ({error}): mend it") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from partitioning.common.bounds import check_bound, check_memory, check_rows
 from partitioning.common.errors import InputError
+from partitioning.common.paths import regular
 from partitioning.sources.source import BATCH_BYTES, Source, StreamedSource, reading
 
 Values = npt.NDArray[Any]
@@ -29,20 +31,20 @@ def open_arrays(path: Path) -> Source:
     Raises:
         InputError: the arrays are not columns of one table.
     """
-    with _reading(path), zipfile.ZipFile(path) as archive:
+    with _reading(path), zipfile.ZipFile(regular(path)) as archive:
         headers = {name: _open_header(archive, name) for name in _names(archive)}
         for name, header in headers.items():
-            _check(f"the array {name!r} of {path}", header)
+            check_array(f"the array {name!r} of {path}", header)
         _check_lengths(path, headers)
         schema = pa.schema([(name, _type(header)) for name, header in headers.items()])
 
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in names])
         rows = max(1, BATCH_BYTES // max(sum(_row_bytes(headers[name]) for name in names), 1))
-        with _reading(path), zipfile.ZipFile(path) as archive, ExitStack() as stack:
+        with _reading(path), zipfile.ZipFile(regular(path)) as archive, ExitStack() as stack:
             parts = [_parts(stack.enter_context(archive.open(f"{name}.npy")), rows) for name in names]
             for arrays in zip(*parts, strict=True):
-                yield pa.RecordBatch.from_arrays([_arrow(array) for array in arrays], schema=wanted)
+                yield pa.RecordBatch.from_arrays([nested(array) for array in arrays], schema=wanted)
 
     return StreamedSource(path.absolute().name, schema, read)
 
@@ -84,12 +86,17 @@ def _row_bytes(header: Header) -> int:
     return prod(shape[1:]) * dtype.itemsize
 
 
-def _check(title: str, header: Header) -> None:
-    shape, _, dtype = header
+def check_array(title: str, header: Header) -> None:
+    """Raise InputError if an array cannot be a column: its type, an empty shape, too many or too large rows."""
+    shape, is_fortran, dtype = header
     if dtype.kind not in "biufUSM":
         raise InputError(f"{title} is of type {dtype}: save numbers, booleans, times or text")
-    if not shape or 0 in shape[1:]:
+    if not shape or min(shape) < 0 or 0 in shape[1:]:
         raise InputError(f"{title} has the shape {list(shape)}: give one entry per sample, each with a value")
+    check_rows(title, shape[0])
+    check_bound(title, "bytes a row", _row_bytes(header), "MAX_ROW_BYTES", "give smaller samples")
+    if is_fortran:  # it is held whole
+        check_memory(title, shape[0] * _row_bytes(header))
 
 
 def _check_lengths(path: Path, headers: dict[str, Header]) -> None:
@@ -124,7 +131,8 @@ def _read(stream: IO[bytes], size: int) -> bytes:
     return content
 
 
-def _arrow(values: Values) -> pa.Array:
+def nested(values: Values) -> pa.Array:
+    """Return an array [N, ...] as N nested fixed-size lists; without a copy if it is C-contiguous."""
     native = values.astype(values.dtype.newbyteorder("="), copy=False)  # Arrow knows only the machine's byte order
     array = pa.array(np.ascontiguousarray(native).reshape(-1))
     for size in reversed(values.shape[1:]):
@@ -134,4 +142,4 @@ def _arrow(values: Values) -> pa.Array:
 
 def _type(header: Header) -> pa.DataType:
     shape, _, dtype = header
-    return _arrow(np.empty((0, *shape[1:]), dtype)).type
+    return nested(np.empty((0, *shape[1:]), dtype)).type

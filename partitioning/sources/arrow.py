@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from partitioning.common.paths import open_regular, regular
+from partitioning.sources.packed import check_batches
 from partitioning.sources.source import Source, StreamedSource, reading, split_batch
 
 Reader: TypeAlias = "pa.RecordBatchFileReader | pa.RecordBatchStreamReader"
@@ -15,13 +17,14 @@ Reader: TypeAlias = "pa.RecordBatchFileReader | pa.RecordBatchStreamReader"
 def open_arrow(path: Path) -> Source:
     """Open an Arrow IPC file or stream, memory-mapped; every batch is validated before use.
 
-    Uncompressed batches are views on the mapping. A compressed batch is decoded whole.
+    Uncompressed batches are views on the mapping. A compressed batch is decoded whole, if it is not too large.
 
     Raises:
-        InputError: the file has no readable schema.
+        InputError: the file has no readable schema, or a compressed batch is too large.
     """
     with reading(path, "Arrow"), _open(path) as reader:
         schema = reader.schema
+        check_batches(path, is_file=isinstance(reader, pa.RecordBatchFileReader))
 
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         fields = [schema.get_field_index(name) for name in names]
@@ -37,10 +40,10 @@ def open_arrow(path: Path) -> Source:
 @contextmanager
 def _open(path: Path, fields: Sequence[int] | None = None) -> Iterator[Reader]:
     # Public hubs store streams under the same suffix as files.
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         is_file = stream.read(6) == b"ARROW1"
     options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else list(fields))
-    with pa.memory_map(str(path)) as mapped:
+    with pa.memory_map(str(regular(path))) as mapped:
         yield (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped, options=options)
 
 

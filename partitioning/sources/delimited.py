@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from partitioning.common.bounds import check_columns
 from partitioning.common.errors import InputError
+from partitioning.common.paths import open_regular, regular
 from partitioning.sources.source import Source, StreamedSource, reading
 
 if TYPE_CHECKING:
@@ -46,10 +48,13 @@ def open_delimited(path: Path) -> Source:
 def _open(path: Path) -> "CSVStreamingReader":
     from pyarrow import csv
 
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    with open_regular(path) as file:  # Arrow would take memory for each column at once
+        check_columns(str(path), file.readline(_BLOCK).count(delimiter.encode()) + 1)
     return csv.open_csv(
-        path,
+        regular(path),
         read_options=csv.ReadOptions(block_size=_BLOCK),
-        parse_options=csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ","),
+        parse_options=csv.ParseOptions(delimiter=delimiter),
     )
 
 

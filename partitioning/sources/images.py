@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from partitioning.common.bounds import check_bound
 from partitioning.common.errors import InputError
+from partitioning.common.paths import read_bytes
 from partitioning.sources.source import BATCH_BYTES, Source, StreamedSource, reading
 
 _FORM = "a folder of images"
+_CLUTTER = ("Thumbs.db", "desktop.ini")  # files of file managers, beside hidden ones
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 _FILES = 1024  # largest number of images in a batch
 _SCHEMA = pa.schema([("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.string())])
@@ -37,7 +40,7 @@ def open_images(path: Path) -> Source:
 
 
 def _contents(images: Sequence[Path], folder: Path) -> pa.Array:
-    contents = pa.array([image.read_bytes() for image in images], pa.binary())
+    contents = pa.array([read_bytes(image) for image in images], pa.binary())
     paths = pa.array([image.relative_to(folder).as_posix() for image in images], pa.string())
     return pa.StructArray.from_arrays([contents, paths], fields=list(_SCHEMA.field("image").type))
 
@@ -56,11 +59,13 @@ def _list_class(folder: Path) -> Iterator[tuple[Path, int]]:
         size = path.stat().st_size
         if not size:
             raise InputError(f"{path} is empty: restore the image or delete it")
+        check_bound(str(path), "bytes", size, "MAX_ROW_BYTES", "make the image smaller, or remove it")
         yield path, size
 
 
 def _entries(folder: Path) -> list[Path]:
-    entries = sorted(folder.iterdir(), key=lambda path: path.name)
+    visible = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name not in _CLUTTER)
+    entries = sorted(visible, key=lambda path: path.name)
     if not entries:
         raise InputError(f"{folder} is empty: give a folder with a subfolder of images for each class")
     for path in entries:

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from partitioning.common.errors import InputError
+from partitioning.common.paths import regular
 from partitioning.sources.arrays import open_arrays
 from partitioning.sources.arrow import open_arrow
 from partitioning.sources.delimited import open_delimited
@@ -40,6 +41,7 @@ def open_source(path: str | Path) -> Source:
         raise InputError(
             f"{path} is of an unknown kind: give a folder of images by class, or one of {', '.join(_OPENERS)}"
         )
-    if not path.is_file():
-        raise InputError(f"{path} is not a file: check the path")
-    return opener(path)
+    try:
+        return opener(regular(path))
+    except OSError as error:  # the readers turn their own into InputError
+        raise InputError(f"{path} cannot be opened ({error.strerror}): check the path") from error

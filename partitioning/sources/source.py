@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from partitioning.common.bounds import check_columns, check_rows
 from partitioning.common.errors import InputError
 
 BATCH_BYTES = 16 * 2**20
@@ -69,7 +70,12 @@ class StreamedSource:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order; columns that are not requested are not decoded."""
-        return self.read(self.schema.names if columns is None else list(columns))
+        check_columns(self.name, len(self.schema))
+        rows = 0
+        for batch in self.read(self.schema.names if columns is None else list(columns)):
+            rows += batch.num_rows
+            check_rows(self.name, rows)
+            yield batch
 
 
 def read_columns(source: Source, names: Sequence[str] | None = None) -> pa.Table:

@@ -1,6 +1,5 @@
 """Fetching remote populations: copied into the cache once and checked against their manifest."""
 
-import fcntl
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +9,8 @@ from pathlib import Path
 from partitioning.common.caching import cache as default_cache
 from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
+from partitioning.common.locks import lock
+from partitioning.common.paths import read_bytes
 from partitioning.store.files import check_size
 from partitioning.store.manifest import MANIFEST, Manifest
 from partitioning.store.remote import RemoteFolder
@@ -43,7 +44,7 @@ def cached_folder(digest: str, cache: Path | None = None) -> Path:
 def has_manifest(folder: Path, digest: str) -> bool:
     """Return whether a folder has a manifest with this sha256."""
     try:
-        return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest() == digest
+        return hashlib.sha256(read_bytes(folder / MANIFEST)).hexdigest() == digest
     except OSError:
         return False
 
@@ -53,7 +54,7 @@ def is_whole(folder: Path, digest: str) -> bool:
     if not has_manifest(folder, digest):
         return False
     try:
-        for stored in Manifest.from_json((folder / MANIFEST).read_bytes(), name=str(folder)).files:
+        for stored in Manifest.from_json(read_bytes(folder / MANIFEST), name=str(folder)).files:
             check_size(folder / stored.name, stored.bytes)
     except (OSError, InputError):
         return False
@@ -114,6 +115,6 @@ def _lock(folder: Path) -> Iterator[None]:
     # One process per machine holds the lock; its death frees it.
     with report_full_disk(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with folder.with_name(f".{folder.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with folder.with_name(f".{folder.name}.lock").open("w") as file:
+            lock(file)
             yield

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.common.errors import InputError
+from partitioning.common.paths import open_regular, regular
 
 SHARD_BYTES = 256 * 2**20
 """Size of a shard, in bytes, after which the next client starts a new one."""
@@ -125,7 +126,7 @@ def _seal(path: Path, rows: "array[int]", bounds: "array[int]") -> WrittenFile:
     # Compute checksums from the file on disk, not from memory.
     sections = np.empty(len(rows), SECTIONS)
     sections["rows"], sections["offset"], sections["length"] = rows, bounds[:-1], np.diff(bounds)
-    with pa.memory_map(str(path)) as source:
+    with pa.memory_map(str(regular(path))) as source:
         content = memoryview(source.read_buffer())
         checksums = (zlib.crc32(content[offset:end]) for offset, end in itertools.pairwise(bounds))
         sections["checksum"] = np.fromiter(checksums, np.uint32, len(rows))
@@ -146,7 +147,7 @@ def _frame(content: memoryview, start: int, end: int) -> int:
 
 def sha256(path: Path) -> str:
     """Return the hexadecimal sha256 of a file."""
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -180,7 +181,7 @@ class MappedFile:
         """Map the file; raise InputError if it is not the file that was written."""
         self._path = folder / stored.name
         check_size(self._path, stored.bytes)
-        source = pa.memory_map(str(self._path))
+        source = pa.memory_map(str(regular(self._path)))
         self._buffer = source.read_buffer()
         if _frame(memoryview(self._buffer), stored.start, stored.end) != stored.frame:
             raise InputError(_damage(self._path, "its schema or footer"))

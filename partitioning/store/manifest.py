@@ -1,25 +1,24 @@
 """manifest.json: contents and origin of a population, checksums of its files and of itself."""
 
 import dataclasses
-import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from errno import EINVAL
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.bounds import check_rows
 from partitioning.common.columns import Column, Label
 from partitioning.common.errors import InputError
+from partitioning.common.paths import read_bytes
+from partitioning.common.sealing import is_intact, sealed
 from partitioning.measures.features import Feature
 from partitioning.store.files import Section, StoredFile, TableFile
 from partitioning.store.splits import Splits
 
 MANIFEST = "manifest.json"
 FORMAT, VERSION = "partitioning.population", 3
-_SEAL = "sha256"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no separator and no leading dot, hence inside the folder
 _LONGEST = 60  # characters of a wrong value in a message
 
@@ -54,7 +53,7 @@ class Manifest:
         columns: columns of the samples.
         scheme: name of the scheme.
         parameters: all parameters of the scheme.
-        dividing: columns that name a row's client, domain or site.
+        dividing: columns that name a row's client, domain, site or class.
         report: report of the scheme.
         seed: seed of every draw.
         splits: held-out clients or folds.
@@ -67,6 +66,7 @@ class Manifest:
         shards: shards; none in an index-only population.
         tests: test sets outside all clients.
         site: column that names each client's site; None without sites.
+        by: column of `classes`; None for the label column.
     """
 
     dataset: str
@@ -88,6 +88,12 @@ class Manifest:
     shards: tuple[StoredFile, ...]
     tests: tuple[TestSet, ...]
     site: str | None = None
+    by: str | None = None
+
+    @property
+    def class_column(self) -> str:
+        """Column of the classes."""
+        return self.by or self.label
 
     @property
     def files(self) -> tuple[StoredFile | TableFile, ...]:
@@ -130,35 +136,20 @@ class Manifest:
             raise InputError(f"{name} {_first_fault(error)}: make the population again") from error
         except (TypeError, ValueError) as error:
             raise InputError(f"{name} is no population manifest ({error}): make the population again") from error
-        if record.get(_SEAL) != _digest(record):
+        if not is_intact(record):
             raise InputError(f"{name}: its content was changed: restore it or make the population again")
         return manifest
 
 
-def sealed(record: Mapping[str, Any]) -> bytes:
-    """Return a record as the bytes of manifest.json, which end with a checksum of the record."""
-    content = json.loads(json.dumps(record))  # as it will be read: every key a string
-    return (json.dumps({**content, _SEAL: _digest(content)}, indent=2, ensure_ascii=False) + "\n").encode()
-
-
 def read_manifest(folder: Path) -> bytes:
     """Return the bytes of a folder's manifest.json; raise InputError if the folder is no population."""
-    path = folder / MANIFEST
     try:
-        if path.exists() and not path.is_file():
-            raise OSError(EINVAL, "it is no file")  # reading a pipe would wait
-        return path.read_bytes()
+        return read_bytes(folder / MANIFEST)
     except OSError as error:
         raise InputError(
             f"{folder} is no population: {MANIFEST} cannot be read ({error.strerror}); "
             "give a folder that `partitioning make` wrote"
         ) from error
-
-
-def _digest(record: Mapping[str, Any]) -> str:
-    # Digest of the values alone, independent of order and layout.
-    content = {key: value for key, value in record.items() if key != _SEAL}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @cache
@@ -193,10 +184,12 @@ def _check_values(manifest: Manifest) -> None:
     # Checks that types cannot express.
     if not manifest.classes or len({type(label) for label in manifest.classes}) > 1:
         raise ValueError("there are no classes, or they are of several types")
-    if manifest.label not in [column.name for column in manifest.columns]:
-        raise ValueError(f"the label {manifest.label!r} is no column")
+    for name in (manifest.label, manifest.class_column):
+        if name not in [column.name for column in manifest.columns]:
+            raise ValueError(f"the label {name!r} is no column")
     if any((feature.categories is None) == (feature.edges is None) for feature in manifest.features):
         raise ValueError("a feature has not either categories or edges")
+    check_rows("the population", max(manifest.counts.clients, manifest.counts.samples))
     sections = [section for test in manifest.tests for section in test.slices]
     for record in (manifest.splits, manifest.counts, *manifest.files, *sections):
         for name, value in vars(record).items():

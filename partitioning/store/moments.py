@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from partitioning.common.checks import Floats, Integers
 from partitioning.common.errors import InputError
+from partitioning.common.paths import regular
 from partitioning.measures.numeric import flatten
 from partitioning.store.files import TableFile, reading
 
@@ -111,7 +112,7 @@ class Moments:
 
         self._path = stored.check(folder)
         with reading(self._path):
-            self._file = pq.ParquetFile(self._path, memory_map=True)
+            self._file = pq.ParquetFile(regular(self._path), memory_map=True)
         schema = self._file.schema_arrow
         if schema.remove_metadata() != _SCHEMA or _COLUMNS not in (schema.metadata or {}) or not len(self):
             raise InputError(f"{self._path} has other columns than {_SCHEMA.names}: make the population again")

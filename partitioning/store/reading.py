@@ -11,6 +11,7 @@ import pyarrow as pa
 from partitioning.common.checks import Integers
 from partitioning.common.columns import class_codes, describe
 from partitioning.common.errors import InputError
+from partitioning.common.paths import read_bytes
 from partitioning.store.clients import LOCATION_COLUMNS, LOCATIONS, SCHEMA, ClientTable, schema_of
 from partitioning.store.files import StoredFile, reading
 from partitioning.store.manifest import MANIFEST, Manifest
@@ -29,10 +30,12 @@ def read_clients(folder: Path, manifest: Manifest) -> ClientTable:
     import pyarrow.parquet as pq
 
     path = manifest.clients.check(folder)
-    content = path.read_bytes()
+    content = read_bytes(path)
     features = [feature.size for feature in manifest.features]
     classes = len(manifest.classes)
     with reading(path), pq.ParquetFile(pa.BufferReader(content)) as file:
+        if file.metadata.num_rows != manifest.counts.clients:
+            raise InputError(f"{path} has {file.metadata.num_rows} clients, unlike {MANIFEST}")
         batches = file.iter_batches(max(1, READ_COUNTS // (classes + sum(features))))
         clients = parse_clients(batches, manifest.shards, classes, features)
         schema = schema_of(file.schema_arrow.metadata)

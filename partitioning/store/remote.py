@@ -11,6 +11,7 @@ from pyarrow import fs
 
 from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
+from partitioning.common.paths import open_regular
 
 CHUNK = 8 * 2**20
 """Bytes read and written at once."""
@@ -96,7 +97,7 @@ class RemoteFolder:
         target = f"{self.path}/{name}"
         # An object appears when it is complete; a file appears with its first byte.
         draft = f"{target}.partial" if isinstance(self.system, fs.LocalFileSystem) else target
-        with _explain_errors(self.uri, name, "written"), path.open("rb") as source:
+        with _explain_errors(self.uri, name, "written"), open_regular(path) as source:
             if draft != target:
                 self.system.create_dir(str(PurePosixPath(target).parent), recursive=True)
             with self.system.open_output_stream(draft) as sink:

@@ -131,7 +131,7 @@ def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
     if not manifest.shards:
         return  # index-only
     stored = {column.name for column in manifest.columns}  # columns dropped by `rewrite` can no longer be counted
-    expected = {"classes": (Feature(manifest.label, manifest.classes, None), population.class_counts)}
+    expected = {"classes": (Feature(manifest.class_column, manifest.classes, None), population.class_counts)}
     for feature in manifest.features:
         if feature.name in stored:
             expected[f"counts of {feature.name!r}"] = (feature, population.feature_counts[feature.name])
@@ -145,7 +145,8 @@ def _check_clients(population: Population, broken: set[str]) -> Iterator[str]:
             except InputError as error:
                 yield str(error)
         for title, (feature, counts) in expected.items():
-            columns = {client: labels_of(batch, feature.name) for client, batch in batches.items()}
+            read = labels_of if title == "classes" else pa.RecordBatch.column
+            columns = {client: read(batch, feature.name) for client, batch in batches.items()}
             for client in _miscounted(columns, feature, counts):
                 yield f"{population.path}: client {client} does not have the {title} that clients.parquet says"
 
@@ -178,5 +179,5 @@ def _check_test(population: Population, name: str | None, slices: Sequence[int])
         except InputError as error:
             yield str(error)
             continue
-        if (class_codes(labels_of(batch, manifest.label), manifest.classes) < 0).any():
+        if (class_codes(labels_of(batch, manifest.class_column), manifest.classes) < 0).any():
             yield f"{population.path}: test slice {number}{title} has labels that are no class"

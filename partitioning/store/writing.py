@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -15,11 +15,17 @@ import pyarrow as pa
 from partitioning.common.checks import Integers
 from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
+from partitioning.common.paths import check_path
 from partitioning.store.clients import LOCATIONS, ClientTable
 from partitioning.store.files import SHARD_BYTES, Section, StoredFile, TableFile, write_file, write_files
-from partitioning.store.manifest import TestSet
+from partitioning.store.manifest import MANIFEST, TestSet
 
 CLIENTS, ROWS, MOMENTS = "clients.parquet", "rows.parquet", "moments.parquet"
+
+FILES = (MANIFEST, CLIENTS, ROWS, MOMENTS, "shard-*.arrow", "test.arrow", "test-*.arrow")
+"""Patterns of a population's files."""
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.draft")
 
 TEST_ROWS = 1024
 """Rows per slice of a test set; the last slice may have fewer."""
@@ -33,7 +39,7 @@ Progress = Callable[[int, int], None]
 
 def check_out(out: str | Path) -> Path:
     """Return the output folder with links resolved; raise InputError unless it is new or empty."""
-    folder = Path(out).resolve()
+    folder = check_path("out", out).resolve()
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"out is {str(out)!r}, which exists already: give a new name or an empty folder")
     return folder
@@ -59,6 +65,22 @@ def write_folder(folder: Path) -> Iterator[Path]:
         if isinstance(error, FileExistsError | NotADirectoryError | PermissionError):
             raise InputError(f"{folder} cannot be made ({error.strerror}): give another folder") from error
         raise
+
+
+def remove_population(folder: Path) -> None:
+    """Remove a population's files, and its folder if nothing else is in it."""
+    for pattern in FILES:
+        for path in folder.glob(pattern):
+            path.unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove the drafts in a folder that killed processes left there."""
+    for draft in folder.iterdir():
+        if _DRAFT.fullmatch(draft.name):
+            rmtree(draft)
 
 
 def write_clients(

@@ -6,32 +6,39 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import reduce
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from partitioning.cli.exit_status import run_command
+from partitioning.cli.paths import PATH
+from partitioning.cli.terminal import echo
+from partitioning.common.paths import check_path
+from partitioning.common.text import word
+from raysim.cli.files import export, init, list_, recipe_names, show
+from raysim.common.distribution import VERSION
+from raysim.common.surface import shell
 
 if TYPE_CHECKING:  # These imports take seconds.
-    from raysim.simulation.api import Run
+    from raysim.cluster.fetched import FetchedRun
+    from raysim.simulation.finished import Run
     from raysim.simulation.stop import Stop
 
 
 def folder_or_uri(value: str) -> Path | str:
     """Return a local folder as a path, and a URI as text."""
     if "://" not in value:  # the exact check imports pyarrow
-        return Path(value)
+        return check_path("the folder", value)
     from partitioning.store.remote import is_uri
 
-    return str(value) if is_uri(value) else Path(value)
+    return str(value) if is_uri(value) else check_path("the folder", value)
 
 
-LOCAL = click.Path(path_type=Path)
 CHANGES = click.option(
     "--set",
     "changes",
@@ -40,7 +47,7 @@ CHANGES = click.option(
     help="Change a key of the file; algorithm.KEY changes all algorithms, algorithm.NAME.KEY one. Repeatable.",
 )
 STUDY_OUT = click.option(
-    "--out", type=LOCAL, help="Folder of the study; an existing study continues.  [default: runs/NAME-TIME]"
+    "--out", type=PATH, help="Folder of the study; an existing study continues.  [default: runs/NAME-TIME]"
 )
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -65,16 +72,17 @@ STUDY_FLEET = fleet_options(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.version_option(package_name="raysim")
+@click.version_option(VERSION)
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Simulate federated learning, with the same bytes on any number of actors."""
+    context.with_resource(shell())
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 @cli.command()
-@click.argument("experiment", metavar="FILE_OR_RECIPE")
+@click.argument("experiment", metavar="FILE_OR_RECIPE", shell_complete=recipe_names)
 @click.option(
     "--out", type=folder_or_uri, metavar="PATH", help="New folder of the run, or its URI.  [default: runs/NAME-TIME]"
 )
@@ -85,16 +93,18 @@ def run(experiment: str, out: Path | str | None, **options: Any) -> None:
 
     `raysim list recipes` lists the recipes.
     """
-    from raysim.config.read import read
+    with _uncollected():
+        from raysim.cli.early import check_run
 
-    read(experiment, options["changes"])  # refuse a bad file before the imports, which take seconds
+        check_run(experiment, out=out, **options)
     with _shown() as (api, watching):
         done = api.run(experiment, out, **options, **watching)
     elsewhere = "" if out is None else " and another --out"
     _show(
         done,
         f"next    open the report; try another seed: the same command with --set seed=7{elsewhere}; "
-        f"compare both: raysim report {done.uri or done.folder} OTHER",
+        f"compare both: raysim report {word(done.uri or done.folder)} OTHER",
+        walls=_walls(done),
     )
 
 
@@ -108,7 +118,7 @@ def resume(folder: Path | str, **options: Any) -> None:
     """
     with _shown() as (api, watching):
         done = api.resume(folder, **options, **watching)
-    _show(done)
+    _show(done, walls=_walls(done))
 
 
 @cli.command()
@@ -121,8 +131,12 @@ def study(file: str, out: Path | None, **options: Any) -> None:
 
     The argument is a study file, a recipe, or the folder of a study. Finished trials are not run again.
     """
-    from rich.console import Console
+    from partitioning.cli.console import Console
 
+    with _uncollected():
+        from raysim.cli.early import check_study
+
+        check_study(file, options["changes"])
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"):
             from raysim.studies import studying
@@ -149,7 +163,7 @@ def reproduce(name: str, full: bool, out: Path | None, **options: Any) -> None:
     raysim runs it as a study and judges the paper's claims. `raysim list reproductions` lists the names. NAME may also
     be a file.
     """
-    from rich.console import Console
+    from partitioning.cli.console import Console
 
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"):
@@ -197,7 +211,7 @@ KEEP = click.option("--keep", is_flag=True, help="Leave a copy of the run's fold
 )
 @click.option(
     "--working-dir",
-    type=LOCAL,
+    type=PATH,
     help="Folder to copy to the job.  [default: the file, its modules, and small data that it names]",
 )
 @click.option("--stage", metavar="DIR", help="Cluster folder that all nodes share.  [default: /tmp of the head node]")
@@ -208,25 +222,31 @@ def submit(experiment: str, address: str, out: Path | str | None, keep: bool, de
 
     raysim submits a Ray job, follows it, and fetches the folder of the run.
     """
+    if options["working_dir"] is None:
+        with _uncollected():
+            from raysim.cli.early import check_run
+
+            check_run(experiment, options["changes"], out, options["actors"])
     with _stoppable():
         from raysim.cluster import following, submitting
 
         head, job = submitting.submit(experiment, address, out, **options)
-        again = f"raysim follow {job.id} --address {head.address}"
         if detach:
-            click.echo(again)
+            echo(following.follow_command(head, job))
         else:
-            click.echo(f"job {job.id}", err=True)
+            echo(f"job {job.id}", err=True)
             _show(following.finish(head, job, keep=keep))
 
 
 @cli.command()
 @click.argument("job")
 @DASHBOARD
-@click.option("--out", type=LOCAL, help="Local folder.  [default: as it was submitted]")
+@click.option(
+    "--out", type=folder_or_uri, metavar="PATH", help="New local folder, or the URI of the run.  [default: runs/JOB]"
+)
 @click.option("--stop", is_flag=True, help="Stop the job and fetch the files so far.")
 @KEEP
-def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> None:
+def follow(job: str, address: str, out: Path | str | None, stop: bool, keep: bool) -> None:
     """Follow a submitted job.
 
     raysim fetches the folder of the run when JOB ends.
@@ -243,7 +263,7 @@ def follow(job: str, address: str, out: Path | None, stop: bool, keep: bool) -> 
 @contextmanager
 def _shown() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Show a run and let the user stop it; yield the module that runs it and its arguments for that."""
-    from rich.console import Console
+    from partitioning.cli.console import Console
 
     with _stoppable() as stop:
         with Console(stderr=True).status("loading"), _uncollected():
@@ -264,14 +284,13 @@ def _stoppable() -> Iterator[Stop]:
         try:
             yield stop
         except KeyboardInterrupt as stopped:
-            click.echo(str(stopped) or "interrupted", err=True)
+            echo(str(stopped) or "interrupted", err=True)
             # A shell reports the same status for a program that a signal ended.
             raise click.exceptions.Exit(128 + stop.signal) from None
 
 
-def _show(done: Run, *more: str) -> None:
-    from rich.console import Console
-
+def _show(done: Run | FetchedRun, *more: str, walls: Mapping[str, float] = MappingProxyType({})) -> None:
+    from partitioning.cli.console import Console
     from raysim.watching.remote import is_followed
 
     if is_followed():  # The follower shows the results when it has the folder.
@@ -279,15 +298,25 @@ def _show(done: Run, *more: str) -> None:
     from raysim.cli.tables import results_table
 
     screen = Console()
-    screen.print(results_table(done.results))
+    screen.print(results_table(done.results, walls))
     stored = [] if done.uri is None else [f"stored  {done.uri}"]
     for line in (f"report  {done.report}", *stored, *more):
         screen.print(line, soft_wrap=True, highlight=False)
 
 
+def _walls(done: Run) -> dict[str, float]:
+    """Return the wall-clock seconds of each algorithm, over all commands of the run."""
+    from raysim.store.wall_clock import read_commands
+
+    walls: dict[str, float] = {}
+    for each in (each for command in read_commands(done.folder) for each in command.stages if each.algorithm):
+        walls[each.algorithm] = walls.get(each.algorithm, 0.0) + each.seconds
+    return walls
+
+
 @cli.command()
 @click.argument("folders", nargs=-1, required=True, type=folder_or_uri, metavar="DIR...")
-@click.option("--out", type=LOCAL, help="Page to write.  [default: report.html]")
+@click.option("--out", type=PATH, help="Page to write.  [default: report.html]")
 def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     """Write the report of runs or of a study.
 
@@ -299,40 +328,10 @@ def report(folders: tuple[Path | str, ...], out: Path | None) -> None:
     from raysim.studies.read import is_study
 
     if len(folders) == 1 and is_study(Path(folders[0])):
-        click.echo(conclude(Path(folders[0]), out, section(Path(folders[0]))))
+        echo(conclude(Path(folders[0]), out, section(Path(folders[0]))))
         return
     default = Path(folders[0] if len(folders) == 1 and isinstance(folders[0], Path) else "", "report.html")
-    click.echo(write_report(folders, out or default))
-
-
-@cli.command("list")
-@click.argument("kind", type=click.Choice(["algorithms", "models", "datasets", "recipes", "reproductions"]))
-@click.argument("name", required=False)
-def list_(kind: str, name: str | None) -> None:
-    """List names for experiment files.
-
-    With the NAME of an algorithm or a model, list its keys.
-    """
-    from raysim.cli.tables import keys_of, listing
-
-    lines = list(listing(kind) if name is None else keys_of(kind, name))
-    width = max(len(name) for name, _ in lines) + 2
-    for name, description in lines:
-        click.echo(f"{name:<{width}}{description}")
-
-
-@cli.command()
-@click.argument("dataset")
-@click.argument("path", type=LOCAL, metavar="FILE.parquet")
-@click.option("--root", help="Folder of the data set's files.  [default: the cache]")
-@click.option("--shift", "shifts", multiple=True, help="Domain to make of shifted:NAME. Repeatable.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
-def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int) -> None:
-    """Write a data set as a table for `partitioning make`."""
-    from raysim.data.export import export as write
-
-    for written in write(dataset, path, root=root, shifts=shifts, seed=seed):
-        click.echo(written)
+    echo(write_report(folders, out or default))
 
 
 @contextmanager
@@ -344,6 +343,10 @@ def _uncollected() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+for command in (list_, show, init, export):
+    cli.add_command(command)
 
 
 def main() -> None:

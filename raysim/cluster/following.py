@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
+from partitioning.cli.terminal import echo
+from partitioning.common.text import word
+from raysim.cluster.fetched import DamagedRunError, FetchedRun, fetched_run, relocate
 from raysim.cluster.head import Head, HeadLostError
 from raysim.cluster.parcel import ParcelError
-from raysim.cluster.submitting import ClusterJob, JobFailedError, fetch, follow, relocate
+from raysim.cluster.submitting import ClusterJob, JobFailedError, fetch, follow
 from raysim.common.errors import InputError, StoppedError
-from raysim.simulation.api import Run, finished_run
-from raysim.store.location import RunLocation, existing_location
+from raysim.store.location import existing_location
 from raysim.store.run_folder import has_begun
 from raysim.watching.progress import display
 
@@ -22,7 +22,7 @@ AGAIN_SECONDS = 5
 """Time after a Ctrl-C, which leaves the job alone, in which a second one stops it."""
 
 
-def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = False) -> Run:
+def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = False) -> FetchedRun:
     """Follow a job to its end, and fetch its run.
 
     Args:
@@ -54,26 +54,26 @@ def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = Fals
             raise type(error)(f"{error}{remedy}") from None
         if job.uri is not None:
             with display() as watcher, existing_location(job.uri, watcher) as (home, _):
-                relocate(home.folder, job)
-                return finished_run(home)
+                relocate(home.folder, job.paths)
+                return fetched_run(home.folder, job.uri)
         if not fetch(head, job, keep):
             raise RuntimeError(
                 f"the run has ended, but {job.stage} is not on the cluster any more: it was fetched before"
             )
-        return finished_run(RunLocation(Path(job.out), str(job.out)))
+        return fetched_run(Path(job.out))
 
 
 def _rescued(head: Head, job: ClusterJob, keep: bool) -> str:
     """Fetch the output of a failed run, and return words about it for the message."""
     if job.uri is not None:
-        return f"; its output is at {job.uri}, and `raysim resume {job.uri}` continues it"
+        return f"; its output is at {job.uri}, and `raysim resume {word(job.uri)}` continues it"
     try:
         there = fetch(head, job, keep)
-    except ParcelError as error:
+    except (ParcelError, DamagedRunError) as error:
         return f"; its folder cannot be fetched, because {error}"
     if not there:
         return ""
-    remedy = f", and `raysim resume {job.out}` continues it" if has_begun(Path(job.out)) else ""
+    remedy = f", and `raysim resume {word(job.out)}` continues it" if has_begun(Path(job.out)) else ""
     return f"; its output is in {job.out}{remedy}"
 
 
@@ -90,15 +90,16 @@ def _leave(head: Head, job: ClusterJob) -> None:
     """
     try:
         # Inside the try, because the second one may come right after the message.
-        click.echo(f"the job goes on; Ctrl-C within {AGAIN_SECONDS} s stops it", err=True)
+        echo(f"the job goes on; Ctrl-C within {AGAIN_SECONDS} s stops it", err=True)
         time.sleep(AGAIN_SECONDS)
     except KeyboardInterrupt:
         return
-    raise StoppedError(_follow_command(head, job))
+    raise StoppedError(f"follow and fetch it with: {follow_command(head, job)}")
 
 
-def _follow_command(head: Head, job: ClusterJob) -> str:
-    return f"follow and fetch it with: raysim follow {job.id} --address {head.address}"
+def follow_command(head: Head, job: ClusterJob) -> str:
+    """Return the command that follows a job and fetches its run to the same place."""
+    return f"raysim follow {job.id} --address {word(head.address)} --out {word(job.out)}"
 
 
 @contextmanager
@@ -109,14 +110,15 @@ def _interruptions_reported(head: Head, job: ClusterJob) -> Iterator[None]:
     except StoppedError:
         raise
     except KeyboardInterrupt:
-        raise StoppedError(f"interrupted; {_follow_command(head, job)}") from None
+        raise StoppedError(f"interrupted; follow and fetch it with: {follow_command(head, job)}") from None
     except HeadLostError as error:
         raise RuntimeError(
-            f"{error}: once it does, {_follow_command(head, job)}; the run is in {job.stage} there, and lost with the "
+            f"{error}: once it does, follow and fetch it with: {follow_command(head, job)}; "
+            f"the run is in {job.stage} there, and lost with the "
             "cluster unless that folder is on separate storage (--stage)"
         ) from None
-    except ParcelError as error:
+    except (ParcelError, DamagedRunError) as error:
         raise RuntimeError(
             f"the run's folder cannot be fetched, because {error}: copy {job.stage} from the cluster, or "
-            f"{_follow_command(head, job)}"
+            f"follow and fetch it with: {follow_command(head, job)}"
         ) from None

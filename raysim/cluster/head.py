@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +24,7 @@ from ray.job_submission import JobDetails, JobSubmissionClient
 import algorithms
 import partitioning
 import raysim
+from raysim.common.distribution import install
 from raysim.common.errors import InputError
 
 CONNECT_SECONDS = 8
@@ -38,6 +41,15 @@ SILENT_SECONDS = 20
 
 LOST_SECONDS = 30
 """Time that the head may be away in the middle of a job."""
+
+UPLOAD_SECONDS = 3600
+"""Time that the head may take to accept a folder, from a slow line too."""
+
+MAX_ANSWER = 2**22
+"""Most bytes of an answer: the log of a job comes over another connection."""
+
+MAX_LINE = 2**17
+"""Most characters of a line of a job, of which a parcel's has half; the rest of a longer line is left out."""
 
 PORT = 8265
 """Default port of a cluster's dashboard."""
@@ -83,12 +95,41 @@ class Head(JobSubmissionClient):
             super().__init__(self.address)
             answer = self._do_request("GET", METADATA)
             answer.raise_for_status()
-            about = dict(answer.json()["data"])
+            about = {str(name): str(value) for name, value in dict(answer.json()["data"]).items()}
         _check_versions(self.address, about)
 
     def _do_request(self, method: str, endpoint: str, **given: Any) -> Any:
-        answer = ANSWER_SECONDS if endpoint in ("/api/version", METADATA) else WORK_SECONDS
-        return super()._do_request(method, endpoint, timeout=(CONNECT_SECONDS, answer), **given)
+        """Return an answer that came whole, in time, and from the head itself.
+
+        Ray's client waits for ever if an answer comes byte by byte, takes any amount, and follows redirects.
+        """
+        from requests.exceptions import Timeout
+
+        seconds = ANSWER_SECONDS if endpoint in ("/api/version", METADATA) else WORK_SECONDS
+        bounds: dict[str, Any] = {
+            "timeout": (CONNECT_SECONDS, seconds),
+            "allow_redirects": False,
+            "stream": True,
+            "hooks": {"response": _read_bounded},
+        }
+        self._headers["Accept-Encoding"] = "identity"
+        answers: SimpleQueue[Any] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answers.put(request(method, endpoint, **bounds, **given))
+            except BaseException as error:
+                answers.put(error)
+
+        request = super()._do_request
+        Thread(target=ask, name=f"{method} {endpoint}", daemon=True).start()
+        try:
+            answer = answers.get(timeout=UPLOAD_SECONDS if method == "PUT" else CONNECT_SECONDS + seconds)
+        except Empty:
+            raise Timeout(f"the head at {self.address} has not answered within {CONNECT_SECONDS + seconds} s") from None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def submit(self, command: str, job: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
         """Send a job, with our own three packages and the folders in its environment.
@@ -100,12 +141,18 @@ class Head(JobSubmissionClient):
             metadata: stored with the job.
         """
         own = {"py_modules": [str(Path(each.__file__ or "").parent) for each in PACKAGES], "excludes": UNWANTED}
-        self.submit_job(
-            entrypoint=command,
-            submission_id=job,
-            runtime_env={**own, **environment},
-            metadata=dict(metadata),
-        )
+        with self._understood():
+            self.submit_job(
+                entrypoint=command,
+                submission_id=job,
+                runtime_env={**own, **environment},
+                metadata=dict(metadata),
+            )
+
+    def stop_job(self, job_id: str) -> bool:
+        """Stop a job, and return whether it was running."""
+        with self._understood():
+            return bool(super().stop_job(job_id))
 
     def details(self, job: str) -> JobDetails:
         """Return the head's record of a job.
@@ -114,7 +161,8 @@ class Head(JobSubmissionClient):
             InputError: there is no such job.
         """
         try:
-            return self.get_job_info(job)
+            with self._understood():
+                return self.get_job_info(job)
         except RuntimeError as error:
             if "404" not in str(error):
                 raise
@@ -122,8 +170,20 @@ class Head(JobSubmissionClient):
                 f"job {job!r}: must be a job of the cluster at {self.address}; see the list in its dashboard"
             ) from None
 
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Turn errors about an answer of another form in the context into a RuntimeError."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise RuntimeError(
+                f"the head at {self.address} answers otherwise than Ray's job server ({type(error).__name__}: {error})"
+            ) from None
+
     def lines(self, job: str) -> Iterator[str]:
         """Yield the lines that a job writes until it ends; leave out lines that were yielded before.
+
+        A line has at most `MAX_LINE` characters; its end is left out.
 
         Raises:
             HeadLostError: the head has not answered for half a minute.
@@ -131,7 +191,8 @@ class Head(JobSubmissionClient):
         rest = ""
         for text in self._log(job):
             *whole, rest = (rest + text).split("\n")
-            yield from whole
+            yield from (line[:MAX_LINE] for line in whole)
+            rest = rest[:MAX_LINE]
         if rest:
             yield rest
 
@@ -180,6 +241,15 @@ class Head(JobSubmissionClient):
                 yield text
 
 
+def _read_bounded(answer: Any, *_: Any, **__: Any) -> None:
+    """Read an answer's body, which must not be larger than `MAX_ANSWER`, in the place of `requests`."""
+    body = answer.raw.read(MAX_ANSWER + 1, decode_content=False)
+    answer.close()
+    if len(body) > MAX_ANSWER:
+        raise RuntimeError(f"an answer has more than {MAX_ANSWER:,} bytes")
+    answer._content, answer._content_consumed = body, True
+
+
 async def _until(piece: asyncio.Task[Any]) -> None:
     await asyncio.wait({piece}, timeout=SILENT_SECONDS)
 
@@ -207,7 +277,7 @@ def checked_address(address: str) -> str:
 def _connecting(address: str) -> Iterator[None]:
     """Make Ray's client use this address in the context, and turn its errors into an InputError."""
     if importlib.util.find_spec("aiohttp") is None:
-        raise InputError("raysim submit: must have Ray's job client; pip install 'raysim[cluster]'")
+        raise InputError(f"raysim submit: must have Ray's job client, and it is missing; {install('cluster')}")
     import requests
 
     for name in NOISY_LOGGERS:

@@ -17,7 +17,7 @@ from raysim.cluster.head import UNWANTED
 from raysim.common.errors import InputError
 from raysim.config.data import OWN_FILES
 from raysim.config.experiment import Experiment
-from raysim.models.initialisation import WEIGHTS_SUFFIX
+from raysim.models.keys import WEIGHTS_SUFFIX
 
 MAX_DATA = 64 * 2**20
 """Bytes of data that may go with a job: all of it passes through the memory of the head."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import shutil
 import sys
 import tarfile
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import IO, BinaryIO, TextIO, cast
 
@@ -26,14 +28,33 @@ from partitioning.common.disk import report_full_disk
 LIMIT = 2**30
 """Largest size of a folder in bytes: the head keeps the logs of its jobs."""
 
+MAX_ENTRIES = 2**15
+"""Largest number of files and folders in a parcel."""
+
+HEADERS = MAX_ENTRIES * 2**11
+"""Bytes that the headers and gaps of the archive may take beside the files."""
+
+MAX_READ = 2**20
+"""Most bytes that the archive's reader may ask for at once: a header is small, and files are read in pieces."""
+
+MAX_NAME, MAX_PART = 1000, 255
+"""Most characters of an entry's path, and most bytes of a name in it."""
+
 PIECE = 3 * 2**14
 """Bytes a line: a multiple of three, which base64 writes without padding."""
+
+GZIP = 16
+"""Flag of zlib for the header and the end of a gzip file."""
 
 DATA, END, ABSENT, REFUSED = "::parcel:: ", "::parcel-end:: ", "::parcel-absent::", "::parcel-refused:: "
 """Prefixes of the lines of a parcel."""
 
 FOLDER = "raysim-"
 """Prefix of a job's folder on the cluster."""
+
+
+UNREADABLE = (tarfile.TarError, EOFError, zlib.error, ValueError, RecursionError, FileExistsError, NotADirectoryError)
+"""Errors of reading data that is no parcel."""
 
 
 class ParcelError(RuntimeError):
@@ -45,9 +66,13 @@ def send(folder: Path, stream: TextIO, limit: int = LIMIT) -> None:
     if not folder.is_dir():
         print(ABSENT, file=stream)
         return
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    sizes = [path.stat().st_size if path.is_file() else 0 for path in folder.rglob("*")]
+    size = sum(sizes)
     if size > limit:
         print(f"{REFUSED}{size / 2**20:,.0f} MiB, and the limit is {limit / 2**20:,.0f} MiB", file=stream)
+        return
+    if len(sizes) >= MAX_ENTRIES:
+        print(f"{REFUSED}{len(sizes):,} files and folders, and the limit is {MAX_ENTRIES - 1:,}", file=stream)
         return
     # Compress fast: models and tables, most of the bytes, hardly shrink.
     with (
@@ -79,13 +104,16 @@ def _lines(stream: TextIO) -> Iterator[BinaryIO]:
     print(END + json.dumps({"bytes": size, "sha256": sha256.hexdigest()}), file=stream)
 
 
-def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
+def receive(
+    lines: Iterable[str], folder: Path, limit: int = LIMIT, complete: Callable[[Path], object] = lambda _: None
+) -> bool:
     """Unpack the parcel of `send` after it has arrived whole and undamaged.
 
     Args:
         lines: lines of the job; other lines than the parcel's are ignored.
         folder: new folder; it appears complete, or not.
-        limit: largest size in bytes.
+        limit: largest size in bytes of all files.
+        complete: function that completes the folder before it appears.
 
     Returns:
         Whether the folder exists on the cluster.
@@ -95,35 +123,40 @@ def receive(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> bool:
         DiskFullError: this machine has no room for it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    archive, draft = folder.with_name(f".{folder.name}.parcel"), folder.with_name(f".{folder.name}.draft")
-    try:
-        with report_full_disk(folder):
-            with archive.open("wb") as file:
-                there = _collect(lines, file)
-            if there:
-                with _damage_reported():
-                    _unpack(archive, draft, limit)
-                draft.rename(folder)
-        return there
-    finally:
-        archive.unlink(missing_ok=True)
-        shutil.rmtree(draft, ignore_errors=True)
+    with TemporaryDirectory(prefix=".parcel-", dir=folder.parent) as name, report_full_disk(folder):
+        archive, draft = Path(name, "archive"), Path(name, "run")
+        with archive.open("wb") as file:
+            there = _collect(lines, file, limit)
+        if there:
+            with _damage_reported():
+                _unpack(archive, draft, limit)
+            complete(draft)
+            draft.rename(folder)
+    return there
 
 
-def _collect(lines: Iterable[str], file: IO[bytes]) -> bool:
-    """Write the parcel's bytes, and compare them with its last line."""
-    sha256, size = hashlib.sha256(), 0
+def _collect(lines: Iterable[str], file: IO[bytes], limit: int) -> bool:
+    """Write the parcel's archive without its compression, and compare the bytes with the parcel's last line."""
+    sha256, size, read, unpacker = hashlib.sha256(), 0, 0, zlib.decompressobj(wbits=zlib.MAX_WBITS | GZIP)
     for line in lines:
+        read += len(line) + 1
+        if read > 2 * (limit + HEADERS):  # base64 takes a third more than the bytes
+            raise ParcelError(f"its log has more than {2 * (limit + HEADERS):,} characters")
         if line.startswith(DATA):
             with _damage_reported():
                 piece = b64decode(line.removeprefix(DATA))
+                file.write(unpacker.decompress(piece, max(1, limit + HEADERS + 1 - file.tell())))
             sha256.update(piece)
-            size += file.write(piece)
+            size += len(piece)
+            if file.tell() > limit + HEADERS or unpacker.unconsumed_tail:
+                raise ParcelError(f"it unpacks to more than {limit + HEADERS:,} bytes")
         elif line.startswith(END):
             with _damage_reported():
                 sent = json.loads(line.removeprefix(END))
             if sent != {"bytes": size, "sha256": sha256.hexdigest()}:
                 raise ParcelError(f"its {size} bytes differ from those sent")
+            if not unpacker.eof or unpacker.unused_data:
+                raise ParcelError("it is damaged (its compression has another end)")
             return True
         elif line == ABSENT:
             return False
@@ -132,25 +165,47 @@ def _collect(lines: Iterable[str], file: IO[bytes]) -> bool:
     raise ParcelError(f"it breaks off after {size} bytes")
 
 
+class _Archive(io.FileIO):
+    """Archive whose headers cannot make its reader take much memory, or read on from a negative size."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= MAX_READ:
+            raise ParcelError(f"an entry's header has more than {MAX_READ:,} bytes")
+        return super().read(size)
+
+
 def _unpack(archive: Path, folder: Path, limit: int) -> None:
-    """Unpack plain files and folders, and refuse entries outside of the folder."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Unpack plain files and folders, and refuse all other entries."""
     folder.mkdir()
-    with tarfile.open(archive, "r:gz") as tar:
-        for member in tar:
-            path = PurePosixPath(member.name)
+    with _Archive(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        for count, member in enumerate(tar, start=1):
             limit -= member.size
-            strange = path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir())
-            target = folder / path
-            if strange or (target.exists() and not (member.isdir() and target.is_dir())) or limit < 0:
-                raise ParcelError(f"no run writes its entry {member.name!r}, or one of that size")
-            source = tar.extractfile(member)
-            if source is None:
+            target = folder / member.name
+            repeated = target.exists() and not (member.isdir() and target.is_dir())
+            if not _is_plain(member) or repeated or limit < 0 or count > MAX_ENTRIES:
+                raise ParcelError(f"no run writes its entry {member.name!r}, or one of that size or number")
+            if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with source, target.open("wb") as file:
-                    shutil.copyfileobj(source, file)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source = tar.extractfile(member)
+            assert source is not None
+            with source, target.open("xb") as out:
+                shutil.copyfileobj(source, out)
+
+
+def _is_plain(member: tarfile.TarInfo) -> bool:
+    """Return whether an entry is a file or folder below the archive's, with a name that any file system takes."""
+    path = PurePosixPath(member.name)
+    return (
+        member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
+        and not member.issparse()
+        and member.size >= 0
+        and member.name.isprintable()
+        and len(member.name) <= MAX_NAME
+        and not path.is_absolute()
+        and all(part != ".." and len(part.encode()) <= MAX_PART for part in path.parts)
+    )
 
 
 @contextmanager
@@ -158,7 +213,7 @@ def _damage_reported() -> Iterator[None]:
     """Turn errors of unreadable data in the context into a ParcelError."""
     try:
         yield
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+    except UNREADABLE as error:
         raise ParcelError(f"it is damaged ({' '.join(str(error).split())})") from error
 
 

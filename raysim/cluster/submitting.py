@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import dataclass
@@ -16,15 +15,16 @@ from typing import Any
 
 from ray.job_submission import JobStatus
 
+from partitioning.common.text import word
 from partitioning.store.remote import is_uri
 from raysim.cluster import parcel
+from raysim.cluster.fetched import PATH_KEYS, checked_paths, relocate
 from raysim.cluster.head import Head
 from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.simulation.api import new_out, read_experiment
-from raysim.simulation.options import with_actors
-from raysim.store.run_folder import write_config
+from raysim.simulation.place import with_actors
 from raysim.watching.progress import Watcher
 from raysim.watching.remote import FOLLOWED, replay
 
@@ -34,8 +34,14 @@ STAGE = "/tmp"
 STOP_SECONDS = 60
 """Time that a stopped job has to end its round. Ray's default of 3 s is too short for many."""
 
-PATH_KEYS = {"data": ("dataset", "root", "population", "test"), "model": ("weights",)}
-"""Keys of an experiment that name files or folders, beside `modules`."""
+JOB_ID = re.compile(rf"{parcel.FOLDER}[\w-]{{1,150}}")
+"""Form of the id of a job that raysim sends; it is a safe name of a folder."""
+
+LONGEST_NAME = 60
+"""Most characters of the experiment's name in a job's id."""
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Sequence that colours the output of Ray's workers; other control characters are shown as escapes."""
 
 ERROR_PREFIX = "raysim: "
 """Prefix of the command line's error message."""
@@ -58,17 +64,38 @@ class ClusterJob:
     paths: Mapping[str, Any]
 
     @classmethod
-    def of(cls, head: Head, job: str, out: Path | None = None) -> ClusterJob:
-        """Return an earlier job by its id; `out` is another folder here.
+    def of(cls, head: Head, job: str, out: Path | str | None = None) -> ClusterJob:
+        """Return an earlier job by its id.
+
+        Nothing that the head stores decides where this machine writes.
+
+        Args:
+            head: head of the cluster.
+            job: id of the job.
+            out: new folder here; default `runs/JOB`. For a run at a URI, that URI.
 
         Raises:
-            InputError: there is no job of that id, or raysim did not send it.
+            InputError: there is no job of that id, raysim did not send it, or `out` is wrong.
         """
+        foreign = InputError(f"job {job!r}: must be a job of `raysim submit`; see the list in the cluster's dashboard")
+        if not JOB_ID.fullmatch(job):
+            raise foreign
         metadata = head.details(job).metadata or {}
-        if "raysim" not in metadata:
-            raise InputError(f"job {job!r}: must be a job of `raysim submit`; see the list in the cluster's dashboard")
-        stored = json.loads(metadata["raysim"])
-        return cls(job, stored["stage"], _new_place(out or stored["out"]), stored["paths"])
+        try:
+            stored = json.loads(metadata["raysim"])
+            stage, paths = str(stored["stage"]), checked_paths(stored["paths"])
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise foreign from None
+        if is_uri(stage):
+            if str(out) != stage:
+                raise InputError(
+                    f"job {job!r}: its run is at a URI, which --out must name; if you trust it, add --out {word(stage)}"
+                )
+            return cls(job, stage, stage, paths)
+        place = PurePosixPath(stage)
+        if not place.is_absolute() or ".." in place.parts or place.parent.name != job:
+            raise foreign
+        return cls(job, stage, _new_place(Path("runs", job) if out is None else out), paths)
 
     @property
     def uri(self) -> str | None:
@@ -82,7 +109,7 @@ class ClusterJob:
     @property
     def metadata(self) -> dict[str, str]:
         """Fields that the head stores with the job."""
-        return {"raysim": json.dumps({"stage": self.stage, "out": str(self.out), "paths": self.paths})}
+        return {"raysim": json.dumps({"stage": self.stage, "paths": self.paths})}
 
 
 class JobFailedError(RuntimeError):
@@ -137,7 +164,8 @@ def follow(head: Head, job: ClusterJob, watcher: Watcher) -> None:
         HeadLostError: the head does not answer any more.
     """
     message, last = "", ""
-    for line in head.lines(job.id):
+    for coloured in head.lines(job.id):
+        line = COLOUR.sub("", coloured)
         if line.startswith(ERROR_PREFIX):
             message = job.here(line.removeprefix(ERROR_PREFIX))
         elif not replay(line, watcher, job.here):
@@ -172,9 +200,7 @@ def fetch(head: Head, job: ClusterJob, keep: bool = False) -> bool:
     sender = f"{job.id}-parcel-{secrets.token_hex(3)}"
     command = f"python -m raysim.cluster.parcel send {shlex.quote(job.stage)}"
     head.submit(command, sender, {}, {})
-    there = parcel.receive(head.lines(sender), out)
-    if there:
-        relocate(out, job)
+    there = parcel.receive(head.lines(sender), out, complete=lambda folder: relocate(folder, job.paths))
     if not keep:
         command = f"python -m raysim.cluster.parcel remove {shlex.quote(job.stage)}"
         head.submit(command, f"{sender}-end", {}, {})
@@ -190,12 +216,11 @@ def _new_folder(out: Path) -> Path:
     """Return the absolute path of a run's new folder.
 
     Raises:
-        InputError: it exists and is not empty.
+        InputError: it exists and is not empty, or is a link.
     """
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise InputError(
-            f"--out = {str(out)!r} exists and is not empty: must be a new folder; choose another, or remove it"
-        )
+    if out.is_symlink() or out.is_file() or (out.is_dir() and any(out.iterdir())):
+        what = "is a link" if out.is_symlink() else "exists and is not empty"
+        raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it")
     return out.absolute()
 
 
@@ -209,7 +234,7 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
 
 
 def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> ClusterJob:
-    name = re.sub(r"[^\w-]", "-", Path(config).stem)
+    name = re.sub(r"[^\w-]", "-", Path(config).stem)[:LONGEST_NAME]
     job_id = f"{parcel.FOLDER}{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     table = experiment.to_toml()
     paths = {part: {key: table[part][key] for key in keys if key in table[part]} for part, keys in PATH_KEYS.items()}
@@ -227,16 +252,3 @@ def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | N
     # Only its owner may read the folder, because everybody may read the default /tmp.
     make = ["mkdir", "-p", "-m", "700", str(PurePosixPath(job.stage).parent)]
     return f"{shlex.join(make)} && {run}"
-
-
-def relocate(folder: Path, job: ClusterJob) -> None:
-    """Restore this machine's paths in the run's experiment, for a resume here."""
-    path = folder / "config.toml"
-    if not path.is_file():
-        return
-    config = tomllib.loads(path.read_text(encoding="utf-8"))
-    for part in PATH_KEYS:
-        config[part] = {**config[part], **job.paths[part]}
-    if job.paths["modules"] is not None:
-        config["modules"] = job.paths["modules"]
-    write_config(path, config)

@@ -1,18 +1,25 @@
 """Errors with a message of one line: wrong input, and runs that cannot go on."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from partitioning.common.errors import InputError, suggestion
+from partitioning.common.errors import InputError, ShortError, suggestion
 
 __all__ = [
+    "DamagedError",
     "DivergedError",
     "InputError",
+    "MistakesError",
     "ModelsLostError",
     "OutOfMemoryError",
     "OwnCodeError",
+    "RayStartError",
     "RetriesSpentError",
     "StoppedError",
+    "UnknownError",
+    "each_error",
+    "every",
     "of_algorithm",
     "one_input_error",
     "unknown",
@@ -22,34 +29,80 @@ MAX_NAMES = 12
 """Names that a message lists. A table may have thousands of columns."""
 
 
-class OutOfMemoryError(RuntimeError):
+class MistakesError(InputError):
+    """Several mistakes of the user's input, a line each."""
+
+    def __init__(self, *errors: InputError) -> None:
+        super().__init__("")
+        # Tables that several algorithms share are checked for each of them.
+        self.args = tuple({str(each): each for error in errors for each in each_error(error)}.values())
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
+
+
+class UnknownError(InputError):
+    """Unknown name or key.
+
+    Args:
+        what: kind of the name, and the name as the user gave it.
+        name: the name alone.
+        allowed: known names.
+        remedy: end of the message; by default the nearest known name, if one is near.
+        most: number of known names to list.
+    """
+
+    def __init__(self, what: str, name: str, allowed: Collection[str], remedy: str = "", most: int = MAX_NAMES) -> None:
+        self.what, self.name, self.allowed = what, name, list(allowed)
+        names = self.allowed
+        listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
+        remedy = remedy or suggestion(name, names) or "; use one of them"
+        super().__init__(f"unknown {what}: must be one of {', '.join(listed)}{remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InputError, (str(self),)
+
+
+class OutOfMemoryError(ShortError, RuntimeError):
     """Lack of memory: the run has failed, and its output so far stays."""
 
 
-class OwnCodeError(RuntimeError):
+class OwnCodeError(ShortError, RuntimeError):
     """Error in a user's own part: the run has failed, and its output so far stays."""
 
 
-class DivergedError(RuntimeError):
+class DamagedError(ShortError, RuntimeError):
+    """Damage to a file of the run: it has failed, and its output up to an earlier checkpoint stays."""
+
+
+class DivergedError(ShortError, RuntimeError):
     """NaN or infinity in training: the run has stopped, and its output so far stays, with its report."""
 
 
-class ModelsLostError(RuntimeError):
+class ModelsLostError(ShortError, RuntimeError):
     """Loss of values, with their node, that a call needs; the fleet has dropped all work in progress."""
 
 
-class RetriesSpentError(RuntimeError):
+class RetriesSpentError(ShortError, RuntimeError):
     """Client actors, or nodes with models, that died or failed to start too often."""
 
 
-class StoppedError(KeyboardInterrupt):
-    """Stop on the user's request; `raysim resume` continues the run."""
+class RayStartError(ShortError, RuntimeError):
+    """Failure of Ray to start, or to connect to a cluster, in a run that needs it; the output so far stays."""
+
+
+class StoppedError(ShortError, KeyboardInterrupt):
+    """Stop on the user's request, its parts joined by semicolons; `raysim resume` continues the run."""
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
 
 
 @contextmanager
 def of_algorithm(name: str) -> Iterator[None]:
-    """Name the algorithm in errors of the context about memory, actors or divergence."""
+    """Name the algorithm in errors of the context about memory, actors, divergence or damage."""
     # Late, because it imports torch, which `raysim --help` does not need.
+    from algorithms import DamagedError as PersonalDamagedError
     from algorithms import DivergedError as AlgorithmDivergedError
 
     try:
@@ -60,21 +113,38 @@ def of_algorithm(name: str) -> Iterator[None]:
         raise RetriesSpentError(f"{name}: {error}") from error
     except AlgorithmDivergedError as error:
         raise DivergedError(f"{name}: {error}") from None
+    except (DamagedError, PersonalDamagedError) as error:
+        raise DamagedError(f"{name}: {error}") from None
 
 
 def unknown(what: str, name: str, allowed: Collection[str], most: int = MAX_NAMES) -> InputError:
-    """Return the error for an unknown name, with the nearest known one.
+    """Return the error for an unknown name, with the nearest known one; see `UnknownError`."""
+    return UnknownError(what, name, allowed, most=most)
+
+
+def each_error(error: InputError) -> tuple[InputError, ...]:
+    """Return the errors of several mistakes, or the error itself."""
+    return error.args if isinstance(error, MistakesError) else (error,)
+
+
+def every(checks: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Run all checks and return their results.
 
     Args:
-        what: kind of the name, and the name as the user gave it.
-        name: the name alone.
-        allowed: known names.
-        most: number of known names to list.
+        checks: functions by name; each returns a value, or raises InputError.
+
+    Raises:
+        MistakesError: the mistakes that all checks found.
     """
-    names = list(allowed)
-    listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
-    remedy = suggestion(name, names) or "; use one of them"
-    return InputError(f"unknown {what}: must be one of {', '.join(listed)}{remedy}")
+    results, errors = {}, []
+    for name, check in checks.items():
+        try:
+            results[name] = check()
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else MistakesError(*errors)
+    return results
 
 
 @contextmanager

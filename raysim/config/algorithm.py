@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from inspect import signature
 from types import ModuleType
@@ -12,10 +14,21 @@ from pydantic import Field
 
 from algorithms import Algorithm, Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS
-from raysim.common.errors import InputError, one_input_error
+from algorithms.parts.losses import LOSSES, Loss, OwnLoss
+from algorithms.parts.own_update import OwnUpdate
+from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, part, table_of
 from raysim.config.model import ModelTable, model_of
+
+
+class LocalTable(ConfigTable):
+    """`[local]`: a loss by name; the loss's own keys and those of the client update stand beside it."""
+
+    loss: str = "cross-entropy"
+    """Loss: a name from `raysim list losses`, or `module:function` for your own."""
+    update: str | None = None
+    """Your own client update in place of the local steps, `module:function`; by default none."""
 
 
 class ServerTable(ConfigTable):
@@ -40,7 +53,7 @@ class AlgorithmTable(ConfigTable):
     """Probability that a client is available in a round, in (0, 1]."""
     joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """First round of late clients, by domain, client name or client number; by default none is late."""
-    local: ConfigTable = ConfigTable()
+    local: LocalTable = LocalTable()
     """Training of a client update; takes precedence over the common `[local]`."""
     server: ServerTable = ServerTable()
     """Server rule; takes precedence over the common `[server]`."""
@@ -57,13 +70,13 @@ class AlgorithmTable(ConfigTable):
             with one_input_error():
                 algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
                     Sample(self.fraction, self.cohort, self.sampling, self.active),
-                    _local_of(self.local.beyond(ConfigTable)),
+                    _local_of(self.local),
                     own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.beyond(ServerTable)),
                     **self.beyond(AlgorithmTable),
                 )
         except InputError:
             raise
-        except Exception as error:  # The user's code may raise anything.
+        except (Exception, SystemExit) as error:  # The user's code may raise anything.
             if text := own.describe_error(error, self.own_code):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise
@@ -77,18 +90,55 @@ class AlgorithmTable(ConfigTable):
     @property
     def own_code(self) -> list[ModuleType]:
         """The user's modules behind the algorithm, its server rule and its own model."""
-        return own.modules_of([self.name, self.server.rule, *([self.model.name] if self.model else [])])
+        return own.modules_of(self.named)
+
+    @property
+    def named(self) -> list[str]:
+        """Names that may be the user's own: everything behind the algorithm's result."""
+        parts = [self.name, self.server.rule, self.local.loss, self.local.update or ""]
+        return parts if self.model is None else [*parts, self.model.name]
 
     def computed(self, execution: str) -> AlgorithmTable:
         """Return the table with `local.execution` resolved."""
         return self.model_copy(update={"local": self.local.model_copy(update={"execution": execution})})
 
 
-def _local_of(keys: Mapping[str, Any]) -> Local:
-    # `[local]` holds the keys of `Local` and of its `Compute` side by side.
-    names = {field.name for field in fields(Compute)}
-    compute = Compute(**{key: value for key, value in keys.items() if key in names})
-    return Local(**{key: value for key, value in keys.items() if key not in names}, compute=compute)
+def _local_of(table: LocalTable) -> Local:
+    """Return the value of `[local]`, which holds the keys of `Local`, its `Compute` and its loss side by side."""
+    keys = table.beyond(LocalTable)
+    of_loss, of_compute = loss_keys(table.loss), {field.name for field in fields(Compute)}
+    loss = loss_of(table.loss, {key: keys[key] for key in of_loss})
+    compute = Compute(**{key: keys[key] for key in of_compute})
+    own_keys = {key: value for key, value in keys.items() if key not in of_loss and key not in of_compute}
+    return Local(**own_keys, loss=loss, update=update_of(table.update), compute=compute)
+
+
+def update_of(name: str | None) -> OwnUpdate | None:
+    """Return the user's own client update: a function, or a class whose instances are one and may have `personal`."""
+    if name is None:
+        return None
+    if ":" not in name:
+        raise InputError(f'local.update = {name!r}: must be module:function; write e.g. local.update = "mine:train"')
+    train = own.instance("local.update", name, own.resolve("local.update", name, {}))
+    personal = getattr(train, "personal", None)
+    own.check_parameters("local.update", name, train, ("model", "batches", "context"))
+    if personal is not None:
+        own.check_parameters("local.update", f"{name}.personal", personal, ("model",))
+    return OwnUpdate(name, train, personal)
+
+
+def loss_keys(name: str) -> list[str]:
+    """Return the keys of a loss."""
+    return [] if ":" in name else list(signature(own.resolve("local.loss", name, LOSSES)).parameters)
+
+
+def loss_of(name: str, keys: Mapping[str, Any]) -> Loss:
+    """Return a loss by name, or the user's own: a function, or a class whose instances are one."""
+    found = own.resolve("local.loss", name, LOSSES)
+    if ":" not in name:
+        loss: Loss = found(**keys)
+        return loss
+    return OwnLoss(name, own.instance("local.loss", name, found))
 
 
 def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
@@ -101,36 +151,82 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
     tables = tables if isinstance(tables, list) else [tables]
     if not tables or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"algorithm = {tables!r}: must be a table; write [algorithm] and its keys below")
-    return tuple(_algorithm(dict(table), raw) for table in tables)
+    found: list[AlgorithmTable] = []
+    errors: list[tuple[str, InputError]] = []
+    for table in tables:
+        try:
+            found.append(_algorithm(dict(table), raw))
+        except InputError as error:
+            errors += [(str(table.get("name", "fedavg")), each) for each in each_error(error)]
+    if errors:
+        # A mistake of all algorithms comes from their common tables, or from a change of all.
+        times = Counter(str(each) for _, each in errors)
+        raise MistakesError(*(each if times[str(each)] >= len(tables) else _named(each, name) for name, each in errors))
+    return tuple(found)
+
+
+def _named(error: InputError, name: str) -> InputError:
+    """Return the error of one of several algorithms with its name in the path of the key."""
+    if type(error) is not InputError or not str(error).startswith("algorithm.") or ":" in name:
+        return error
+    return InputError(re.sub(r"\balgorithm\.(?=\w)", f"algorithm.{name}.", str(error)))
 
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
-    function = own.resolve("algorithm.name", name, ALGORITHMS)
-    if ":" in name:
-        own.check_shape(name, function, AlgorithmTable.model_fields)
-    default = signature(function).parameters["server"].default
     special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "model")}
-    parts = {
-        "local": _local(part(common, "local"), special["local"]),
-        "server": _server(part(common, "server"), special["server"], default),
-        "model": _model(part(common, "model"), special["model"]) if special["model"] else None,
-    }
-    model = table_of(function, ("sample", "local", "server"), AlgorithmTable)
-    table = checked(model, raw, "algorithm", of=f"algorithm {name}").model_copy(update=parts)
+
+    def own_keys() -> AlgorithmTable:
+        table = table_of(_function(name), ("sample", "local", "server"), AlgorithmTable)
+        return checked(table, raw, "algorithm", of=f"algorithm {name}")
+
+    def server() -> ServerTable:
+        default = signature(_function(name)).parameters["server"].default
+        return _server(part(common, "server"), special["server"], default)
+
+    found = every(
+        {
+            "own": own_keys,
+            "local": lambda: _local(part(common, "local"), special["local"]),
+            "server": server,
+            "model": lambda: _model(part(common, "model"), special["model"]) if special["model"] else None,
+        }
+    )
+    table: AlgorithmTable = found.pop("own").model_copy(update=found)
     table.compose()
     return table
 
 
-def _local(common: dict[str, Any], special: dict[str, Any]) -> ConfigTable:
+def _function(name: Any) -> Callable[..., Any]:
+    function: Callable[..., Any] = own.resolve("algorithm.name", name, ALGORITHMS)
+    if ":" in name:
+        own.check_shape(name, function, AlgorithmTable.model_fields)
+    return function
+
+
+def _local(common: dict[str, Any], special: dict[str, Any]) -> LocalTable:
     # These keys exclude each other, so an algorithm's own one replaces a common one.
     lengths = {"epochs", "steps", "batches"}
     replaced = lengths if special.keys() & lengths else set()
+    usual = LocalTable.model_fields["loss"].default
+    loss = special.get("loss", common.get("loss", usual))
+    if loss != common.get("loss", usual):
+        # Keys of the common loss mean nothing to an algorithm's own one.
+        replaced = {*replaced, *loss_keys(common.get("loss", usual))}
     keys = {key: value for key, value in common.items() if key not in replaced} | special
     if not keys.keys() & lengths or keys.get("steps") == "largest":
         keys.setdefault("epochs", 1)
-    # The proximal term is a key of the algorithm.
-    return checked(table_of(Local, ("proximal", "compute"), table_of(Compute, (), ConfigTable)), keys, "local")
+    own.resolve("local.loss", loss, LOSSES)
+    table = checked(local_table(loss), keys, "local", of=f"loss {loss}" if loss != usual else "")
+    with one_input_error():
+        _local_of(table)  # checks the ranges
+    return table
+
+
+def local_table(loss: str) -> type[LocalTable]:
+    """Return the keys of `[local]` with a loss; the proximal term is a key of the algorithm."""
+    of_loss = LocalTable if ":" in loss else table_of(LOSSES[loss], (), LocalTable)
+    return table_of(Local, ("proximal", "compute", "loss", "update"), table_of(Compute, (), of_loss))
 
 
 def _model(common: dict[str, Any], special: dict[str, Any]) -> ModelTable:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 import json
-import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_core import PydanticUndefined
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model
+from pydantic_core import CoreSchema, PydanticUndefined
 
-from raysim.common.errors import InputError, unknown
-from raysim.config.old_keys import refuse_old_key
+from partitioning.common.text import printable
+from raysim.common.errors import InputError, MistakesError, UnknownError, unknown
+from raysim.common.surface import given
+from raysim.config.bounds import bounded
+from raysim.config.old_keys import old_key_error
 
 
 class ConfigTable(BaseModel):
@@ -24,9 +28,35 @@ class ConfigTable(BaseModel):
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Give every number of the table bounds, see `raysim.config.bounds`."""
+        schema: CoreSchema = bounded(handler(source))
+        return schema
+
     def beyond(self, base: type[ConfigTable]) -> dict[str, Any]:
         """Return the values of the keys that `base` lacks: the arguments of a named function."""
         return {key: getattr(self, key) for key in type(self).model_fields if key not in base.model_fields}
+
+
+LONGEST = 120
+"""Most characters of a wrong value in a message."""
+
+
+class UnknownKeyError(UnknownError):
+    """Unknown key of a table.
+
+    Args:
+        where: name of the table; "" at the top level.
+        key: key in the table.
+        allowed: known keys of the table.
+        of: named thing that takes these keys, such as "algorithm fedprox".
+        remedy: end of the message; by default the nearest known key, if one is near.
+    """
+
+    def __init__(self, where: str, key: str, allowed: Collection[str], of: str = "", remedy: str = "") -> None:
+        self.where, self.of = where, of
+        super().__init__(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, allowed, remedy)
 
 
 T = TypeVar("T", bound=ConfigTable)
@@ -62,10 +92,20 @@ def table_with(name: str, keys: Mapping[str, tuple[Any, Any]], base: type[T]) ->
 
 @cache
 def _table_of(function: Callable[..., Any], skip: tuple[str, ...], base: type[Any]) -> Any:
-    hints = get_type_hints(function.__init__ if inspect.isclass(function) else function)
     given = {name: each for name, each in inspect.signature(function).parameters.items() if name not in skip}
-    keys = {name: (hints[name], each.default) for name, each in given.items()}
+    hints = _hints(function.__init__ if inspect.isclass(function) else function, given)
+    own = fields(function) if is_dataclass(function) else ()
+    made = {field.name: field.default_factory() for field in own if field.default_factory is not MISSING}
+    keys = {name: (hints[name], made.get(name, each.default)) for name, each in given.items()}
     return table_with(getattr(function, "__name__", "table"), keys, base)
+
+
+def _hints(function: Callable[..., Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the types of some parameters; the other annotations may name modules that are not imported."""
+    written = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if name in names}
+    return get_type_hints(
+        SimpleNamespace(__annotations__=written), getattr(inspect.unwrap(function), "__globals__", {})
+    )
 
 
 def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collection[str] = (), of: str = "") -> T:
@@ -79,21 +119,31 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
         of: named thing that takes these keys, for the message.
 
     Raises:
-        InputError: an unknown key (its nearest neighbour is named), a wrong type, a number out of range.
+        InputError: unknown keys (their nearest neighbours are named), wrong types, numbers out of range.
     """
-    for key, value in raw.items():
-        if key not in model.model_fields and key not in besides:
-            refuse_old_key(_path(where, key), value)
-            # Keys of this table first, common keys last.
-            common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
-            names = sorted(model.model_fields, key=lambda name: name in common)
-            raise unknown(f"key {_path(where, key)!r}" + (of and f" of {of}"), key, [*names, *besides])
+    errors = list(_unknown_keys(model, raw, where, besides, of))
+    own = {key: value for key, value in raw.items() if key in model.model_fields and key not in besides}
     try:
         # JSON mode is strict about numbers and texts, and turns a list into a tuple.
-        own = {key: value for key, value in raw.items() if key not in besides}
-        return model.model_validate_json(json.dumps(own, default=partial(_text, where)))
+        table = model.model_validate_json(json.dumps(own, default=partial(_text, where)))
     except ValidationError as error:
-        raise _explained(error, where, model) from None
+        errors += _explained(error, where, model)
+    except InputError as error:
+        errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else MistakesError(*errors)
+    return table
+
+
+def _unknown_keys(
+    model: type[ConfigTable], raw: Mapping[str, Any], where: str, besides: Collection[str], of: str
+) -> Iterator[InputError]:
+    # Keys of this table first, common keys last.
+    common = model.__base__.model_fields if model.__base__ and issubclass(model.__base__, ConfigTable) else {}
+    names = sorted(model.model_fields, key=lambda name: name in common)
+    for key, value in raw.items():
+        if key not in model.model_fields and key not in besides:
+            yield old_key_error(_path(where, key), value) or UnknownKeyError(where, key, [*names, *besides], of)
 
 
 def _text(where: str, value: Any) -> str:
@@ -114,27 +164,30 @@ def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
     return table[name]
 
 
-def _explained(error: ValidationError, where: str, model: type[ConfigTable]) -> InputError:
-    """Return the first of pydantic's findings in one line."""
-    found = error.errors()
-    key = str(found[0]["loc"][0])
+def _explained(error: ValidationError, where: str, model: type[ConfigTable]) -> list[InputError]:
+    """Return pydantic's findings in one line for each key."""
+    found: dict[str, list[Any]] = {}
+    for finding in error.errors():
+        found.setdefault(str(finding["loc"][0]), []).append(finding)
+    return [_finding(key, findings, where, model) for key, findings in found.items()]
+
+
+def _finding(key: str, found: Sequence[Any], where: str, model: type[ConfigTable]) -> InputError:
     path = _path(where, key)
     if found[0]["type"] == "missing":
-        return InputError(f"{path} is missing: must be given; add it, or --set {path}=VALUE")
+        return InputError(f"{path} is missing: must be given; add it, or {given('set', f'{path}=VALUE')}")
     # A key with alternatives ("auto" or a number) has a finding for each.
     # A finding about an item says more than "too short", which the removed item causes.
-    same = [item["msg"] for item in found if item["loc"][0] == key and item["type"] != "too_short"]
+    same = [item["msg"] for item in found if item["type"] != "too_short"]
     allowed = " or ".join(
         dict.fromkeys(
             message.removeprefix("Input ").removeprefix("Value error, ") for message in same or [found[0]["msg"]]
         )
     )
     default = model.model_fields[key].get_default()
-    has_example = default is not None and default is not PydanticUndefined
-    remedy = (
-        f"e.g. --set {shlex.quote(f'{path}={json.dumps(default)}')}" if has_example else "correct it, or leave it out"
-    )
-    return InputError(f"{path} = {found[0]['input']!r}: {allowed}; {remedy}")
+    has_example = default is not None and default is not PydanticUndefined and not isinstance(default, BaseModel)
+    remedy = f"e.g. {given('set', f'{path}={json.dumps(default)}')}" if has_example else "correct it, or leave it out"
+    return InputError(f"{path} = {printable(repr(found[0]['input']), LONGEST)}: {allowed}; {remedy}")
 
 
 def _path(where: str, key: str) -> str:

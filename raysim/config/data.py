@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
 
-from partitioning.store.remote import is_uri
+from partitioning.common.paths import absolute
 from raysim.common.errors import InputError
 from raysim.config.check import ConfigTable, checked, distinct
 
-Pixels = Annotated[int, Field(ge=1)]
+if TYPE_CHECKING:  # It imports pyarrow, which a refusal of the file does not need.
+    from raysim.data.memory import HeldData
+
+MOST_PIXELS = 4096
+"""Largest height and width of an image, and largest padding."""
+
+Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 Augmentation = Literal["append", "crop", "resized-crop", "flip", "colour-jitter"]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
@@ -22,7 +27,7 @@ Positive = Annotated[float, Field(gt=0)]
 FEDMMB: tuple[Augmentation, ...] = ("append", "flip", "colour-jitter")
 """Meaning of `"append"` alone: FedMMB's offline augmentation."""
 
-ROW_KEYS = ("split", "classes")
+ROW_KEYS = ("split", "classes", "sample")
 """Keys that choose the rows of a new population."""
 
 STRENGTHS: Mapping[str, tuple[str, ...]] = {
@@ -37,7 +42,7 @@ STRENGTHS: Mapping[str, tuple[str, ...]] = {
 PREPARATION = (*ROW_KEYS, "image_size", "channels", "standardise", "augment", *STRENGTHS)
 """Keys that prepare samples; the other keys name the samples."""
 
-OWN_FILES = re.compile("(shifted:)?(file|folder):")
+OWN_FILES = re.compile("(shifted:)?(file:|folder:|hf:(?=[./~]))")
 """Prefix of a data set that the user's own files hold."""
 
 
@@ -55,16 +60,20 @@ def _ascending(values: tuple[float, float]) -> tuple[float, float]:
 class DataTable(ConfigTable):
     """`[data]`: the samples, or a population made earlier, and their preparation."""
 
+    _held: Mapping[str, HeldData] = PrivateAttr(default_factory=dict)
+
     dataset: str | None = None
-    """Data set: a name from `raysim list datasets`, or `file:PATH` or `folder:PATH` for your own."""
+    """Data set: a name from `raysim list datasets`, `file:PATH` or `folder:PATH` for your own, or
+    `hf:OWNER/NAME` of the Hugging Face hub. In Python also data in memory."""
     root: str | None = None
     """Folder of the data set's files; by default raysim's cache, and the working directory for your own files."""
-    label: str | None = None
-    """Label column; by default the data set's own, which is mostly `label`."""
+    label: str | Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
+    """Label column, or a list of columns of numbers; by default the data set's own, which is mostly `label`."""
     without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
     """Columns to leave out; by default none."""
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Global test set: a share of the rows, or a second data set; 0 keeps the data set's own."""
+    """Global test set: a share of the rows, or a second data set; 0 keeps the data set's own. In Python also data in
+    memory."""
     population: str | None = None
     """Folder or URI of a population made earlier; excludes `dataset`."""
     fold: Annotated[int, Field(ge=0)] | None = None
@@ -79,6 +88,9 @@ class DataTable(ConfigTable):
     """Rows to partition; `all` joins training and test rows and leaves no global test set."""
     classes: Annotated[tuple[int | str, ...], Field(min_length=1)] | None = None
     """Classes whose rows are kept; by default all of them."""
+    sample: Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1)] | None = None
+    """Training rows for a first try, drawn at random: a share or a number; by default all. The test set keeps the same
+    share of its rows."""
     image_size: Pixels | tuple[Pixels, Pixels] | None = None
     """Height and width of resized images, or one number for both; by default no resizing."""
     channels: Literal[1, 3] | None = None
@@ -87,7 +99,7 @@ class DataTable(ConfigTable):
     """Standardisation of inputs: none, by all clients' training samples, or by each client's own."""
     augment: Annotated[Augmentation | tuple[Augmentation, ...], AfterValidator(_listed)] = ()
     """Random changes of training images, in order; `append` adds a changed copy of each row beforehand."""
-    crop_padding: Annotated[int, Field(ge=0)] = 2
+    crop_padding: Annotated[int, Field(ge=0, le=MOST_PIXELS)] = 2
     """Zero pixels on each side of an image before `crop` cuts it."""
     crop_size: Pixels | tuple[Pixels, Pixels] | None = None
     """Height and width of a crop, or one number for both; by default the image's size."""
@@ -125,14 +137,28 @@ class DataTable(ConfigTable):
         own = {key.removeprefix("crop_"): getattr(self, key) for key in STRENGTHS}
         return own | {"size": _pair(self.crop_size)}
 
+    def source(self, key: str) -> str | HeldData:
+        """Return the data set of the key `dataset` or `test`: its name, or the data in memory."""
+        return self._held.get(key) or str(getattr(self, key))
+
+    def holding(self, held: Mapping[str, HeldData]) -> DataTable:
+        """Return the table with data in memory by key; files get their names."""
+        table = self.model_copy(update={key: data.name for key, data in held.items()})
+        table._held = held
+        return table
+
     def located(self) -> DataTable:
         """Return the table with absolute paths; `root` is the base of the user's own files."""
-        elsewhere = self.population is None or is_uri(self.population)
-        located = {} if elsewhere else {"population": _absolute(str(self.population))}
+        located = {}
+        if self.population is not None:
+            from partitioning.store.remote import is_uri  # late: it imports pyarrow
+
+            if not is_uri(self.population):
+                located["population"] = _absolute("population", self.population)
         if self.root is not None or OWN_FILES.match(self.dataset or ""):
-            located["root"] = _absolute(self.root or "")
+            located["root"] = _absolute("root", self.root or "")
         if isinstance(self.test, str) and (form := OWN_FILES.match(self.test)):
-            paths = [_absolute(self.root or "", path.strip()) for path in self.test[form.end() :].split(",")]
+            paths = [_absolute("test", self.root or "", path.strip()) for path in self.test[form.end() :].split(",")]
             located["test"] = form[0] + ",".join(paths)
         return self.model_copy(update=located)
 
@@ -196,5 +222,5 @@ def _pair(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     return (size, size) if isinstance(size, int) else size
 
 
-def _absolute(*parts: str) -> str:
-    return str(Path(*(Path(part).expanduser() for part in parts)).resolve())
+def _absolute(key: str, *parts: str) -> str:
+    return str(absolute(f"data.{key}", *parts))

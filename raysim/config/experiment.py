@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, every
 from raysim.config import own
-from raysim.config.algorithm import AlgorithmTable, algorithms_of
+from raysim.config.algorithm import AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.bounds import check_values
 from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
+from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
@@ -28,6 +30,8 @@ from raysim.config.tables import (
     partition_of,
     watch_of,
 )
+from raysim.measures.metrics import METRICS, Metric
+from raysim.store.names import check_names
 
 ROUNDS = 10
 """Default number of rounds."""
@@ -73,33 +77,50 @@ class Experiment(TopLevelKeys):
         Raises:
             InputError: see `checked`; also an unknown algorithm, model, scheme or rule.
         """
+        check_values(raw)
         if "study" in raw:
             raise InputError("[study] in an experiment: must run as a study; use `raysim study`, or remove the table")
         raw = own.load_own_code(raw, folders)
         tables = [key for key in (*cls.model_fields, "local", "server") if key not in TopLevelKeys.model_fields]
-        data = data_of(part(raw, "data"))
-        if data.population is not None and "partition" in raw:
-            raise InputError(
-                f"partition = {raw['partition']!r}: must not be given with data.population, because its clients "
-                "already exist; remove one of the two"
+        try:
+            found = every(
+                {
+                    "top": lambda: _top_level(raw, tables),
+                    "data": lambda: data_of(part(raw, "data")),
+                    "partition": lambda: _partition(raw),
+                    "model": lambda: model_of(part(raw, "model")),
+                    "algorithm": lambda: algorithms_of(raw),
+                    "fleet": lambda: checked(FleetTable, part(raw, "fleet"), "fleet"),
+                    "evaluate": lambda: evaluate_of(part(raw, "evaluate")),
+                    "checkpoint": lambda: checked(CheckpointTable, part(raw, "checkpoint"), "checkpoint"),
+                    "watch": lambda: watch_of(part(raw, "watch")),
+                    "devices": lambda: devices_of(part(raw, "devices")) if "devices" in raw else None,
+                }
             )
-        return cls(
-            **{**_top_level(raw, tables), "modules": tuple(own.source_folders(own.names_in(raw))) or None},
-            data=data,
-            partition=None if data.population is not None else partition_of(part(raw, "partition")),
-            model=model_of(part(raw, "model")),
-            algorithm=algorithms_of(raw),
-            fleet=checked(FleetTable, part(raw, "fleet"), "fleet"),
-            evaluate=evaluate_of(part(raw, "evaluate")),
-            checkpoint=checked(CheckpointTable, part(raw, "checkpoint"), "checkpoint"),
-            watch=watch_of(part(raw, "watch")),
-            devices=devices_of(part(raw, "devices")) if "devices" in raw else None,
-        )
+        except InputError as error:
+            raise hinted(error, raw, _tables()) from None
+        top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
+        experiment = cls(**top, **found)
+        check_names(experiment.names)
+        return experiment
 
     @property
     def names(self) -> list[str]:
         """Folder names of the algorithms."""
         return algorithm_names([table.name for table in self.algorithm])
+
+    @property
+    def measured(self) -> tuple[Metric, ...] | None:
+        """Metrics of an evaluation; None for the usual ones of the labels."""
+        if self.evaluate.metrics is None and {table.local.loss for table in self.algorithm} == {"binary"}:
+            return METRICS["loss"], METRICS["multilabel_f1"]
+        return self.evaluate.measured
+
+    def measuring(self, metrics: tuple[str, ...]) -> Experiment:
+        """Return the experiment with the usual metrics of its labels by name, if it names none."""
+        if self.evaluate.metrics is not None:
+            return self
+        return self.model_copy(update={"evaluate": self.evaluate.model_copy(update={"metrics": metrics})})
 
     def table(self, name: str) -> AlgorithmTable:
         """Return the algorithm with this folder name."""
@@ -108,8 +129,7 @@ class Experiment(TopLevelKeys):
     @property
     def own_code(self) -> list[ModuleType]:
         """The user's modules behind the experiment."""
-        modules = [*self.model.own_code, *(module for table in self.algorithm for module in table.own_code)]
-        return list(dict.fromkeys(modules))
+        return own.modules_of(self.named)
 
     @property
     def own_code_notices(self) -> list[str]:
@@ -118,10 +138,9 @@ class Experiment(TopLevelKeys):
 
     @property
     def named(self) -> list[str]:
-        """Names of models, algorithms and server rules: everything behind the result that may be the user's own."""
-        models = [self.model, *(table.model for table in self.algorithm if table.model)]
-        rules = [table.server.rule for table in self.algorithm]
-        return [*(model.name for model in models), *(table.name for table in self.algorithm), *rules]
+        """Names of models, algorithms, their parts and metrics: everything behind the result that may be one's own."""
+        names = (name for table in self.algorithm for name in table.named)
+        return [self.model.name, *names, *(self.evaluate.metrics or ())]
 
     @property
     def fold(self) -> int | None:
@@ -144,6 +163,36 @@ class Experiment(TopLevelKeys):
     def to_toml(self) -> dict[str, Any]:
         """Return the experiment as tables of a file, every default included."""
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
+
+def _tables() -> dict[str, type[ConfigTable]]:
+    """Return the models of a file's tables by name, without the keys of a named algorithm, model or rule."""
+    return {
+        "": TopLevelKeys,
+        "data": DataTable,
+        "partition": PartitionTable,
+        "model": ModelTable,
+        "algorithm": AlgorithmTable,
+        "local": local_table("cross-entropy"),
+        "server": ServerTable,
+        "fleet": FleetTable,
+        "evaluate": EvaluateTable,
+        "devices": DevicesTable,
+        "checkpoint": CheckpointTable,
+        "watch": WatchTable,
+    }
+
+
+def _partition(raw: Mapping[str, Any]) -> PartitionTable | None:
+    data = part(raw, "data")
+    if data.get("population") is None or data.get("dataset") is not None:
+        return partition_of(part(raw, "partition"))
+    if "partition" in raw:
+        raise InputError(
+            f"partition = {raw['partition']!r}: must not be given with data.population, because its clients already "
+            "exist; remove one of the two"
+        )
+    return None
 
 
 def _top_level(raw: Mapping[str, Any], tables: Sequence[str]) -> dict[str, Any]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import signature
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from partitioning.common.paths import absolute
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, table_of
 from raysim.models.build import MODELS, ModelBuilder, build
-from raysim.models.initialisation import WEIGHTS_SUFFIX, Init
-from raysim.models.norm import Norm
+from raysim.models.keys import WEIGHTS_SUFFIX, Init, Norm
 from raysim.models.options import OPTION_NAMES, ModelOptions
 
 
@@ -85,6 +84,6 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     changes: dict[str, Any] = {} if table.norm is not None or model.norm is None else {"norm": model.norm}
     if table.weights is not None and table.weights.endswith(WEIGHTS_SUFFIX):
         # The resolved file must mean the same from any folder.
-        changes["weights"] = str(Path(table.weights).expanduser().resolve())
+        changes["weights"] = str(absolute("model.weights", table.weights))
     table = table.model_copy(update=changes)
     return table.model_copy(update=ModelOptions(**{name: getattr(table, name) for name in OPTION_NAMES}).resolved())

@@ -13,8 +13,8 @@ REMOVED: Mapping[str, str] = {"fleet.transport": "models always travel through h
 """Reasons by path of a removed key."""
 
 
-def refuse_old_key(path: str, value: object = None) -> None:
-    """Raise InputError if a former version had this key.
+def old_key_error(path: str, value: object = None) -> InputError | None:
+    """Return the error if a former version had this key; None if it had not.
 
     Args:
         path: dotted path of an unknown key.
@@ -24,6 +24,7 @@ def refuse_old_key(path: str, value: object = None) -> None:
     above, dot, key = path.rpartition(".")
     table = above.rpartition(".")[2]
     if key in RENAMED and table not in ("local", "server", "model"):
-        raise InputError(f"{given}: is now {above}{dot}{RENAMED[key]}; rename the key")
+        return InputError(f"{given}: is now {above}{dot}{RENAMED[key]}; rename the key")
     if reason := REMOVED.get(path):
-        raise InputError(f"{given}: no longer exists, because {reason}; remove it")
+        return InputError(f"{given}: no longer exists, because {reason}; remove it")
+    return None

@@ -1,4 +1,4 @@
-"""The user's own code by its name in a file: algorithms, server rules, models and loggers."""
+"""The user's own code by its name in a file: algorithms, losses, server rules, models, metrics and loggers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from partitioning.common.paths import absolute
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, table_of
 
@@ -30,8 +31,10 @@ FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 
 PARTS = ("sample", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
-NAMING_KEYS = (("server", "rule"), ("model", "name"))
+NAMING_KEYS = (("server", "rule"), ("model", "name"), ("local", "loss"), ("local", "update"))
 """Tables with a key that may name the user's own code, at the top level and inside `[algorithm]`."""
+LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"))
+"""Tables with a key that lists names, the user's own code among them."""
 
 
 def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
@@ -47,20 +50,20 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
     """
     whole = dict(raw)
     if isinstance(given := whole.get("modules"), list | tuple):
-        folders = [*(Path(str(each)).expanduser().resolve() for each in given), *folders]
+        folders = [*(absolute("modules", str(each)) for each in given), *folders]
 
     def with_names(table: dict[str, Any]) -> dict[str, Any]:
-        loaded = {
-            section: _named(inner, section, key, folders)
-            for section, key in NAMING_KEYS
-            if isinstance(inner := table.get(section), dict)
-        }
-        return {**table, **loaded}
+        loaded = dict(table)
+        for section, key in NAMING_KEYS:
+            if isinstance(inner := loaded.get(section), dict):
+                loaded[section] = _named(inner, section, key, folders)
+        return loaded
 
     whole = with_names(whole)
-    if isinstance(watch := whole.get("watch"), dict) and isinstance(loggers := watch.get("loggers"), list | tuple):
-        names = [_named({"loggers": logger}, "watch", "loggers", folders)["loggers"] for logger in loggers]
-        whole["watch"] = {**watch, "loggers": names}
+    for section, key in LISTING_KEYS:
+        if isinstance(table := whole.get(section), dict) and isinstance(listed := table.get(key), list | tuple):
+            names = [_named({key: each}, section, key, folders)[key] for each in listed]
+            whole[section] = {**table, key: names}
     if "algorithm" in whole and all(isinstance(table, dict) for table in _algorithm_tables(whole)):
         named = [with_names(_named(table, "algorithm", "name", folders)) for table in _algorithm_tables(whole)]
         whole["algorithm"] = named if isinstance(whole["algorithm"], list) else named[0]
@@ -91,13 +94,52 @@ def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
         raise unknown(f"{key} = {name!r}", path, there or ["a function that the module has"]) from None
     if not callable(thing):
         raise InputError(f"{key} = {name!r}: must be callable, and is {thing!r}; name a function")
+    try:
+        signature(thing)
+    except (TypeError, ValueError):  # some of Python's own classes have none
+        raise InputError(f"{key} = {name!r}: must have parameters that can be read; name another function") from None
     return thing
+
+
+def instance(key: str, name: str, thing: Callable[..., Any], *methods: str) -> Callable[..., Any]:
+    """Return a user's function, or an instance of their class, which is made without arguments.
+
+    Args:
+        key: key of the file.
+        name: name in the file.
+        thing: function or class of that name.
+        methods: methods of the instances; by default they are callable.
+
+    Raises:
+        InputError: the class needs arguments, or its instances lack a method.
+    """
+    if not isinstance(thing, type):
+        return thing
+    try:
+        made = thing()
+    except Exception as error:  # The user's class may raise anything.
+        text = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise InputError(f"{key} = {name!r}: must be made without arguments, and raised {text}; change it") from error
+    for method in methods or ("__call__",):
+        if not callable(getattr(made, method, None)):
+            raise InputError(f"{key} = {name!r}: must have the method {method}, and has none; add it")
+    return made  # type: ignore[no-any-return]
+
+
+def check_parameters(key: str, name: str, function: Callable[..., Any], wanted: Sequence[str]) -> None:
+    """Raise InputError if a user's function cannot be called with as many arguments as `wanted` names."""
+    try:
+        signature(function).bind(*wanted)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{key} = {name!r}: must take ({', '.join(wanted)}), and does not; change its parameters"
+        ) from None
 
 
 def check_rule(name: str, rule: object) -> None:
     """Raise InputError if `rule` is no server rule: a class whose instances take the arguments of `Server`."""
     taken = signature(rule.__call__).parameters if isinstance(rule, type) and callable(rule) else {}
-    if list(taken) != ["self", "model", "mean", "total", "memory", "layout"]:
+    if [each for each in taken if each != "updates"] != ["self", "model", "mean", "total", "memory", "layout"]:
         raise InputError(
             f"server.rule = {name!r}: must be a class whose instances take (model, mean, total, memory, layout), as "
             "algorithms.Assign does; name one"
@@ -201,8 +243,9 @@ def names_in(raw: Mapping[str, Any]) -> list[str]:
     found = [table.get("name") for table in tables]
     for section, key in NAMING_KEYS:
         found += [inner.get(key) for table in (raw, *tables) if isinstance(inner := table.get(section), dict)]
-    loggers = watch.get("loggers") if isinstance(watch := raw.get("watch"), dict) else None
-    found += loggers if isinstance(loggers, list) else []
+    for section, key in LISTING_KEYS:
+        listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
+        found += listed if isinstance(listed, list) else []
     return [name for name in found if isinstance(name, str)]
 
 
@@ -253,6 +296,11 @@ def _named(table: Mapping[str, Any], where: str, what: str, folders: Sequence[Pa
     thing, key = table.get(what), f"{where}.{what}"
     if callable(thing):
         name = f"{thing.__module__}:{getattr(thing, '__qualname__', '<none>')}"
+        if not isinstance(thing, type) and not hasattr(thing, "__qualname__"):
+            raise InputError(
+                f"{key} = an object of {type(thing).__qualname__}: must be a function or a class; name the class, or a "
+                "function that calls the object"
+            )
         if "<" in name:
             raise InputError(f"{key} = {name!r}: must be defined at the top of a module; move it there")
         return {**table, what: name}
@@ -274,7 +322,7 @@ def _load(key: str, name: str, folders: Sequence[Path]) -> None:
             raise InputError(f"{key} = {name!r}: {module} must be importable, and needs {error.name}") from error
         looked = ", ".join(map(str, folders)) or "Python's path"
         raise InputError(f"{key} = {name!r}: no module {module!r} in {looked}; check the name") from None
-    except Exception as error:  # The user's module may raise anything.
+    except (Exception, SystemExit) as error:  # The user's module may raise anything.
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"{key} = {name!r}: {module} must be importable ({what}); correct it") from error
 

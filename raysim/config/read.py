@@ -10,7 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.paths import check_path, read_text
 from raysim.common.errors import InputError, unknown
+from raysim.common.surface import given, option
+from raysim.config.bounds import check_values
 
 EXCLUSIVE = (
     ("cohort", "fraction"),
@@ -40,37 +43,62 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     Raises:
         InputError: no such file or recipe, not TOML, or a change of another form.
     """
-    path = Path(source)
+    path = check_path("the experiment file", source)
     if not path.is_file():
         if path.suffix:
             raise InputError(f"experiment file {str(source)!r}: must be a file that exists; check the path")
         if str(source) not in recipes():
             raise unknown(f"recipe {str(source)!r}", str(source), [*recipes(), "FILE.toml"])
         path = recipes()[str(source)]
+    return changed(read_toml(path, f"experiment file {str(source)!r}"), changes)
+
+
+def module_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the folders of a user's own modules: that of the experiment file, and the current one."""
+    here = Path.cwd()
+    if isinstance(config, Mapping) or not Path(config).is_file():
+        return (here,)
+    return (Path(config).resolve().parent, here)
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Args:
+        path: path of the file.
+        what: kind and name of the file, for the message.
+
+    Raises:
+        InputError: the file cannot be read, is not TOML, or holds a value that `check_values` refuses.
+    """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"experiment file {str(source)!r}: must be TOML ({error}); correct it") from None
+        raw = tomllib.loads(read_text(path))
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise InputError(f"{what}: must be TOML ({error}); correct it") from None
     except RecursionError:
-        raise InputError(
-            f"experiment file {str(source)!r}: must be TOML, and is nested too deeply; flatten it"
-        ) from None
+        raise InputError(f"{what}: must be TOML, and is nested too deeply; flatten it") from None
     except OSError as error:
         raise InputError(
-            f"experiment file {str(source)!r}: must be a readable file ({error.strerror}); check its permissions"
+            f"{what}: must be a readable file ({error.strerror}); check its path and permissions"
         ) from None
-    return changed(raw, changes)
+    check_values(raw)
+    return raw
 
 
 def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     """Return a copy of an experiment's tables with changes applied; see `read`."""
+    check_values(raw)
     copy = deepcopy(dict(raw))
     for change in changes:
+        check_values({"--set": change})
         path, equals, text = change.partition("=")
         keys = [key.strip() for key in path.split(".")]
         if not equals or not all(keys):
-            raise InputError(f"--set {change!r}: must be key.path=value; write e.g. --set local.lr=0.1")
-        assign(copy, keys, _value(text.strip()), f"--set {change!r}")
+            raise InputError(
+                f"{option('set')} {change!r}: must be key.path=value; write e.g. {given('set', 'local.lr=0.1')}"
+            )
+        assign(copy, keys, _value(text.strip()), f"{option('set')} {change!r}")
+    check_values(copy)
     return copy
 
 
@@ -126,3 +154,5 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
+    except ValueError:
+        raise InputError(f"{option('set')} {text[:20]}...: must be a number that fits 64 bits; correct it") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -11,13 +13,20 @@ import partitioning
 from algorithms import Devices
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error
+from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, known, table_with
+from raysim.measures.metrics import METRICS, Metric, own_metric
 from raysim.measures.selection import Selection
 
-Metric = Literal["accuracy", "loss", "macro_f1", "weighted_f1", "auc", "miou"]
 Measure = Literal["dc", "concordance", "dl", "bn"]
 Target = Literal["test", "held_out", "validation", "local", "domains"]
 HeldOut = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)]
+
+MOST_FOLDS = 1000
+"""Largest number of folds; each needs clients of its own, and a study runs every algorithm on each."""
+
+MOST_ACTORS = 100_000
+"""Largest number of client actors."""
 
 CLIENTS = 10
 """Default number of clients, unless the scheme finds the clients in the data."""
@@ -34,7 +43,7 @@ class PartitionTable(ConfigTable):
     """Clients held out for testing: a number or a share."""
     validation_clients: HeldOut = 0
     """Clients held out for validation: a number or a share."""
-    folds: Annotated[int, Field(ge=0)] = 0
+    folds: Annotated[int, Field(ge=0, le=MOST_FOLDS)] = 0
     """Number of folds of clients, in place of held-out clients; 0 makes none."""
     fold: Annotated[int, Field(ge=0)] | None = None
     """Fold whose clients are held out for testing; by default none."""
@@ -46,6 +55,8 @@ class PartitionTable(ConfigTable):
     """Share of each client's samples that becomes its own test part."""
     site: str | None = None
     """Column with the site of a client; no shard holds clients of two sites. By default no sites."""
+    by: str | None = None
+    """Column whose values are the scheme's classes, if labels are numbers or images; by default the label."""
     features: tuple[str, ...] = ()
     """Columns whose values are counted on every client."""
     buckets: Annotated[int, Field(ge=2)] = 4
@@ -55,7 +66,7 @@ class PartitionTable(ConfigTable):
 class FleetTable(ConfigTable):
     """`[fleet]`: the processes that run the blocks. Only `block` and `cpus_per_actor` change the result."""
 
-    actors: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    actors: Annotated[int, Field(ge=1, le=MOST_ACTORS)] | None = None
     """Number of client actors (per site if `pinned`); by default as many as the CPU cores allow."""
     cpus_per_actor: Annotated[int, Field(ge=1, le=1024)] = 1
     """CPU cores and threads per actor."""
@@ -73,20 +84,19 @@ class FleetTable(ConfigTable):
     """Whether clients train only on the nodes of their own site."""
 
 
+EVALUATIONS = 20
+"""Most evaluations in a run with `evaluate.every = "auto"`, beside the one after the last round."""
+
+
 class EvaluateTable(ConfigTable):
     """`[evaluate]`: the time, data and metrics of evaluations, and their consequences."""
 
-    every: Annotated[int, Field(ge=0)] = 0
-    """Rounds between two evaluations; 0 evaluates only after the last round."""
+    every: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    """Rounds between two evaluations; 0 evaluates only after the last round, "auto" up to twenty times in a run."""
     on: Annotated[tuple[Target, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
     """Data to evaluate on; by default everything that the population holds."""
-    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), AfterValidator(distinct)] = (
-        "accuracy",
-        "loss",
-        "macro_f1",
-        "weighted_f1",
-    )
-    """Metrics of every evaluation."""
+    metrics: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
+    """Metrics of every evaluation, or `module:function` for your own; by default the usual ones of the labels."""
     measures: Annotated[tuple[Measure, ...], AfterValidator(distinct)] = ()
     """Extra measures per round: `dc` and `concordance` of a centralised twin, `dl` and `bn` of the client models."""
     select: Literal["last", "best"] = "last"
@@ -97,6 +107,17 @@ class EvaluateTable(ConfigTable):
     """Evaluations without a better `select_by` before the run stops; by default it never stops early."""
     target: dict[str, float] = Field(default_factory=dict)
     """Values of columns whose first round is recorded; by default none."""
+
+    def interval(self, rounds: int) -> int:
+        """Return the rounds between two evaluations in a run of `rounds`; 0 for one after the last round only."""
+        if self.every != "auto":
+            return self.every
+        return 1 if "concordance" in self.measures else max(1, math.ceil(rounds / EVALUATIONS))
+
+    @property
+    def measured(self) -> tuple[Metric, ...] | None:
+        """The metrics; None for the usual ones."""
+        return None if self.metrics is None else tuple(map(metric_of, self.metrics))
 
     @property
     def selection(self) -> Selection:
@@ -186,6 +207,15 @@ def devices_of(raw: dict[str, Any]) -> DevicesTable:
     return table
 
 
+def metric_of(name: str) -> Metric:
+    """Return a metric by name, or the user's own: a function of (outputs, y), or a class with `sums` and `value`."""
+    found = own.resolve("evaluate.metrics", name, METRICS)
+    if isinstance(found, Metric):
+        return found
+    thing = own.instance("evaluate.metrics", name, found, "sums", "value")
+    return own_metric(re.split("[:.]", name)[-1], thing)
+
+
 def watch_of(raw: dict[str, Any]) -> WatchTable:
     """Check `[watch]`; raise InputError if a key is unknown or stands without its logger."""
     watch = checked(WatchTable, raw, "watch")
@@ -204,11 +234,16 @@ def evaluate_of(raw: dict[str, Any]) -> EvaluateTable:
         InputError: see `checked`; also early stopping or a choice of rounds without evaluations to judge by.
     """
     evaluate = checked(EvaluateTable, raw, "evaluate")
-    if not evaluate.every and (evaluate.patience is not None or evaluate.select == "best"):
+    if evaluate.every == 0 and (evaluate.patience is not None or evaluate.select == "best"):
         key = 'select = "best"' if evaluate.patience is None else f"patience = {evaluate.patience}"
         raise InputError(
             f"evaluate.every = 0 with evaluate.{key}: must be >= 1, because 0 evaluates only the last round; "
             "set evaluate.every = 1"
+        )
+    names = [metric.name for metric in evaluate.measured or ()]
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+        raise InputError(
+            f"evaluate.metrics has two metrics named {twice!r}: must have columns of their own; rename one"
         )
     if evaluate.patience is not None and not evaluate.select_by.startswith("validation_"):
         raise InputError(

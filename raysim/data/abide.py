@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from partitioning.common.bounds import check_memory
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.arrays import nested
 from raysim.data.fetching import home
 from raysim.data.folders import Tables
 from raysim.data.reading import LARGEST_FLOAT, text_of, words_of
@@ -68,6 +69,8 @@ def read_abide(root: Path) -> Tables:
     files = _files(folder, [name for name, _, _ in subjects], source)
     series = {name: _series(path) for name, path in files.items()}
     varying = _varying(series)
+    windows = sum(len(each) - FRAMES + 1 for each in series.values())
+    check_memory(f"{folder}: {windows:,} windows", windows * 2 * int(varying.sum()) ** 2)
     idle = 0
     tables = []
     for name, site, label in subjects:

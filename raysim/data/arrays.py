@@ -1,24 +1,10 @@
-"""Nested Arrow arrays from NumPy arrays and back, without a copy, and rows of a table."""
-
-from typing import Any
+"""Values of nested Arrow arrays, without a copy, and rows of a table."""
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from partitioning.making.arranging import gather_batches
-
-
-def nested(values: npt.NDArray[Any]) -> pa.FixedSizeListArray:
-    """Return an Arrow array of nested fixed-size lists over the memory of `values`.
-
-    Args:
-        values: [n, *shape], C-contiguous (others are copied).
-    """
-    array = pa.array(np.ascontiguousarray(values).reshape(-1))
-    for size in reversed(values.shape[1:]):
-        array = pa.FixedSizeListArray.from_arrays(array, size)
-    return array
 
 
 def flat(array: pa.Array) -> pa.Array:
@@ -32,17 +18,6 @@ def flat(array: pa.Array) -> pa.Array:
     while pa.types.is_fixed_size_list(array.type):
         array = array.flatten()
     return array
-
-
-def has_nulls(array: pa.Array) -> bool:
-    """Say whether the array, or a list nested in it, has a null."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    while pa.types.is_fixed_size_list(array.type):
-        if array.null_count:
-            return True
-        array = array.flatten()
-    return bool(array.null_count)
 
 
 def take_rows(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn.functional import pad
 
-from algorithms.training.losses import IGNORED
+from algorithms.parts.losses import NO_PIXEL
 from raysim.common.errors import InputError
 from raysim.data.images import LUMA, is_image
 from raysim.data.standardise import MeanAndStd, Standardisation
@@ -63,7 +63,8 @@ class Crop:
 
     def labels(self, y: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Change labels [n, h, w] like their images."""
-        return self._cut(pad(y, [self.padding] * 4, value=IGNORED)[:, None], self.shape((1, *y.shape[1:])), draws)[:, 0]
+        padded = pad(y, [self.padding] * 4, value=NO_PIXEL)
+        return self._cut(padded[:, None], self.shape((1, *y.shape[1:])), draws)[:, 0]
 
     def _cut(self, padded: torch.Tensor, shape: Shape, draws: torch.Tensor) -> torch.Tensor:
         channels, height, width = shape

@@ -1,11 +1,24 @@
 """Table of the data sets by name; docs/reference/datasets.md lists their files."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from raysim.common.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHIFTED = "shifted:"
+BESIDE = re.compile(rf",\s*{SHIFTED}")
+"""Separator between names and a data set with shifted images, whose domains join theirs."""
+
+FILE, FOLDER = "file:", "folder:"
 
 
 @dataclass(frozen=True)
@@ -120,10 +133,12 @@ DATASETS: Mapping[str, NamedDataSet] = {
 }
 
 DATASET_FORMS: Mapping[str, str] = {
-    "file:PATH.parquet": "your own table: columns of numbers, arrays of one shape, or encoded images; several "
-    "paths, with commas between, are domains",
+    "file:PATH": "your own table, .parquet, .csv, .tsv, .npz or .arrow: columns of numbers, arrays of one shape, or "
+    "encoded images; several paths, with commas between, are domains",
     "folder:PATH": "images by class: PATH/CLASS/*.png, PATH/DOMAIN/CLASS/*.png, or with masks: PATH/images/*.png and "
     "PATH/masks/*.png; or any of them below train/ and test/; several paths are domains",
+    "hf:OWNER/NAME": "a data set of the Hugging Face hub, as hf:OWNER/NAME:CONFIG@REVISION too, or a folder in its "
+    "layout, hf:./PATH; with the extra datasets",
     "synthetic:ALPHA,BETA,CLIENTS": "FedProx's clients whose models (ALPHA) and inputs (BETA) differ, 60 numbers, 10 "
     "classes; drawn from the seed; iid instead of ALPHA,BETA: all alike; ,ROWS at the end: their mean number",
     "NAME,NAME": "several of these data sets, a domain each",
@@ -131,3 +146,21 @@ DATASET_FORMS: Mapping[str, str] = {
     "swell, fracture; behind other names, NAME,shifted:NAME, domains beside theirs",
 }
 """Forms of `data.dataset` besides a name."""
+
+
+def check_dataset(dataset: str) -> None:
+    """Check the names of data sets in `data.dataset`; the forms with a colon are checked when they are read.
+
+    Raises:
+        InputError: a name is unknown.
+    """
+    parts = BESIDE.split(dataset.removeprefix(SHIFTED), maxsplit=1)
+    names = [name.strip() for part in parts for name in part.split(",")]
+    for name in names if ":" not in names[0] else ():
+        if name in DATASETS:
+            continue
+        path = Path(name)
+        if path.exists() or len(path.parts) > 1 or path.suffix:
+            form = FOLDER if path.is_dir() else FILE
+            raise InputError(f"data.dataset = {name!r} is a path: must begin with {form}; write {form + name!r}")
+        raise unknown(f"data.dataset = {name!r}", name, [*DATASETS, *DATASET_FORMS])

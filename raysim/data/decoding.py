@@ -1,22 +1,23 @@
 """A population's images, decoded, converted and resized once into a cached copy of the population."""
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image
 
 from partitioning import Population, rewrite
+from partitioning.common.bounds import check_memory
 from partitioning.common.caching import cache as default_cache
+from partitioning.sources.arrays import nested
 from partitioning.store.manifest import MANIFEST
 from raysim.common.errors import InputError
-from raysim.data.arrays import flat, nested
+from raysim.data.arrays import flat
 from raysim.data.features import ArrayColumn, Features, ImageColumn, NumberColumns, features
-from raysim.data.images import FORMATS, ImageFormat, Pixels, encoded, is_image, pixels, with_places
+from raysim.data.images import ImageFormat, Pixels, encoded, is_image, opened, pixels, with_places
 from raysim.data.masks import LARGEST_CLASS, MaskColumn, masks_of, resized
 
 VERSION = 1
@@ -117,6 +118,7 @@ def _decoder(column: str, shape: tuple[int, ...], picture: ImageFormat) -> Colum
     """Return a function that decodes a column of encoded images, all of one shape."""
 
     def make(batch: pa.RecordBatch, owner: str) -> tuple[pa.Field, pa.Array]:
+        check_memory(f"column {column!r} of {owner}, decoded,", batch.num_rows * prod(shape))
         decoded = np.empty((batch.num_rows, *shape), dtype=np.uint8)
         images = batch.column(column)
         for row, (data, where) in enumerate(with_places(images, f"column {column!r} of {owner}, row")):
@@ -167,6 +169,7 @@ def _label_steps(population: Population, form: Features, masks: MaskColumn, pict
     field = masks.field(shape, _count_classes(population, masks))
 
     def make(batch: pa.RecordBatch, owner: str) -> tuple[pa.Field, pa.Array]:
+        check_memory(f"column {field.name!r} of {owner}, decoded,", batch.num_rows * prod(shape))
         made = np.empty((batch.num_rows, *shape), dtype=np.uint8)
         pairs = zip(_sizes(batch, owner, form), masks.each(batch, owner), strict=True)
         for row, (size, (where, mask)) in enumerate(pairs):
@@ -188,7 +191,7 @@ def _sizes(batch: pa.RecordBatch, owner: str, form: ArrayColumn | ImageColumn) -
         return
     for row, data in enumerate(encoded(batch.column(form.column))):
         try:
-            with Image.open(io.BytesIO(data.as_py()), formats=FORMATS) as image:
+            with opened(data.as_py()) as image:
                 yield image.height, image.width
         except Exception:
             # A decoder may raise anything; decoding reports the fault in one line.

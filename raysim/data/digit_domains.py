@@ -1,21 +1,30 @@
 """Other domains of the ten digits: SVHN, USPS, MNIST-M, SynthDigits and Morpho-MNIST."""
 
 import bz2
+from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from scipy.io import loadmat
+from scipy.io import loadmat, whosmat
 from torchvision import datasets
 
+from partitioning.common.paths import open_regular, regular
 from raysim.common.errors import InputError
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import ImageRow, Tables, image_table, read_folder
 from raysim.data.reading import check_columns, check_labels, named_in, table_of, text_of
-from raysim.data.small_images import digits_table, read_idx
+from raysim.data.small_images import MOST_DIGITS, digits_table, read_idx
 
 LARGEST_LABEL = 10
 """Largest label of files that count from 1: digit 0 in SVHN, digit 9 in USPS."""
+
+IMAGE_VALUES = 32 * 32 * 3
+"""Values of an image of SVHN."""
+
+MOST_LINES, LONGEST_LINE = 20_000, 10_000
+"""Largest number of lines of a file of USPS, which has 7,291, and of characters in one, which has 3,500 or so."""
 
 DIGITS = tuple("0123456789")
 
@@ -125,7 +134,10 @@ def _matlab(path: Path) -> pa.Table:
     if not path.is_file():
         raise missing(path.parent, path.name, "beside the other part's file")
     try:
-        content = loadmat(str(path))
+        shapes = {name: shape for name, shape, _ in whosmat(str(regular(path)))}
+        if max(prod(shapes["X"]) / IMAGE_VALUES, prod(shapes["y"])) > MOST_DIGITS:
+            raise ValueError(f"X is {shapes['X']} and y is {shapes['y']}, more than {MOST_DIGITS} images")
+        content = loadmat(str(regular(path)), variable_names=["X", "y"])
         images, labels = content["X"].transpose(3, 2, 0, 1), content["y"].reshape(-1)
         whole = labels.astype(np.int64)
     except Exception as error:  # SciPy may raise anything
@@ -139,8 +151,7 @@ def _matlab(path: Path) -> pa.Table:
 
 def _libsvm(path: Path) -> pa.Table:
     try:
-        with bz2.open(path, "rt", encoding="utf-8") as file:
-            lines = [line.split() for line in file if line.strip()]
+        lines = [line.split() for line in _packed_lines(path) if line.strip()]
         labels = np.array([line[0] for line in lines]).astype(np.float64)
         pairs = np.array([[pair.split(":") for pair in line[1:]] for line in lines]).astype(np.float64)
         places, values = pairs.reshape(-1, 256, 2).transpose(2, 0, 1)
@@ -152,6 +163,18 @@ def _libsvm(path: Path) -> pa.Table:
         raise damaged(path, "a line has another label than 1 to 10")
     images = ((values.astype(np.float32).reshape(-1, 1, 16, 16) + 1) / 2 * 255).astype(np.uint8)
     return digits_table(images, labels.astype(np.int64) - 1, path)
+
+
+def _packed_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of USPS's text; raise ValueError if it has more or longer ones than the data set."""
+    with open_regular(path) as packed, bz2.open(packed, "rt", encoding="utf-8") as file:
+        for number in range(MOST_LINES + 1):
+            line = file.readline(LONGEST_LINE + 1)
+            if not line:
+                return
+            if len(line) > LONGEST_LINE or number == MOST_LINES:
+                raise ValueError(f"more than {MOST_LINES} lines, or one of more than {LONGEST_LINE} characters")
+            yield line
 
 
 def _listed(folder: Path, part: str) -> pa.Table:

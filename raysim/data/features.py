@@ -8,9 +8,12 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from partitioning.common.columns import is_image as is_image_label
-from partitioning.common.columns import is_label
+from partitioning.common.columns import is_label, is_numbers
 from raysim.common.errors import InputError, unknown
 from raysim.data.images import is_image
+
+LABEL = "label"
+"""Default name of the label column."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def _check_image_label(schema: pa.Schema, label: str, form: Features) -> None:
 
 
 def check_label(schema: pa.Schema, label: str, where: str) -> None:
-    """Check that the label column exists and holds whole numbers, booleans, strings or images.
+    """Check that the label column exists and holds whole numbers, booleans, strings, images or numbers.
 
     Args:
         schema: columns of the table.
@@ -91,9 +94,10 @@ def check_label(schema: pa.Schema, label: str, where: str) -> None:
     if label not in schema.names:
         raise unknown(f"label column data.label = {label!r} of {where}", label, schema.names)
     kind = schema.field(label).type
-    if not (is_label(kind) or is_image_label(kind)):
+    if not (is_label(kind) or is_image_label(kind) or is_numbers(kind)):
         raise InputError(
-            f"label column {label!r} is {_short(kind)}, but must hold whole numbers or strings: name the classes"
+            f"label column {label!r} is {_short(kind)}, but must hold whole numbers, strings, floats or lists of a "
+            "fixed size: name the classes, or convert it"
         )
 
 
@@ -141,7 +145,7 @@ def _refusal(field: pa.Field) -> str:
     name, kind = field.name, field.type
     what = f"column {name!r} is {_short(kind)}, which is not a feature"
     if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return f"{what}: drop the column from the file, or encode its values as numbers"
+        return f"{what}: leave it out by data.without = [{name!r}], or encode its values as numbers"
     innermost = _array(kind)[1]
     if pa.types.is_list(innermost) or pa.types.is_large_list(innermost):
         return f"{what}, because its lists may vary in length: cast it to pa.list_(pa.float32(), LENGTH)"

@@ -1,17 +1,17 @@
 """Folders of images: a subfolder per class, and a folder per domain above it; or images and masks for labels."""
 
-import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from PIL import Image
 
+from partitioning.common.bounds import check_bound
 from partitioning.common.caching import cache
+from partitioning.common.paths import read_bytes, regular
 from raysim.common.errors import InputError
-from raysim.data.images import FORMATS, fault
+from raysim.data.images import fault, opened
 
 Tables: TypeAlias = tuple[pa.Table, pa.Table | None]
 """Training table, and test table if there is one."""
@@ -161,8 +161,8 @@ def images_in(folder: Path) -> list[Path]:
 def checked_image(path: Path) -> bytes:
     """Return an image file's content; raise an InputError if it does not begin like an image."""
     try:
-        data = path.read_bytes()
-        with Image.open(io.BytesIO(data), formats=FORMATS):
+        data = read_bytes(path)
+        with opened(data):
             return data
     except Exception as error:  # a decoder may raise anything
         raise InputError(
@@ -184,6 +184,7 @@ def _groups(rows: Sequence[ImageRow]) -> Iterator[list[ImageRow]]:
     held = 0
     for path, values in rows:
         size = path.stat().st_size
+        check_bound(str(path), "bytes", size, "MAX_ROW_BYTES", "make the image smaller, or remove it")
         if group and held + size > BATCH_BYTES:
             yield group
             group, held = [], 0
@@ -202,7 +203,7 @@ def _mapped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
             for batch in batches:
                 writer.write_batch(batch)
         file.flush()
-        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+        return pa.ipc.open_file(pa.memory_map(str(regular(file.name)))).read_all()
 
 
 def _images(folder: Path) -> list[Path]:

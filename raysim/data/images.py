@@ -1,7 +1,9 @@
 """Images as arrays of pixels, decoded, converted and resized."""
 
 import io
-from collections.abc import Iterator
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
+from PIL.ImageFile import ImageFile
 
+from partitioning.common.bounds import MAX_PIXELS
 from raysim.common.errors import InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
@@ -105,6 +109,31 @@ def with_places(column: pa.Array, prefix: str, first: int = 0) -> Iterator[tuple
         yield data.as_py(), f"{prefix} {row}{f' ({path})' if path else ''},"
 
 
+@contextmanager
+def opened(data: bytes, formats: Collection[str] = FORMATS) -> Iterator[ImageFile]:
+    """Open an encoded image, which is decoded only later.
+
+    Args:
+        data: content of the file.
+        formats: Pillow's names of the allowed formats.
+
+    Raises:
+        ValueError: the image has more than `MAX_PIXELS`.
+        Exception: anything that a decoder raises on a damaged file.
+    """
+    with warnings.catch_warnings():
+        # Pillow's own bound on pixels is larger, and at first only a warning.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        try:
+            image = Image.open(io.BytesIO(data), formats=tuple(formats))
+        except Image.DecompressionBombError:
+            raise ValueError(f"it has more than MAX_PIXELS = {MAX_PIXELS:,} pixels") from None
+    with image:
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError(f"it has {image.width} x {image.height} pixels, more than MAX_PIXELS = {MAX_PIXELS:,}")
+        yield image
+
+
 def pixels(data: bytes | None, where: str, picture: ImageFormat = ImageFormat()) -> Pixels:
     """Return one image's pixels: uint8 [1, height, width] for grey, [3, height, width] for colour.
 
@@ -119,7 +148,7 @@ def pixels(data: bytes | None, where: str, picture: ImageFormat = ImageFormat())
     if data is None:
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with opened(data) as image:
             target = None if image.has_transparency_data else CONVERSIONS.get(image.mode)
             mode = image.mode
             values = _channels_first(picture.of_image(image.convert(target))) if target else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,20 +10,23 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
-from algorithms.training.losses import IGNORED
+from algorithms.parts.losses import NO_PIXEL
 from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat
 from raysim.data.features import ArrayColumn, form_of
-from raysim.data.images import fault, with_places
+from raysim.data.images import fault, opened, with_places
 
 Mask = npt.NDArray[np.uint8]
 
 CLASSES = b"classes"
 """Key of a label column's metadata with the number of classes of its pixels."""
 
-LARGEST_CLASS = IGNORED - 1
+LARGEST_CLASS = NO_PIXEL - 1
 """Largest class that fits a byte, whose largest value means no class."""
+
+MOST_CLASSES = 10**6
+"""Largest number of classes of a position in a sequence."""
 
 SHADE_FACTORS = {"L;2": 85, "L;4": 17}
 """Factors by which Pillow turns the values of grey files of 2 and 4 bits, which are classes here, into shades."""
@@ -91,21 +93,22 @@ def masks_of(schema: pa.Schema, label: str) -> MaskColumn | None:
     field = schema.field(label)
     if not is_image(field.type):
         return None
-    form, classes = form_of(field), _stated_classes(field)
+    form, classes = form_of(field), stated_classes(field)
     if isinstance(form, ArrayColumn):
         return MaskColumn(label, form.shape, pa.types.is_uint8(form.values), classes)
     return MaskColumn(label, None, False, classes)
 
 
-def _stated_classes(field: pa.Field) -> int | None:
+def stated_classes(field: pa.Field) -> int | None:
     """Return the number of classes in a label column's metadata; None if it has none."""
     stated = (field.metadata or {}).get(CLASSES)
     if stated is None:
         return None
-    if not stated.isdigit() or not 2 <= int(stated) <= IGNORED:
+    most = NO_PIXEL if is_image(field.type) else MOST_CLASSES
+    if not stated[:10].isdigit() or not 2 <= int(stated[:10]) <= most:
         raise InputError(
             f"label column {field.name!r} has the metadata classes = {stated.decode(errors='replace')[:40]!r}: must be "
-            f"a number of classes, from 2 to {IGNORED}; correct or remove it"
+            f"a number of classes, from 2 to {most}; correct or remove it"
         )
     return int(stated)
 
@@ -141,7 +144,7 @@ def mask_of(data: bytes | None, where: str) -> Mask:
     if data is None:
         raise InputError(f"{where} has no bytes, at most a path: put the files' contents into the table")
     try:
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+        with opened(data, ("PNG",)) as image:
             packed = image.tile[0].args if image.tile else None
             values = np.asarray(image)
             if image.mode == "L" and (factor := SHADE_FACTORS.get(str(packed))):

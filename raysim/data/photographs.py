@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from algorithms.training.losses import IGNORED
+from algorithms.parts.losses import NO_PIXEL
 from raysim.common.errors import InputError
 from raysim.data.fetching import home, missing
 from raysim.data.folders import ImageRow, Tables, beside_masks, by_class, checked_image, image_table, images_in
@@ -188,7 +188,7 @@ def _cities(folder: Path, part: str) -> pa.Table:
 def _as_training_classes(path: Path) -> bytes:
     """Return a file of label ids as a PNG of training classes."""
     ids = mask_of(checked_image(path), str(path))
-    classes = np.full(256, IGNORED, np.uint8)
+    classes = np.full(256, NO_PIXEL, np.uint8)
     classes[list(TRAIN_IDS)] = np.arange(len(TRAIN_IDS))
     sink = io.BytesIO()
     Image.fromarray(classes[ids]).save(sink, "PNG", compress_level=1)

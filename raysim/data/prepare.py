@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from algorithms import Augment, Purpose, torch_seed
+from algorithms import Augment, Purpose, generator, torch_seed
 from partitioning.common.columns import class_codes, distinct
+from partitioning.sources.arrays import nested
 from raysim.common.errors import MAX_NAMES, InputError
-from raysim.data.arrays import flat, nested, take_rows
+from raysim.data.arrays import flat, take_rows
 from raysim.data.augment import check_pixels, make_chain
 from raysim.data.features import ArrayColumn, Features, ImageColumn, features
 from raysim.data.images import is_image, pixels, png, with_places
@@ -84,6 +85,32 @@ def select_classes(source: LoadedDataSet, classes: Sequence[int | str]) -> Loade
 def rows_of_classes(table: pa.Table, label: str, classes: Sequence[int | str]) -> pa.Table:
     """Return the rows of some classes, even if there are none."""
     return take_rows(table, np.flatnonzero(class_codes(table[label], classes) >= 0))
+
+
+def draw_sample(train: pa.Table, test: pa.Table | None, sample: float, seed: int) -> tuple[pa.Table, pa.Table | None]:
+    """Draw training rows, and the same share of the test rows, without replacement; the rows keep their order.
+
+    Args:
+        train: rows to partition.
+        test: global test set.
+        sample: share of the training rows in (0, 1), or their number.
+        seed: key of the draws.
+
+    Raises:
+        InputError: there are fewer training rows.
+    """
+    if sample > train.num_rows:
+        raise InputError(
+            f"data.sample = {sample}: must be at most {train.num_rows}, the number of training rows; lower it, or "
+            "leave it out"
+        )
+    share = sample if sample < 1 else sample / train.num_rows
+
+    def drawn(table: pa.Table, part: int) -> pa.Table:
+        rows = generator(seed, Purpose.SAMPLE, part).permutation(table.num_rows)
+        return take_rows(table, np.sort(rows[: max(1, round(share * table.num_rows))]))
+
+    return drawn(train, 0), None if test is None else drawn(test, 1)
 
 
 def append_augmented(

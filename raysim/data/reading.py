@@ -2,15 +2,26 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
+from partitioning.common import bounds
+from partitioning.common.columns import has_nulls
+from partitioning.common.paths import read_text, regular
+from partitioning.sources.parquet import decoded_bytes, decoded_sizes, encoded_columns, groups_at_once
 from raysim.common.errors import InputError
-from raysim.data.arrays import flat, has_nulls
+from raysim.data.arrays import flat
 from raysim.data.fetching import damaged
+
+BLOCK = 2**20
+"""Bytes of text read at once."""
+
+TABLE_BYTES = 4
+"""Bytes of a table for each byte of its text: a digit and its comma become eight."""
 
 LARGEST_FLOAT = 3.4028234663852886e38
 """Largest number of float32, the type of a model's inputs."""
@@ -26,7 +37,8 @@ def text_of(path: Path) -> str:
         InputError: the file is in another encoding, or cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        bounds.check_bound(str(path), "bytes", path.stat().st_size, "MAX_ROW_BYTES", "give a shorter text")
+        return read_text(path, encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text in UTF-8 ({error.reason} at byte {error.start}): convert it") from error
     except OSError as error:
@@ -34,10 +46,20 @@ def text_of(path: Path) -> str:
 
 
 def read_parquet(path: Path) -> pa.Table:
-    """Read a Parquet file."""
+    """Read a Parquet file; raise InputError if it is too large to be held."""
     # pq.read_table would take a folder named key=value in the path for a column.
-    with pq.ParquetFile(path) as file:
-        return file.read()
+    with pq.ParquetFile(regular(path)) as file:
+        bounds.check_rows(str(path), file.metadata.num_rows)
+        bounds.check_memory(str(path), decoded_bytes(path, file.metadata))
+        schema, encoded = file.schema_arrow, encoded_columns(file.metadata)
+        groups = groups_at_once(file.metadata, encoded)
+    with pq.ParquetFile(regular(path), read_dictionary=encoded) as file:
+        table = pa.concat_tables([file.read_row_groups(group) for group in groups])
+    if not encoded:
+        return table
+    sizes = (decoded_sizes(chunk).sum() for column in table.columns for chunk in column.chunks)
+    bounds.check_memory(str(path), int(sum(sizes)))
+    return table.cast(schema)
 
 
 def table_of(path: Path, words: Sequence[str] = ()) -> pa.Table:
@@ -54,9 +76,31 @@ def table_of(path: Path, words: Sequence[str] = ()) -> pa.Table:
         if path.suffix.lower() == ".parquet":
             return read_parquet(path)
         kinds = csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()))
-        return csv.read_csv(path, convert_options=kinds)
+        return read_delimited(path, convert_options=kinds)
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
+
+
+def read_delimited(path: Path, most: int = bounds.MAX_ROWS, **options: Any) -> pa.Table:
+    """Read delimited text, packed or not; raise InputError if it is too large to be held.
+
+    Arrow's reader of blocks would take the types of columns from the first block alone.
+
+    Args:
+        path: the file.
+        most: largest number of rows.
+        options: options of Arrow's reader.
+    """
+    size = rows = 0
+    room = bounds.MEMORY_SHARE * bounds.free_memory() / TABLE_BYTES
+    with pa.input_stream(str(regular(path)), compression="detect") as text:
+        while block := text.read(BLOCK):
+            size, rows = size + len(block), rows + block.count(b"\n")
+            if rows > most + 1:  # and the names of the columns
+                raise InputError(f"{path} has more than {most:,} rows: must have fewer; give the data set's own file")
+            if size > room:
+                bounds.check_memory(str(path), TABLE_BYTES * size)
+    return csv.read_csv(regular(path), **options)
 
 
 def words_of(path: Path, *names: str) -> list[tuple[str, ...]]:

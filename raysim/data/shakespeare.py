@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from partitioning.common.bounds import check_memory
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.arrays import nested
 from raysim.data.fetching import missing
 from raysim.data.folders import Tables
 from raysim.data.reading import text_of, words_of
@@ -65,6 +66,8 @@ def read_shakespeare(root: Path) -> Tables:
     )
     if not long_enough:
         raise InputError(f"{path} has no speaker with more than {WINDOW} characters: give a longer text")
+    held = sum(text.nbytes * WINDOW for text in long_enough.values())
+    check_memory(f"{path}, in windows of {WINDOW} characters,", held)
     return pa.concat_tables([_windows(speaker, text) for speaker, text in long_enough.items()]), None
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import scipy  # it imports its modules when they are first used
 
 from algorithms import Purpose, generator
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError, unknown
 from raysim.data import morphology
-from raysim.data.arrays import nested
 from raysim.data.domains import DOMAIN, image_array
 from raysim.data.features import ArrayColumn, ImageColumn, features
 from raysim.data.folders import Tables

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from partitioning.common.paths import open_regular, regular
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.arrays import nested
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
 from raysim.data.reading import check_labels, check_rows
@@ -32,6 +33,9 @@ DIGITS_SIDE = 8
 
 DIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
 """File of the digits in scikit-learn's distribution: 64 pixels, 0 to 16, and the label in each row."""
+
+MOST_DIGITS = 2**20
+"""Largest number of images in a file of digits; SVHN's largest part has 531,131."""
 
 IDX_PARTS = ("train", "t10k")
 """Names of the training and the test part in MNIST's files."""
@@ -53,7 +57,7 @@ def read_digits(root: Path) -> Tables:
     path = _digits_path()
     try:
         # The file alone: importing scikit-learn takes a second.
-        rows = np.loadtxt(path, delimiter=",", ndmin=2)
+        rows = np.loadtxt(regular(path), delimiter=",", ndmin=2)
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
     if rows.shape[1] != DIGITS_SIDE**2 + 1:
@@ -109,7 +113,7 @@ def read_cifar10(root: Path) -> Tables:
     sums[f"{kind.base_folder}/{kind.meta['filename']}"] = kind.meta["md5"]
     fetch(partial(kind, train=False, download=True), root, list(sums), archives=[kind.filename])
     for name, md5 in sums.items():
-        if not check_integrity(str(root / name), md5):
+        if not check_integrity(str(regular(root / name)), md5):
             raise damaged(root / name, "its MD5 sum differs")
     return _cifar10_table(kind, root, train=True), _cifar10_table(kind, root, train=False)
 
@@ -168,7 +172,9 @@ def _digits_path() -> Path:
 def _download_idx(name: str, root: Path) -> Tables:
     folder = f"{name}/raw"
     files = [f"{folder}/{part}-{values}" for part in IDX_PARTS for values in ("images-idx3-ubyte", "labels-idx1-ubyte")]
-    fetch(partial(_download, name), root, files, archives=[f"{file}.gz" for file in files])
+    # `read_idx` reads packed files itself, in bounds.
+    lacking = [file for file in files if not (root / f"{file}.gz").is_file()]
+    fetch(partial(_download, name), root, lacking)
     # torchvision's class would prefer the pickles of an old "processed" folder, so read the files themselves.
     train, test = (read_idx(root / folder, part, "downloaded by torchvision") for part in IDX_PARTS)
     return train, test
@@ -187,14 +193,17 @@ def _idx_values(path: Path, shape: tuple[int, ...], source: str) -> Bytes:
         raise missing(path.parent, packed.name, source)
     path = path if path.is_file() else packed
     try:
-        data = gzip.decompress(path.read_bytes()) if path == packed else path.read_bytes()
-        sizes = struct.unpack_from(f">{1 + len(shape)}I", data, 4)
+        with open_regular(path) as file, gzip.open(file) if path == packed else file as content:
+            head = content.read(8 + 4 * len(shape))
+            sizes = struct.unpack_from(f">{1 + len(shape)}I", head, 4)
+            if head[:4] != bytes([0, 0, 8, len(sizes)]) or sizes[1:] != shape or sizes[0] > MOST_DIGITS:
+                raise damaged(path, f"its header is {head.hex()}, and not that of at most {MOST_DIGITS} x {shape}")
+            data = content.read(math.prod(sizes) + 1)
     except (EOFError, OSError, struct.error, zlib.error) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
-    start = 4 + 4 * len(sizes)
-    if data[:4] != bytes([0, 0, 8, len(sizes)]) or sizes[1:] != shape or len(data) != start + math.prod(sizes):
-        raise damaged(path, f"{len(data)} bytes, which are not {sizes[0]} x {shape} with a header of {start}")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+    if len(data) != math.prod(sizes):
+        raise damaged(path, f"{'more' if len(data) > math.prod(sizes) else 'fewer'} values than {sizes[0]} x {shape}")
+    return np.frombuffer(data, np.uint8).reshape(sizes)
 
 
 def _cifar10_table(kind: Any, root: Path, *, train: bool) -> pa.Table:

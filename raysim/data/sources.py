@@ -10,24 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partitioning.common.caching import cache
-from partitioning.common.columns import is_image
+from partitioning.common.columns import is_label
+from partitioning.common.paths import expanded
 from raysim.common.errors import InputError, unknown
-from raysim.data.catalogue import DATASET_FORMS, DATASETS
+from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
 from raysim.data.domains import DOMAIN, join, split_by_domain
-from raysim.data.features import check_label
+from raysim.data.features import LABEL, check_label
 from raysim.data.folders import Tables, read_folder
+from raysim.data.hub import HUB, by_features, is_hub_folder, read_hub
 from raysim.data.masks import check_classes_of_samples
+from raysim.data.memory import MEMORY, HeldData
 from raysim.data.reading import check_values
 from raysim.data.synthetic import SYNTHETIC, read_synthetic
-from raysim.data.tabular import read_table
+from raysim.data.tabular import SUFFIXES, read_table, usable
+from raysim.data.targets import joined_labels, with_classes
 
 USER_ERRORS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 """Errors of the operating system for a path that the user can correct."""
-
-FILE, FOLDER, SHIFTED = "file:", "folder:", "shifted:"
-
-BESIDE = re.compile(rf",\s*{SHIFTED}")
-"""Separator between names and a data set with shifted images, whose domains join theirs."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,14 @@ class LoadedDataSet:
         """Return the data set without the dividing columns that a scheme does not name; they are no features."""
         return self._dropping([name for name in self.dividing if name not in columns and name != self.label])
 
+    def labelled_by(self, labels: Sequence[str], keep: Collection[str]) -> "LoadedDataSet":
+        """Return the data set with columns of numbers as its label, if there are any; see `joined_labels`."""
+        tables, label = [self.train] if self.test is None else [self.train, self.test], self.label
+        for place, table in enumerate(tables if labels else ()):
+            tables[place], label = joined_labels(table, labels, keep)
+        train, *test = with_classes(tables, label)
+        return replace(self, train=train, test=test[0] if test else None, label=label)
+
     def without(self, columns: Sequence[str]) -> "LoadedDataSet":
         """Return the data set without these columns; raise an InputError for the label or an unknown name."""
         others = [name for name in self.train.schema.names if name != self.label]
@@ -66,10 +73,10 @@ class LoadedDataSet:
 
 
 def load(
-    dataset: str,
+    dataset: str | HeldData,
     *,
     root: str | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     dividing: Collection[str] = (),
     without: Sequence[str] = (),
     shifts: Sequence[str] = (),
@@ -80,10 +87,10 @@ def load(
     Columns that identify a row's owner are dropped unless `dividing` names them.
 
     Args:
-        dataset: one of `DATASETS`, or one of `DATASET_FORMS`.
+        dataset: one of `DATASETS`, one of `DATASET_FORMS`, or data in memory.
         root: folder of the data set's files, and start of a relative PATH; by default raysim's cache, and for a PATH
             the working directory.
-        label: name of the label column; by default the data set's own, usually "label".
+        label: name of the label column, or names of columns of numbers; by default the data set's own, usually "label".
         dividing: columns that identify a row's owner and are no features.
         without: columns to drop, of any type.
         shifts: domains of "shifted:NAME".
@@ -93,20 +100,22 @@ def load(
         InputError: an unknown name, missing or damaged files, a table that cannot be trained on, or a class that only
             the test set has.
     """
-    apart = [*dividing, *without]
-    source = read(dataset, root=root, label=label, dividing=apart, shifts=shifts, seed=seed).without(without)
-    source = source.divided_by(dividing)
+    first, *others = [label] if label is None or isinstance(label, str) else label
+    apart = [*dividing, *without, *others]
+    source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, seed=seed).without(without)
+    listed = () if label is None or isinstance(label, str) else label
+    source = source.divided_by(dividing).labelled_by(listed, dividing)
     if source.label in source.dividing:
         raise InputError(
             f"{dataset} has no column of classes, because {source.label!r} identifies a row's owner: `raysim export` "
             "can write it, but no model can be trained on it; name another data set"
         )
-    check_classes(source.train, source.test, source.label, dataset)
+    check_classes(source.train, source.test, source.label, source.name)
     return source
 
 
 def read(
-    dataset: str,
+    dataset: str | HeldData,
     *,
     root: str | None = None,
     label: str | None = None,
@@ -116,12 +125,14 @@ def read(
 ) -> LoadedDataSet:
     """Read a data set with all its columns; the arguments are those of `load`."""
     try:
+        if isinstance(dataset, HeldData):
+            return _read_held(dataset, label, dividing, shifts)
         return _read(dataset, root, label, dividing, shifts, seed)
     except OSError as error:
         if error.errno not in USER_ERRORS:
             raise
         raise InputError(
-            f"{dataset[:80]!r} in data.root = {str(root)[:80]!r} cannot be read ({error.strerror}: "
+            f"{str(dataset)[:80]!r} in data.root = {str(root)[:80]!r} cannot be read ({error.strerror}: "
             f"{str(error.filename)[:80]!r}): must be a path that you may read; correct it"
         ) from error
 
@@ -132,7 +143,7 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
     Raises:
         InputError: one is not, or the labels are of two kinds.
     """
-    if test is None or label not in test.schema.names or is_image(train.schema.field(label).type):
+    if test is None or label not in test.schema.names or not is_label(train.schema.field(label).type):
         return
     known, tested = (set(pc.unique(part[label]).to_pylist()) for part in (train, test))
     lacking = sorted(tested - known, key=str)
@@ -142,6 +153,20 @@ def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str)
             f"class {lacking[0]!r}{more} of column {label!r} is in the test set of {name} and not in its training "
             "set: add rows of it, or drop its test rows"
         )
+
+
+def _read_held(held: HeldData, label: str | None, dividing: Collection[str], shifts: Sequence[str]) -> LoadedDataSet:
+    if shifts:
+        raise InputError(f"data.shifts = {list(shifts)} with data in memory: is only for shifted:NAME; remove it")
+    return _read_features((held.train, held.test), label, dividing, held.name, "the data in memory")
+
+
+def _read_features(
+    tables: Tables, label: str | None, dividing: Collection[str], name: str, where: str
+) -> LoadedDataSet:
+    parts, label = by_features(tables, label, dividing, where)
+    train, test = (None if part is None else usable(part, label, where, dividing) for part in parts)
+    return LoadedDataSet(name, train, test, label)
 
 
 def _read(
@@ -162,14 +187,21 @@ def _read(
             f"data.shifts = {list(shifts)} with data.dataset = {dataset!r}: is only for shifted:NAME; "
             f'set data.dataset = "shifted:{dataset}"'
         )
+    if dataset.startswith(MEMORY):
+        raise InputError(
+            f"data.dataset = {dataset!r}: stands for data that were in memory, and they are not; call raysim.run with "
+            "the data themselves"
+        )
+    if dataset.startswith(HUB):
+        return _read_features(read_hub(dataset, root, label), label, dividing, dataset, dataset)
     for prefix in (FILE, FOLDER):
         if dataset.startswith(prefix):
-            return _read_own(dataset, prefix, Path(root or "").expanduser(), label or "label", dividing)
+            return _read_own(dataset, prefix, expanded("data.root", root or "."), label or LABEL, dividing)
     if dataset.startswith(SYNTHETIC):
         table = read_synthetic(dataset, seed)
-        check_label(table.schema, label or "label", dataset)
-        return LoadedDataSet(dataset, table, None, label or "label", ("client",))
-    return _read_named(dataset, Path(root).expanduser() if root else cache() / "data", label, seed, shifts)
+        check_label(table.schema, label or LABEL, dataset)
+        return LoadedDataSet(dataset, table, None, label or LABEL, ("client",))
+    return _read_named(dataset, expanded("data.root", root) if root else cache() / "data", label, seed, shifts)
 
 
 def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Collection[str]) -> LoadedDataSet:
@@ -177,8 +209,12 @@ def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Colle
     named = [path.strip() for path in dataset.removeprefix(prefix).split(",")]
     if "" in named:
         raise InputError(f"{dataset!r} has an empty path: must be {prefix}PATH, or {prefix}PATH,PATH; name each")
-    paths = [root / Path(path).expanduser() for path in named]
-    if prefix == FOLDER and label != "label":
+    paths = [root / expanded("data.dataset", path) for path in named]
+    if hub := next((path for path in paths if is_hub_folder(path)), None):
+        raise InputError(
+            f"{hub} is a folder in the hub's layout: must begin with {HUB}; write {f'{HUB}{hub.absolute()}'!r}"
+        )
+    if prefix == FOLDER and label != LABEL:
         raise InputError(f"data.label = {label!r} with {dataset}: must be left out, because folders name the classes")
     parts: list[Tables] = [
         read_folder(path) if prefix == FOLDER else (read_table(path, label, dividing), None) for path in paths
@@ -196,15 +232,14 @@ def _read_own(dataset: str, prefix: str, root: Path, label: str, dividing: Colle
 
 def _domain_name(path: Path) -> str:
     # `raysim export` writes NAME-test beside NAME: both are the domain NAME.
-    return re.sub(r"-(train|test)$", "", path.stem) if path.suffix == ".parquet" else path.name
+    return re.sub(r"-(train|test)$", "", path.stem) if path.suffix in (".parquet", *SUFFIXES) else path.name
 
 
 def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: Sequence[str]) -> LoadedDataSet:
     before, *beside = BESIDE.split(dataset, maxsplit=1)
     names, bases = [name.strip() for name in before.split(",")], [name.strip() for name in beside]
     for name in [*names, *bases]:
-        if name not in DATASETS:
-            raise unknown(f"data set {name!r}", name, [*DATASETS, *DATASET_FORMS])
+        check_dataset(name)
         if names.count(name) > 1:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
     label = DATASETS[names[0]].label if label is None else label

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from algorithms import Purpose, generator
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.arrays import nested
 from raysim.data.folders import Tables
 
 SYNTHETIC = "synthetic:"

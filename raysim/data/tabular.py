@@ -11,14 +11,22 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
-from partitioning.common.columns import is_label
+from partitioning.common.bounds import check_memory
+from partitioning.common.columns import is_label, repeated
+from partitioning.sources.layout import arranged
+from partitioning.sources.opening import open_source
+from partitioning.sources.source import reading
 from raysim.common.errors import InputError
 from raysim.data.features import check_label, features, is_number
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
-from raysim.data.reading import check_columns, check_labels, check_values, read_parquet, table_of
+from raysim.data.reading import check_columns, check_labels, check_values, read_delimited, read_parquet, table_of
 
 LOG = logging.getLogger("raysim")
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (*DELIMITERS, ".npz", ".arrow", ".feather", ".ipc")
+"""Suffixes of files that are read beside Parquet."""
 
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -38,16 +46,19 @@ COVERTYPE = (
 )
 """The 54 features in the order of UCI's file."""
 
+MOST_PLOTS = 2**20
+"""Largest number of rows of Covertype, which has 581,012."""
+
 LEAST_ADMISSIONS = 100
 LARGEST_MORTALITY = 0.2
 """RADFed, section IV-B, keeps hospitals of eICU with more admissions than this, and at most this mortality."""
 
 
 def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Table:
-    """Read a user's Parquet file and check that a model can be trained on its rows; all columns stay.
+    """Read a user's file and check that a model can be trained on its rows; all columns stay.
 
     Args:
-        path: Parquet file.
+        path: file whose name ends in one of `SUFFIXES`, or else a Parquet file.
         label: column of classes.
         dividing: columns that identify a row's owner; all other columns are features.
 
@@ -55,24 +66,61 @@ def read_table(path: Path, label: str, dividing: Collection[str] = ()) -> pa.Tab
         InputError: the file is missing or damaged, or a column, a type or a value is not allowed.
     """
     if not path.is_file():
-        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a Parquet file")
+        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a file")
+    if path.suffix.lower() in SUFFIXES:
+        return usable(_read_other(path), label, str(path), dividing)
     try:
         table = read_parquet(path)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-        raise InputError(
-            f"{path} is not a whole Parquet file ({reason}): must be Parquet; write it again, or copy it again"
-        ) from error
+        remedy = "write it again, or copy it again"
+        if path.suffix.lower() != ".parquet":
+            remedy = f"other files end in {', '.join(SUFFIXES)}"
+        raise InputError(f"{path} is not a whole Parquet file ({reason}): must be Parquet; {remedy}") from error
+    return usable(table, label, str(path), dividing)
+
+
+def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = ()) -> pa.Table:
+    """Return a user's table with its arrays `arranged`, after a check that a model can be trained on its rows.
+
+    Args:
+        table: rows with all their columns.
+        label: column of classes.
+        where: name of the table, for the error message.
+        dividing: columns that identify a row's owner; all other columns are features.
+
+    Raises:
+        InputError: a column, a type or a value is not allowed.
+    """
     names = table.schema.names
+    if (twice := repeated(names)) is not None:
+        raise InputError(f"{where} has {names.count(twice)} columns named {twice!r}: give each its own name")
     for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{path} has {names.count(name)} columns named {name!r}: give each its own name")
-        if PANDAS_INDEX.fullmatch(name):
-            raise InputError(f"column {name!r} is a pandas index, not a feature: write the file with index=False")
-    check_label(table.schema, label, str(path))
+        if not name or PANDAS_INDEX.fullmatch(name):
+            raise InputError(
+                f"column {name!r} of {where} is a pandas index, not a feature: write the file with index=False"
+            )
+    table = arranged(table, label)
+    check_label(table.schema, label, where)
     features(table.schema, label, dividing)
-    check_values(table, str(path))
+    check_values(table, where)
     return table
+
+
+def _read_other(path: Path) -> pa.Table:
+    """Read delimited text, a NumPy archive or an Arrow file."""
+    with reading(path, "a table"):
+        source = open_source(path)
+        _ = source.schema.names  # names may not be text in UTF-8
+    if (delimiter := DELIMITERS.get(path.suffix.lower())) is not None:
+        with reading(path, "delimited text"):
+            return read_delimited(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    batches, held = [], 0
+    for batch in source.batches():
+        batches.append(batch)
+        held += batch.nbytes
+        check_memory(str(path), held)
+    return pa.Table.from_batches(batches, source.schema)
 
 
 def read_covertype(root: Path) -> Tables:
@@ -156,7 +204,7 @@ def _uci(path: Path) -> pa.Table:
     options = csv.ReadOptions(column_names=[*COVERTYPE, "label"])
     kinds = csv.ConvertOptions(column_types=dict.fromkeys(COVERTYPE, pa.int32()) | {"label": pa.int64()})
     try:
-        return csv.read_csv(path, read_options=options, convert_options=kinds)
+        return read_delimited(path, MOST_PLOTS, read_options=options, convert_options=kinds)
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, str(error).partition("\n")[0]) from error
 

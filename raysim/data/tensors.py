@@ -11,11 +11,11 @@ import torch
 
 from algorithms.engine.finite import is_finite
 from partitioning import Population
-from partitioning.common.columns import Label, class_codes
+from partitioning.common.columns import Label, has_nulls
 from raysim.common.errors import InputError
-from raysim.data.arrays import flat, has_nulls
-from raysim.data.features import ArrayColumn, ImageColumn, check_label, features
-from raysim.data.masks import LARGEST_CLASS, masks_of
+from raysim.data.arrays import flat
+from raysim.data.features import ArrayColumn, ImageColumn, features
+from raysim.data.labels import label_reader
 
 LARGEST_PIXEL = 255
 """Divisor of uint8 arrays."""
@@ -24,8 +24,8 @@ LARGEST_PIXEL = 255
 class BatchDecoder:
     """Function from record batches of one schema to tensors that own their memory.
 
-    uint8 arrays become x / 255, in [0, 1]. All other numbers become the nearest float32. A label becomes the index of
-    its class; a label that is an image holds such indices already.
+    uint8 arrays become x / 255, in [0, 1]. All other numbers become the nearest float32. Labels: see
+    `raysim.data.labels`.
 
     Args:
         schema: columns of the population.
@@ -38,21 +38,12 @@ class BatchDecoder:
     """
 
     def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label], dividing: Collection[str] = ()) -> None:
-        check_label(schema, label, "the population")
-        if pa.types.is_integer(schema.field(label).type) and any(not isinstance(each, int) for each in classes):
-            raise InputError(
-                f"label column {label!r} holds whole numbers, and the classes are {_few(classes)}: correct them"
-            )
         form = features(schema, label, dividing)
         if isinstance(form, ImageColumn):
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
-        masks = masks_of(schema, label)
-        if masks is not None and (not masks.is_bytes or masks.classes is None):
-            raise InputError(f"column {label!r} holds labels that are images: decode the population first, once")
         self._form = form
-        self._label = label
-        self._masks = masks
-        self._labels = sorted(set(classes)) if masks is None else list(range(masks.classes or 0))
+        self.labels = label_reader(schema, label, classes)
+        """Reader of the labels."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -60,24 +51,12 @@ class BatchDecoder:
         return self._form.shape if isinstance(self._form, ArrayColumn) else (len(self._form.columns),)
 
     @property
-    def classes(self) -> int:
-        """Return the number of classes."""
-        return len(self._labels)
-
-    @property
-    def per_pixel(self) -> bool:
-        """Say whether labels are images."""
-        return self._masks is not None
-
-    @property
     def nbytes(self) -> int:
         """Return the bytes of a sample and its label."""
-        return 4 * prod(self.shape) + (8 if self._masks is None else prod(self._masks.shape or ()))
+        return 4 * prod(self.shape) + self.labels.nbytes
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the batch as x, float32 [n, *shape], and y, class indices.
-
-        y is int64 [n], or uint8 [n, height, width] with 255 for no class if labels are images.
+        """Return the batch as x, float32 [n, *shape], and y, its labels.
 
         Raises:
             InputError: a label is not one of the classes, or a feature is missing, infinite or not a number.
@@ -91,7 +70,7 @@ class BatchDecoder:
             raise InputError(
                 "the features have values that are infinite in float32, or not a number: fill them in, or drop the rows"
             )
-        return x, self._read_labels(batch) if self._masks is None else self._read_masks(batch)
+        return x, self.labels(batch, self.shape)
 
     def _read_features(self, batch: pa.RecordBatch, x: npt.NDArray[np.float32]) -> None:
         names = [self._form.column] if isinstance(self._form, ArrayColumn) else self._form.columns
@@ -107,35 +86,6 @@ class BatchDecoder:
             np.divide(values, np.float32(LARGEST_PIXEL), out=x)
         else:
             x[...] = values
-
-    def _read_masks(self, batch: pa.RecordBatch) -> torch.Tensor:
-        values = flat(batch.column(self._label)).to_numpy(zero_copy_only=False)
-        y = torch.empty((batch.num_rows, *self.shape[1:]), dtype=torch.uint8)
-        y.numpy()[...] = values.reshape(y.shape)
-        wrong = values[(values >= self.classes) & (values <= LARGEST_CLASS)]
-        if wrong.size:
-            raise InputError(
-                f"column {self._label!r} has pixels of the class {wrong[0]}: must be from 0 to {self.classes - 1}, or "
-                "255 for none; make the population again"
-            )
-        return y
-
-    def _read_labels(self, batch: pa.RecordBatch) -> torch.Tensor:
-        tensor = torch.empty(batch.num_rows, dtype=torch.int64)
-        labels, y = batch.column(self._label), tensor.numpy()
-        y[...] = self._integer_codes(labels) if pa.types.is_integer(labels.type) else class_codes(labels, self._labels)
-        if (y < 0).any():
-            raise InputError(
-                f"label {labels[int(np.argmin(y))]} is not one of the classes {_few(self._labels)}: "
-                "name it among them, or drop its rows"
-            )
-        return tensor
-
-    def _integer_codes(self, labels: pa.Array) -> npt.NDArray[np.int64]:
-        # `class_codes` gives the same result, but takes longer than the first update of a small client.
-        known, values = np.asarray(self._labels), labels.to_numpy(zero_copy_only=False)
-        places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-        return np.where(known[places] == values, places, -1)
 
 
 @contextmanager
@@ -155,8 +105,3 @@ def decoder_of(population: Population) -> BatchDecoder:
     manifest = population.manifest
     with naming_samples(population, "its columns"):
         return BatchDecoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
-
-
-def _few(labels: Sequence[Label]) -> str:
-    listed = [str(label) for label in labels]
-    return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "...", *listed[-3:]])

@@ -6,13 +6,16 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from typing import Any, Literal
 
 import ray
 
 from algorithms import Block
-from raysim.common.errors import InputError, of_algorithm
+from raysim.common.errors import InputError, RayStartError, of_algorithm
+from raysim.common.surface import given
 from raysim.data.shards import Sites
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.gpu_sharing import arranged, capacity, fraction, sharers
@@ -31,7 +34,7 @@ from raysim.fleet.resources import (
     living_nodes,
     this_node,
 )
-from raysim.fleet.results import ActorLostError, fetch_results, late_message
+from raysim.fleet.results import ActorLostError, fetch_results, late_message, one_line
 from raysim.fleet.timeouts import START_SECONDS, ActorTimeouts
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.watching.loggers.logger import Logger
@@ -46,7 +49,8 @@ class ClientActors:
     """Pool of client actors on a running Ray; a context that ends what it started.
 
     The context starts Ray and the actors in the background, while the driver reads its data. On this machine's CPUs the
-    driver also runs the first blocks itself.
+    driver also runs the first blocks itself. If Ray does not start there, such as on a busy machine, the driver stands
+    in for the actors: it runs all blocks, and the context starts Ray again and again until it has actors.
 
     With `gpus_per_actor = "auto"` or `pinned`, the actors start only in `fit`, which knows the plans. A pinned actor
     has the clients of one site and runs on a node with the label site=NAME. Models travel to it; the data stay.
@@ -65,6 +69,7 @@ class ClientActors:
     Raises:
         InputError: the address does not answer, or the actors do not fit the nodes, their GPUs or the population's
             sites (some of this only from `handles` or `fit`).
+        RayStartError: Ray does not start, and the driver may not stand in.
         RuntimeError: the actors do not start in time, or their fingerprints differ (from the fleet).
     """
 
@@ -104,16 +109,20 @@ class ClientActors:
         self._up, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._live, name="ray", daemon=True)
         self.device = "cuda" if gpus else "cpu"
-        self.arrived = False
+        self.kept = self.arrived = False
+        self.absence = self.unsaid = ""
 
     def __enter__(self) -> ClientActors:
-        self._thread.start()
+        if self._thread.ident is None:  # they may be kept from an earlier run
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.kept:
+            return
         self._over.set()
         # If Ray still waits for an address, do not wait with it: the thread and Ray end with the process.
-        self._thread.join(START_SECONDS if self._up.is_set() else ANSWER_SECONDS)
+        self._thread.join(START_SECONDS if self.home else ANSWER_SECONDS)
         ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
     @property
@@ -151,10 +160,27 @@ class ClientActors:
         return self._sites[number]
 
     def handles(self, wait: bool = True) -> list[Any]:
-        """Return the actors' handles; none if Ray is still starting and `wait` is false."""
+        """Return the actors' handles; none if Ray is still starting and `wait` is false, or if the driver stands in."""
         if wait or self._up.is_set():
             self._wait()
         return self._handles
+
+    def has_started(self) -> bool:
+        """Return whether an actor has been ready, or will not be."""
+        return self.arrived or bool(self.absence)
+
+    def stand_in(self, absence: str) -> bool:
+        """Let the driver run all blocks until an actor is ready; return whether it may.
+
+        Args:
+            absence: reason why no actor is ready, for the notice.
+        """
+        if self.arrived or not self.driver_may_help:
+            return False
+        if not self.absence:
+            self.absence = self.unsaid = absence
+        self._up.set()
+        return True
 
     def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
         """Start the actors if their number depends on the plans.
@@ -246,9 +272,10 @@ class ClientActors:
         return self._store[1]
 
     def _wait(self) -> None:
-        """Wait until Ray runs, and raise the error of its start."""
-        if not self._up.wait(START_SECONDS):
-            raise RuntimeError(f"Ray did not start within {START_SECONDS} s; see its log, or use --inline")
+        """Wait until Ray runs or the driver stands in, and raise the error of Ray's start."""
+        late = f"Ray did not start within {START_SECONDS} s"
+        if not self._up.wait(START_SECONDS) and not self.stand_in(late):
+            raise RayStartError(f"{late}; see its log, or use {given('inline')}")
         if self._error is not None:
             raise self._error
 
@@ -257,26 +284,38 @@ class ClientActors:
         try:
             for thread in list(ENDING):  # a process has one Ray
                 thread.join()
-            if not self._over.is_set():
-                self._serve()
+            for start in count(1):
+                if self._over.is_set() or not (failure := self._serve()):
+                    break
+                if not self.stand_in(failure) and (start == self.timeouts.starts or not self._is_here):
+                    remedy = f"repeat it when the machine is less busy, or use {given('inline')}"
+                    raise RayStartError(f"{failure}; {remedy if self._is_here else 'check the cluster'}")
+                self._over.wait(self.timeouts.pause)
         except BaseException as error:  # `_wait` raises it in the main thread
             self._error = error
         self._up.set()
 
-    def _serve(self) -> None:
-        """Run Ray until the context ends."""
-        with running(self._cores * self._each.cpus, self._address):
-            self.home = this_node()
-            if self._auto:
-                self._check_gpu()
-            elif not self.pinned:
-                self._create()
+    def _serve(self) -> str:
+        """Run Ray until the context ends; return the reason if it does not start."""
+        with ExitStack() as ray_context:
+            try:
+                ray_context.enter_context(running(self._cores * self._each.cpus, self._address))
+                self.home = this_node()
+                if self._auto:
+                    self._check_gpu()
+                elif not self.pinned:
+                    self._create()
+            except InputError:
+                raise
+            except Exception as error:  # Ray has no class for a start that failed
+                return f"Ray did not start ({one_line(str(error).partition('. ')[0]) or type(error).__name__})"
             self._up.set()
             _log_endpoint()
             while not self._over.wait(PUBLISH_SECONDS):
                 self.meter.publish()
             for handle in self._handles:
                 ray.kill(handle)
+        return ""
 
     def _check_gpu(self) -> None:
         if not self._each.room(living_nodes()):

@@ -47,6 +47,9 @@ class Crew:
     def gather(self, wait: float = 0) -> None:
         """Take in actors that are ready; wait up to `wait` seconds for one."""
         started = time.perf_counter()
+        if absence := self._pool.unsaid:
+            self._pool.unsaid = ""
+            self._say(f"{absence}: until an actor is ready, the driver runs all blocks, with the same result")
         if not self._begun and (handles := self._pool.handles(wait > 0)):
             self._begun = True
             for actor in range(len(handles)):
@@ -122,7 +125,10 @@ class Crew:
 
     def _not_in_time(self, reference: Any) -> None:
         if not self.ready:
-            raise RuntimeError(late_message(len(self._starts), self._timeouts.start))
+            late = late_message(len(self._starts), self._timeouts.start)
+            if self._pool.stand_in(late):
+                return
+            raise RuntimeError(late)
         self._start_again(self._starts.pop(reference)[0], ActorLostError(f"it took {self._timeouts.start:g} s"))
 
     def _start_again(self, actor: int, why: ActorLostError) -> None:
@@ -134,7 +140,9 @@ class Crew:
         elif self._has_others(actor):
             self._say(f"client actor {actor} did not start {times} times ({why.cause}): the run goes on without it")
         else:
-            raise RetriesSpentError(f"no client actor starts; one failed {times} times, the last cause: {why.cause}")
+            spent = f"no client actor starts; one failed {times} times, the last cause: {why.cause}"
+            if not self._pool.stand_in(spent):
+                raise RetriesSpentError(spent)
 
     def _has_others(self, actor: int) -> bool:
         """Return whether other actors of its site are ready or starting."""

@@ -36,7 +36,7 @@ class ActorTask:
 
 
 @dataclass(frozen=True)
-class JoinValues:
+class JoinValues(Function):
     """Function that joins the values of neighbouring nodes, which its block has as references.
 
     Args:
@@ -48,9 +48,6 @@ class JoinValues:
     function: Function
     root: Node
     nodes: tuple[Node, ...]
-
-    def objects(self, block: Block) -> int:
-        return 0
 
     def join(self, left: Any, right: Any) -> Any:
         return self.function.join(left, right)

@@ -47,7 +47,7 @@ def rehearse(plan: WorkerPlan) -> None:
             )
             list(fleet.map(updates, [largest_block(own)], [(state.model, state.initial)]))
             shape = own.model.whole or own.model.shape
-            for function, block in _evaluations(Population.open(own.population), prod(shape)):
+            for function, block in _evaluations(own, prod(shape)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))
 
 
@@ -59,19 +59,20 @@ def largest_block(plan: WorkerPlan) -> Block:
     return Block(0, clients, int(census.samples[largest].sum()), (ClientInput(None, 0.0),) * len(clients))
 
 
-def _evaluations(population: Population, values: int) -> Iterator[tuple[Evaluate, Block]]:
+def _evaluations(plan: WorkerPlan, values: int) -> Iterator[tuple[Evaluate, Block]]:
     """Yield an evaluation of the largest clients, and one of slices of the global test set.
 
     Args:
-        population: the population.
+        plan: plan of the worker.
         values: values of one sample.
     """
+    population = Population.open(plan.population)
     parts: tuple[SamplePart | None, ...] = ("all", None)
     for part, sizes in zip(parts, (population.sizes, np.array(population.test_slices, np.int64)), strict=True):
         if len(sizes):
             most = block_samples(int(sizes.sum()), values)
             count = int(np.searchsorted(np.cumsum(-np.sort(-sizes)), most)) + 1
-            yield Evaluate(part, ()), Block(0, tuple(_largest(sizes, count).tolist()), 1)
+            yield Evaluate(part, (), plan.algorithm.local.loss), Block(0, tuple(_largest(sizes, count).tolist()), 1)
 
 
 def _largest(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:

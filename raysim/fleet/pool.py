@@ -65,6 +65,8 @@ class ActorPool(Protocol):
         timeouts: limits for starts and calls.
         home: id of the driver's node.
         arrived: whether an actor has ever been ready.
+        absence: reason why the driver stands in for the actors; "" if it does not.
+        unsaid: the same until the user has a notice of it.
         meter: counts actors and deaths for Prometheus.
     """
 
@@ -73,6 +75,8 @@ class ActorPool(Protocol):
     timeouts: ActorTimeouts
     home: str
     arrived: bool
+    absence: str
+    unsaid: str
     meter: PrometheusLogger
 
     @property
@@ -88,7 +92,10 @@ class ActorPool(Protocol):
         """Ids of the nodes that fit an actor."""
 
     def handles(self, wait: bool = True) -> list[Any]:
-        """Return the actors' handles; none if Ray is still starting and `wait` is false."""
+        """Return the actors' handles; none if Ray is still starting and `wait` is false, or if the driver stands in."""
+
+    def stand_in(self, absence: str) -> bool:
+        """Let the driver run all blocks until an actor is ready, for this reason; return whether it may."""
 
     def site(self, number: int) -> int | None:
         """Return the site whose clients an actor may have; None for all clients."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
+from partitioning.common.text import caption
 from raysim.watching.loggers.logger import LoggedRun
 
 PUBLISH_SECONDS = 5.0
@@ -107,4 +108,4 @@ class PrometheusLogger:
         return self._metrics[name]
 
     def _tags(self, algorithm: str, kind: str) -> dict[str, str]:
-        return {"run": self._run, "algorithm": algorithm, "kind": kind}
+        return {"run": caption(self._run), "algorithm": caption(algorithm), "kind": kind}

@@ -24,7 +24,6 @@ from raysim.fleet.results import ActorLostError, fetch_results, hung_error
 from raysim.fleet.timeouts import CallTimes
 from raysim.fleet.traffic import StoredValue, Traffic, array_bytes
 from raysim.fleet.worker_plan import WorkerPlan
-from raysim.measures.scoring import Evaluate
 
 CALLS_IN_FLIGHT = 2
 """Calls an actor holds at once: while one runs, Ray fetches the next one's values."""
@@ -44,6 +43,7 @@ class RayFleet:
 
     Until the first actor is ready the driver runs blocks itself, if its bytes are the same. It leaves out blocks that
     produce redistributed models, because the driver never holds these. It holds the rank keys of its own evaluations.
+    If Ray or its actors do not start, the driver stands in for them: it runs every block, and it holds the models.
 
     A dead or hung actor is replaced, and its work goes back to the queue. A node of the tree that it may have died of
     goes back block by block, and the next death then names one block.
@@ -177,8 +177,8 @@ class RayFleet:
         if self._pool.arrived or not self._pool.driver_may_help:
             return False
         for pending in self._maps:
-            is_evaluation = isinstance(pending.function, Evaluate)
-            if not is_evaluation and any(pending.function.objects(block) for block in pending.blocks):
+            leaves = any(pending.function.objects(block) for block in pending.blocks)
+            if leaves and not (pending.function.driver_may_hold or self._pool.absence):
                 continue
             node = pending.dispatcher.last()
             if node is not None:

@@ -22,7 +22,9 @@ from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ig
 from ray.exceptions import AuthenticationError, RpcError
 
 from partitioning import InputError
+from raysim.common.surface import assigned
 from raysim.fleet import ray_cleanup
+from raysim.fleet.address import check_address
 
 ANSWER_SECONDS = 10
 """Time that the head of a cluster may take to answer."""
@@ -35,9 +37,6 @@ HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0,
 
 LONGEST_FOLDER = 38
 """Longest path of a folder, in bytes, that leaves room for the names of Ray's sockets (107 bytes in all)."""
-
-LATE = "timed out during startup"
-"""Ray's message if its node did not start in time."""
 
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
@@ -82,7 +81,7 @@ def _connected(folder: Path | None = None, **given: Any) -> Iterator[None]:
                 ours = {ray_cleanup.MARK: str(folder), NICENESS: os.environ.get(NICENESS, "0")}
                 with _environment(ours), _loopback(), _lean():
                     # A subfolder, because Ray makes its own folder readable for everybody.
-                    _start_twice(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
+                    ray.init(include_dashboard=False, _temp_dir=str(folder / "ray"), **given, **QUIET)
         yield
     finally:
         ray.shutdown()
@@ -97,17 +96,6 @@ def _signals_kept() -> Iterator[None]:
     finally:
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-def _start_twice(**given: Any) -> None:
-    """Start Ray, and try once more if it was late: its own limit of 30 s is short for a busy machine."""
-    try:
-        ray.init(**given)
-    except Exception as error:  # Ray has no class for this error
-        if LATE not in str(error):
-            raise
-        ray.shutdown()
-        ray.init(**given)
 
 
 @contextmanager
@@ -207,12 +195,9 @@ def check_answers(address: str) -> None:
     """Refuse an address without Ray. Ray itself would try for minutes."""
     if address == "auto":
         return
-    wrong = f"--address = {address!r}: must be HOST:PORT of a running Ray cluster"
-    if address.startswith(("http://", "https://")):
-        raise InputError(f"{wrong}, not a URL; `raysim submit FILE --address {address}` sends a run there as a job")
+    check_address(address)
+    wrong = f"{assigned('address', address)}: must be HOST:PORT of a running Ray cluster"
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise InputError(f"{wrong}; leave it out to start Ray here")
     try:
         with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as server:
             known = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_grpc(server)
@@ -224,8 +209,8 @@ def check_answers(address: str) -> None:
             GcsClient(address=address)
     except AuthenticationError:
         raise InputError(
-            f"--address = {address!r}: the cluster wants its token, and this machine sends another one or none; set "
-            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the token"
+            f"{assigned('address', address)}: the cluster wants its token, and this machine sends another one or none; "
+            "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the token"
         ) from None
     except RpcError:
         known = False

@@ -44,9 +44,9 @@ class RemotePersonalStore(PersonalStore):
         location: Location = _answer(self._server.put.remote(record))
         return location
 
-    def get(self, location: Location, length: int) -> bytes:
+    def get(self, location: Location) -> bytes:
         """Read one record."""
-        record: bytes = _answer(self._server.get.remote(location, length))
+        record: bytes = _answer(self._server.get.remote(location))
         return record
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
-from algorithms import DivergedError
+from algorithms import DamagedError, DivergedError
 from algorithms import InputError as AlgorithmInputError
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, ModelsLostError, OutOfMemoryError
@@ -21,7 +21,7 @@ END_SECONDS = 10
 MESSAGE_LENGTH = 300
 """Characters of an error message or of a process's output that are passed on."""
 
-COMPLETE_ERRORS = (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, DiskFullError)
+COMPLETE_ERRORS = (InputError, AlgorithmInputError, DamagedError, DivergedError, OutOfMemoryError, DiskFullError)
 """Errors whose message needs no addition."""
 
 
@@ -84,13 +84,13 @@ def _cause(error: RayError) -> str:
         return "its result was lost with its node"
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
     if not isinstance(error, RayActorError):
-        return _shortened(lines[0] if lines else type(error).__name__)
+        return one_line(lines[0] if lines else type(error).__name__)
     if error.actor_init_failed:
-        return _shortened(lines[-1])
+        return one_line(lines[-1])
     facts = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
     words = " ".join(line for line in lines[1:] or lines if not facts.match(line))
     words = re.split(r" Some common causes| There are some potential root causes", words)[0]
-    return _shortened(words.rpartition("Worker exit detail: ")[2]).rstrip(".")
+    return one_line(words.rpartition("Worker exit detail: ")[2]).rstrip(".")
 
 
 def _last_output(error: RayError) -> str:
@@ -109,11 +109,11 @@ def _last_output(error: RayError) -> str:
         fatal = [place for place, line in enumerate(own) if line.startswith("Fatal Python error")]
         # Python ends such a dump with a list of modules, which does not help.
         quoted = own[fatal[-1] : fatal[-1] + 3] if fatal else own[-3:]
-        return f"; its last output: {_shortened(' | '.join(quoted), end=not fatal)}" if quoted else ""
+        return f"; its last output: {one_line(' | '.join(quoted), end=not fatal)}" if quoted else ""
     return ""
 
 
-def _shortened(text: str, end: bool = False) -> str:
+def one_line(text: str, end: bool = False) -> str:
     """Return one line of at most `MESSAGE_LENGTH` characters, cut at its end or (with `end`) at its beginning."""
     line = " ".join(text.split())
     if len(line) <= MESSAGE_LENGTH:

@@ -27,7 +27,8 @@ class ActorTimeouts:
         unseen: seconds for a call of a kind that has not returned yet.
         retries: number of times that a block runs again after its actor died.
         start: seconds until an actor must be ready.
-        starts: failed starts in a row after which an actor is given up.
+        starts: failed starts in a row after which an actor is given up, or Ray itself if the run needs it.
+        pause: seconds until Ray is started again after a failure.
         place: seconds that an actor waits for resources before a notice.
         look: seconds between two checks for actors that do not answer.
     """
@@ -38,6 +39,7 @@ class ActorTimeouts:
     retries: int = 3
     start: float = START_SECONDS
     starts: int = 3
+    pause: float = 30
     place: float = 15
     look: float = 1
 

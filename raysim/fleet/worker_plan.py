@@ -20,6 +20,7 @@ from algorithms import (
     Census,
     Layout,
     Layouts,
+    Local,
     PersonalStore,
     Resident,
     Worker,
@@ -28,13 +29,17 @@ from algorithms import (
     low_rank_trainer,
     trainer,
 )
+from algorithms import InputError as AlgorithmInputError
+from algorithms.parts.losses import LabelKind
+from algorithms.training.own import with_personal
 from partitioning import Population
 from raysim.common.errors import InputError, unknown
+from raysim.data.labels import LabelReader
 from raysim.data.shards import Shards, Sites
 from raysim.data.standardise import Standardisation
 from raysim.fleet.out_of_memory import models_fit
 from raysim.models.build import build
-from raysim.models.checks import check_own_module
+from raysim.models.module_checks import check_own_module
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,11 @@ class ModelPlan:
         name: one of `raysim list models`, or "module:Class".
         parameters: parameters of the named model, and those of all models.
         shape: shape of one sample in training.
-        classes: number of classes.
+        classes: number of outputs: classes, or numbers.
         seed: key of the initial entries.
         own: user's class or function behind the name; None for a named model.
         whole: shape of one sample in evaluation; None for `shape`.
-        per_pixel: whether each pixel of a sample has a class.
+        labels: reader of the labels; None if each sample has one class.
     """
 
     name: str
@@ -59,11 +64,16 @@ class ModelPlan:
     seed: int
     own: Callable[..., nn.Module] | None = None
     whole: tuple[int, ...] | None = None
-    per_pixel: bool = False
+    labels: LabelReader | None = None
 
-    def logits(self, samples: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the logits of samples of a shape."""
-        return (samples, self.classes, *(shape[1:] if self.per_pixel else ()))
+    def outputs(self, samples: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the outputs for samples of a shape."""
+        return (samples, self.classes) if self.labels is None else self.labels.shape_of_outputs(samples, shape)
+
+    @property
+    def label(self) -> torch.Tensor:
+        """Label of a sample in training, with any values."""
+        return torch.zeros((), dtype=torch.int64) if self.labels is None else self.labels.label(self.shape)
 
     def build(self, tell: Callable[[str], object] | None = None) -> nn.Module:
         """Make the module; call `tell` with the source of its initial weights."""
@@ -116,19 +126,28 @@ def _trained(module: nn.Module, model: ModelPlan) -> nn.Parameter:
     )
 
 
+EACH_OUTPUT: Mapping[LabelKind, str] = {
+    "class": "{} logits a sample",
+    "pixels": "{} logits a pixel",
+    "sequence": "{} logits a position (labels are lists of whole numbers, so classes; floats are numbers)",
+    "numbers": "{} numbers a sample",
+}
+"""Outputs of a model by the kind of labels."""
+
+
 @torch.no_grad()
-def _check_logits(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> None:
-    """Refuse a model without one logit a class for each sample or, if labels are images, for each pixel."""
+def _check_outputs(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> None:
+    """Refuse a model without one output a class, or a number, for each sample, pixel or position."""
     training = module.training
     with torch.random.fork_rng(devices=[]):
         shape = tuple(module.eval()(torch.stack([sample, sample])).shape)
         fits = model.whole in (None, model.shape) or _takes_whole(module, sample, model)
     module.train(training)
-    if shape != model.logits(2, model.shape):
-        each = "pixel, because labels are images" if model.per_pixel else "sample, because labels are not images"
+    if shape != model.outputs(2, model.shape):
+        kind = "class" if model.labels is None else model.labels.kind
         raise InputError(
-            f"model.name = {model.name!r}: must return {model.classes} logits a {each}, and returns {shape} for two "
-            f"samples {model.shape}; choose another model"
+            f"model.name = {model.name!r}: must return {model.outputs(2, model.shape)} for two samples {model.shape}, "
+            f"because it must have {EACH_OUTPUT[kind].format(model.classes)}, and returns {shape}; choose another model"
         )
     if not fits:
         raise InputError(
@@ -141,7 +160,7 @@ def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> b
     """Return whether a model that trains on crops takes whole samples in evaluation."""
     shape = model.whole or model.shape
     try:
-        return tuple(module(sample.new_zeros(1, *shape)).shape) == model.logits(1, shape)
+        return tuple(module(sample.new_zeros(1, *shape)).shape) == model.outputs(1, shape)
     except RuntimeError:  # layers raise it if shapes do not fit
         return False
 
@@ -151,6 +170,22 @@ FUSED_BLOCK, LOW_RANK_BLOCK = 5, 25
 
 _SPECIAL = {"low-rank": 0, "fused": 1}
 """Executions for some models and methods only, from the fastest."""
+
+
+def _check_loss(local: Local, model: ModelPlan) -> None:
+    """Refuse a loss that does not fit the labels, or fails on a batch of them."""
+    local.loss.check("class" if model.labels is None else model.labels.kind, model.classes)
+    try:
+        outputs = torch.zeros(model.outputs(2, model.shape), requires_grad=True)
+        if not local.loss.mean(outputs, torch.stack([model.label, model.label])).requires_grad:
+            raise TypeError("it has no gradient by the outputs")
+    except AlgorithmInputError:
+        raise
+    except Exception as error:  # A user's own loss may raise anything.
+        text = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise InputError(
+            f"local.loss = {local.loss.title!r}: must take a batch of labels, and raised {text}; correct it"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -210,14 +245,17 @@ class WorkerPlan:
             resident = Resident(module, layouts, torch.zeros(self.model.shape), self.device, self.lanes)
         shards = Shards(self.population, self.device, share, self.standardise, self.here)
         personal = PersonalStore(self.personal, layouts.personal)
-        compute = self.algorithm.local.compute
-        low_rank = low_rank_trainer(resident, compute)
-        return Worker(resident, shards, personal, trainer(resident, compute), low_rank, self.augment)
+        local = self.algorithm.local
+        low_rank = low_rank_trainer(resident, local.compute)
+        return Worker(
+            resident, shards, personal, trainer(resident, local.compute, local.update), low_rank, self.augment
+        )
 
     def module(self) -> nn.Module:
         """Make the module in the algorithm's precision."""
-        module = self.model.build()
-        return module.double() if self.algorithm.local.compute.precision == "fp64" else module
+        module, local = self.model.build(), self.algorithm.local
+        module = module.double() if local.compute.precision == "fp64" else module
+        return module if local.update is None else with_personal(module, local.update)
 
     def resolved(self) -> WorkerPlan:
         """Return the plan with `local.execution = "auto"` and the lanes resolved.
@@ -227,7 +265,7 @@ class WorkerPlan:
         """
         module = self.module()
         sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
-        _check_logits(module, sample, self.model)
+        _check_outputs(module, sample, self.model)
         if self.model.own is not None:
             check_own_module(module, sample, self.model.name)
         self.algorithm.check_model(module, sample)
@@ -236,7 +274,8 @@ class WorkerPlan:
         ways = []
         for phase in self.algorithm.phases:
             used, forms = phase.local.fitted(self.census).used(samples), phase.forms_models(layout)
-            ways.append(choose(phase.local, module, sample, self.device, block, used, forms))
+            _check_loss(phase.local, self.model)
+            ways.append(choose(phase.local, module, sample, self.device, block, used, forms, self.model.label))
         # All phases share one execution. A phase that cannot have the fastest one decides.
         compute = max(ways, key=lambda way: _SPECIAL.get(way.execution, len(_SPECIAL)))
         plan = replace(self, algorithm=self.algorithm.computed(compute))

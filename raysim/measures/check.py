@@ -35,7 +35,7 @@ def check_measures(
         )
     if "concordance" not in measures:
         return
-    if not any(target.name == "test" for target in targets.targets) or "loss" not in targets.metrics:
+    if not any(target.name == "test" for target in targets.targets) or "loss" not in targets.names:
         raise InputError(
             "evaluate.measures = 'concordance' without a loss on a global test set: must have one; set data.test, and "
             'name "test" in evaluate.on and "loss" in evaluate.metrics'

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from algorithms import Algorithm, Block, Fleet, Location, Outcome, Packed, State, current_model
 from algorithms.engine.clients import SamplePart
 from algorithms.engine.fleet import joined, map_joined
+from algorithms.parts.losses import Loss
 from partitioning import Population
-from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
+from raysim.data.labels import LABELS, label_kind
 from raysim.data.shards import Sites
-from raysim.measures.metrics import METRICS, Values
+from raysim.measures.metrics import METRICS, USUAL, Metric, Values
 from raysim.measures.scoring import Evaluate, PooledAreas, Tally, block_samples, cut_samples
 
 Models = Mapping[Location | None, int]
@@ -54,31 +55,29 @@ class Targets:
 
     Args:
         targets: data to evaluate on.
-        metrics: names of metrics.
+        metrics: metrics of each target.
         shape: shape of a sample, which sets the samples of a block.
     """
 
     targets: tuple[EvaluationTarget, ...]
-    metrics: tuple[str, ...]
+    metrics: tuple[Metric, ...]
     shape: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, population: Population, wanted: Sequence[str] | None, metrics: Sequence[str]) -> Targets:
+    def of(
+        cls, population: Population, wanted: Sequence[str] | None, metrics: Sequence[Metric] | None = None
+    ) -> Targets:
         """Return the targets of a population.
 
         Args:
             population: population with its splits.
             wanted: names of targets; None for all that the population has.
-            metrics: names of metrics.
+            metrics: metrics of each target; None for the usual ones of the labels.
 
         Raises:
-            InputError: the population lacks a wanted target, or the AUC is wanted of image labels.
+            InputError: the population lacks a wanted target, or a metric does not measure its labels.
         """
-        if "auc" in metrics and is_image(population.schema.field(population.manifest.label).type):
-            raise InputError(
-                "evaluate.metrics has 'auc' with labels that are images: must be without it, because it would keep the "
-                "probabilities of all pixels; use 'miou'"
-            )
+        metrics = _fitting(population, metrics)
         domains = [_of_slices(population, f"domain_{name}", name) for name in population.tests if name is not None]
         sites = Sites.of(population)
         found = [
@@ -99,6 +98,11 @@ class Targets:
         return cls(tuple(target for name in wanted or there for target in there[name]), tuple(metrics))
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(metric.name for metric in self.metrics)
+
+    @property
     def columns(self) -> list[str]:
         """Names of the metrics' columns; `_mean` averages over clients, the others pool all samples."""
         prefixes = [
@@ -107,7 +111,7 @@ class Targets:
             for prefix in ([target.name] if target.part is None else [target.name, f"{target.name}_mean"])
         ]
         domains = ["domains"] if any(target.domain is not None for target in self.targets) else []
-        return [f"{prefix}_{metric}" for prefix in (*prefixes, *domains) for metric in self.metrics]
+        return [f"{prefix}_{metric}" for prefix in (*prefixes, *domains) for metric in self.names]
 
 
 class Evaluation:
@@ -125,7 +129,7 @@ class Evaluation:
     """
 
     def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets) -> None:
-        self._targets, self._fleet = targets, fleet
+        self._targets, self._fleet, self._loss = targets, fleet, algorithm.local.loss
         own, outsider = fleet.layouts.has_own_models, algorithm.sharing.outsider
         self._scorings: list[_Scoring] = []
         self.state = replace(state, model=current_model(state, algorithm, fleet), travelling_models=())
@@ -136,7 +140,8 @@ class Evaluation:
         for target in targets.targets:
             models = _models(state, target, own)
             unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
-            function = Evaluate(target.part, targets.metrics, target.domain, unknown and outsider == "own")
+            own_statistics = unknown and outsider == "own"
+            function = Evaluate(target.part, targets.metrics, self._loss, target.domain, own_statistics)
             # Clients that never train have no personal state to look for.
             personal = [_locations(state, target.owners.tolist())] if own and target.part == "test" else models
             blocks = _blocks(target, personal, targets.shape, united=function.own_statistics)
@@ -152,13 +157,13 @@ class Evaluation:
             target, score = scoring.target, tally.score.pooled(len(scoring.clients))
             if scoring.function.ranks:
                 score = replace(score, areas=Values.joined([outcome.value for outcome in ranking]))
-            for name in self._targets.metrics:
-                (values[f"{target.name}_{name}"],) = METRICS[name](score).mean(scoring.clients).items()
+            for metric in self._targets.metrics:
+                (values[f"{target.name}_{metric.name}"],) = metric.value(score).mean(scoring.clients).items()
             if target.part:
-                names = [f"{target.name}_mean_{name}" for name in self._targets.metrics]
+                names = [f"{target.name}_mean_{name}" for name in self._targets.names]
                 values |= zip(names, tally.means.items(), strict=True)
         domains = [target.name for target in self._targets.targets if target.domain is not None]
-        for name in self._targets.metrics:
+        for name in self._targets.names:
             there = [value for domain in domains if (value := values[f"{domain}_{name}"]) is not None]
             values[f"domains_{name}"] = float(np.mean(there)) if there else None
         return {name: value for name, value in values.items() if value is not None}
@@ -198,13 +203,26 @@ def evaluate(state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets)
     return Evaluation(state, algorithm, fleet, targets).values()
 
 
-def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets) -> float:
-    """Return the mean cross-entropy of a model on the global test set, one of the targets."""
+def loss_on_test(model: Packed, personal: Packed, fleet: Fleet, targets: Targets, loss: Loss) -> float:
+    """Return the mean loss of a model on the global test set, one of the targets."""
     target = next(target for target in targets.targets if target.name == "test")
-    function, blocks = Evaluate(None, ("loss",)), _blocks(target, [None], targets.shape)
+    function, blocks = Evaluate(None, (METRICS["loss"],), loss), _blocks(target, [None], targets.shape)
     tally, _ = map_joined(fleet, function, blocks, [fleet.put((model, personal))])
-    (value,) = METRICS["loss"](tally.score.pooled()).items()
+    (value,) = METRICS["loss"].value(tally.score.pooled()).items()
     return nan if value is None else value
+
+
+def _fitting(population: Population, metrics: Sequence[Metric] | None) -> tuple[Metric, ...]:
+    """Return the metrics, or the usual ones; raise InputError if one does not measure the population's labels."""
+    kind = label_kind(population.schema, population.manifest.label)
+    for metric in metrics or ():
+        if kind not in metric.labels:
+            fitting = [name for name, each in METRICS.items() if kind in each.labels]
+            raise InputError(
+                f"evaluate.metrics has {metric.name!r} with labels that are {LABELS[kind]}: must be one of "
+                f"{', '.join(fitting)}, or your own; use these"
+            )
+    return tuple(metrics) if metrics is not None else tuple(METRICS[name] for name in USUAL[kind])
 
 
 def _models(state: State, target: EvaluationTarget, own: bool) -> Models:

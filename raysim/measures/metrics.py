@@ -1,13 +1,19 @@
-"""Metrics of classifiers, for one of them or for many at once, from counts that can be added up."""
+"""Metrics of models, for one of them or for many at once, from counts and sums that can be added up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from algorithms.parts.losses import LabelKind
+from raysim.common.errors import InputError
+
+if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
+    import torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +55,19 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """Counts of predictions on some samples, or on their labelled pixels: of one classifier, or with leading axes.
+    """Counts and sums of predictions on some samples, or on their labelled pixels or positions.
 
-    They are the diagonal of a confusion matrix and the sums of its rows and of its columns.
+    They are those of one model, or of several along leading axes. The counts are the diagonal of a confusion matrix and
+    the sums of its rows and of its columns. Labels that are numbers count as one class, which is never predicted.
 
     Args:
         correct: labels of each class that were predicted, int64 [..., classes].
         labels: labels of each class, int64 [..., classes].
         predicted: predictions of each class, int64 [..., classes].
-        loss: sum of the cross-entropies, float64 [...].
+        loss: sum of the losses, float64 [...].
         areas: area under the ROC curve of each class against the rest, [..., classes], or that of the second of two
             classes, [..., 1]; None without the AUC.
+        sums: sums of a metric's numbers over samples, and the number of samples, float64 [..., k + 1], by metric.
     """
 
     correct: NDArray[np.int64]
@@ -67,22 +75,27 @@ class Score:
     predicted: NDArray[np.int64]
     loss: NDArray[np.float64]
     areas: Values | None = None
+    sums: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @classmethod
     def joined(cls, scores: Sequence[Score]) -> Score:
         """Return the counts of some scores along the first axis; drop their areas."""
-        correct, labels, predicted, loss = (np.concatenate(e) for e in zip(*(s._counts for s in scores), strict=True))
-        return cls(correct, labels, predicted, loss)
+        return cls._of(np.concatenate, [score._counts for score in scores])
 
     def pooled(self, groups: int = 1) -> Score:
         """Return the counts of equal groups of neighbours on the first axis; drop the areas, which do not add up."""
-        correct, labels, predicted, loss = (e.reshape(groups, -1, *e.shape[1:]).sum(1) for e in self._counts)
-        return Score(correct, labels, predicted, loss)
+        return self._of(lambda each: each[0].reshape(groups, -1, *each[0].shape[1:]).sum(1), [self._counts])
 
     def __add__(self, other: Score) -> Score:
-        """Add the counts of other samples of the same classifiers; drop the areas."""
-        correct, labels, predicted, loss = (a + b for a, b in zip(self._counts, other._counts, strict=True))
-        return Score(correct, labels, predicted, loss)
+        """Add the counts of other samples of the same models; drop the areas."""
+        return self._of(lambda each: each[0] + each[1], [self._counts, other._counts])
+
+    @classmethod
+    def _of(cls, function: Callable[[list[Any]], Any], counts: Sequence[Mapping[str, NDArray[Any]]]) -> Score:
+        """Apply a function to the arrays of equal names."""
+        done = {name: function([each[name] for each in counts]) for name in counts[0]}
+        correct, labels, predicted, loss = (done.pop(name) for name in COUNTS)
+        return cls(correct, labels, predicted, loss, sums=done)
 
     @property
     def samples(self) -> NDArray[np.int64]:
@@ -91,8 +104,12 @@ class Score:
         return samples
 
     @property
-    def _counts(self) -> tuple[NDArray[Any], ...]:
-        return self.correct, self.labels, self.predicted, self.loss
+    def _counts(self) -> Mapping[str, NDArray[Any]]:
+        return {**{name: getattr(self, name) for name in COUNTS}, **self.sums}
+
+
+COUNTS = ("correct", "labels", "predicted", "loss")
+"""Arrays of every score; a metric's sums have the metric's name."""
 
 
 def accuracy(score: Score) -> Values:
@@ -101,8 +118,15 @@ def accuracy(score: Score) -> Values:
 
 
 def loss(score: Score) -> Values:
-    """Return the mean cross-entropy."""
+    """Return the mean loss of the labels: `local.loss`, by default the cross-entropy."""
     return Values.ratio(score.loss, score.samples)
+
+
+def perplexity(score: Score) -> Values:
+    """Return the exponential of the mean loss."""
+    mean = loss(score)
+    with np.errstate(over="ignore"):
+        return Values(np.exp(mean.numbers), mean.defined)
 
 
 def macro_f1(score: Score) -> Values:
@@ -131,15 +155,140 @@ def miou(score: Score) -> Values:
     return Values.ratio(score.correct, score.labels + score.predicted - score.correct).mean()
 
 
-METRICS: Mapping[str, Callable[[Score], Values]] = {
-    "accuracy": accuracy,
-    "loss": loss,
-    "macro_f1": macro_f1,
-    "weighted_f1": weighted_f1,
-    "auc": auc,
-    "miou": miou,
+def squared_errors(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return each sample's squared error, the mean over its numbers, [n, 1]."""
+    return (outputs - y).square().mean(1, keepdim=True)
+
+
+def absolute_errors(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return each sample's absolute error, the mean over its numbers, [n, 1]."""
+    return (outputs - y).abs().mean(1, keepdim=True)
+
+
+def variations(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return y, y^2 and the squared error of each number, [n, 3 numbers]."""
+    return _beside(y, y.square(), (outputs - y).square())
+
+
+def r2(score: Score) -> Values:
+    """Return R2 = 1 - sum (y - outputs)^2 / sum (y - mean y)^2, averaged over the numbers that vary."""
+    y, squares, errors, samples = _thirds(score.sums["r2"])
+    spread = squares - np.divide(y**2, samples, out=np.zeros(y.shape), where=samples > 0)
+    # Rounding leaves a spread of numbers that are all equal: some units of the last place a sum.
+    varies = spread > 4 * np.finfo(np.float64).eps * np.sqrt(samples) * squares
+    shares = Values.ratio(errors, np.where(varies, spread, 0))
+    return Values(1 - shares.numbers, shares.defined).mean()
+
+
+def hits(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return each label's hit, prediction (a logit above 0) and presence (above 1/2), [n, 3 labels]."""
+    predicted, there = (outputs > 0).double(), (y > 0.5).double()
+    return _beside(predicted * there, predicted, there)
+
+
+def multilabel_f1(score: Score) -> Values:
+    """Return the F1 of each of a sample's labels, averaged over the labels that occur, as true or predicted ones."""
+    both, predicted, there, _ = _thirds(score.sums["multilabel_f1"])
+    return Values.ratio(2 * both, predicted + there).mean()
+
+
+def mean_of(name: str) -> Callable[[Score], Values]:
+    """Return the mean of a metric's number over samples."""
+
+    def mean(score: Score) -> Values:
+        return Values.ratio(score.sums[name][..., 0], score.sums[name][..., -1])
+
+    return mean
+
+
+def _beside(*columns: torch.Tensor) -> torch.Tensor:
+    from torch import cat
+
+    return cat(columns, 1)
+
+
+def _thirds(sums: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Return three groups of sums, [..., k] each, and the number of samples, [..., 1]."""
+    one, two, three = np.split(sums[..., :-1], 3, -1)
+    return one, two, three, sums[..., -1:]
+
+
+CLASSES: tuple[LabelKind, ...] = ("class", "pixels", "sequence")
+NUMBERS: tuple[LabelKind, ...] = ("numbers",)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: a value from counts and sums of samples.
+
+    Args:
+        name: name of the metric, the last part of its column.
+        value: function of a score.
+        labels: kinds of labels that it measures.
+        sums: function of (outputs, y) that returns numbers of each sample to sum, [n, k]; None if counts are enough.
+    """
+
+    name: str
+    value: Callable[[Score], Values]
+    labels: tuple[LabelKind, ...] = CLASSES
+    sums: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+
+
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", accuracy),
+        Metric("loss", loss, (*CLASSES, *NUMBERS)),
+        Metric("macro_f1", macro_f1),
+        Metric("weighted_f1", weighted_f1),
+        Metric("auc", auc, ("class",)),
+        Metric("miou", miou),
+        Metric("perplexity", perplexity),
+        Metric("mse", mean_of("mse"), NUMBERS, squared_errors),
+        Metric("mae", mean_of("mae"), NUMBERS, absolute_errors),
+        Metric("r2", r2, NUMBERS, variations),
+        Metric("multilabel_f1", multilabel_f1, NUMBERS, hits),
+    )
 }
 """Metrics by name; without labels each of them is undefined."""
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"metric {name!r} of evaluate.metrics: its `value` must return a number, and returns a "
+            f"{type(value).__name__}; correct it"
+        ) from None
+
+
+def own_metric(name: str, thing: Any) -> Metric:
+    """Return a user's own metric.
+
+    Args:
+        name: name of the metric.
+        thing: function of (outputs, y) that returns a number for each sample, whose mean is the metric; or an object
+            whose `sums(outputs, y)` are numbers of each sample, [n, k], and whose `value(sums, samples)` is the metric.
+    """
+    kinds = (*CLASSES, *NUMBERS)
+    if not hasattr(thing, "sums"):
+        return Metric(name, mean_of(name), kinds, thing)
+
+    def value(score: Score) -> Values:
+        table = score.sums[name]
+        flat = table.reshape(-1, table.shape[-1])
+        numbers = [_number(name, thing.value(row[:-1], int(row[-1]))) if row[-1] else 0.0 for row in flat]
+        return Values(np.array(numbers).reshape(table.shape[:-1]), table[..., -1] > 0)
+
+    return Metric(name, value, kinds, thing.sums)
+
+
+USUAL: Mapping[LabelKind, tuple[str, ...]] = {
+    **dict.fromkeys(CLASSES, ("accuracy", "loss", "macro_f1", "weighted_f1")),
+    "numbers": ("loss", "mse", "mae", "r2"),
+}
+"""Metrics of an evaluation that names none."""
 
 
 def _f1(score: Score) -> Values:

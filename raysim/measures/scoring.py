@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate, groupby, pairwise
 from operator import add
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, Location, Output, Packed, Resident, Worker
+from algorithms import Block, Function, Location, Output, Packed, Resident, Worker
 from algorithms.engine.chunks import chunk_size, chunks
 from algorithms.engine.clients import SamplePart
 from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
 from algorithms.engine.sums import Sum
-from algorithms.training.losses import IGNORED, cross_entropies
-from raysim.measures.metrics import METRICS, Score, Values
+from algorithms.parts.losses import CrossEntropy, Loss, known
+from raysim.common.errors import InputError
+from raysim.measures.metrics import Metric, Score, Values
 from raysim.measures.ranks import areas, rank_keys
 
 BLOCKS = 16
@@ -81,27 +82,31 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Function):
     """Function of a fleet: score the global model on the clients or slices of a block.
 
     If the AUC is wanted, a block leaves its `rank_keys` behind, for `PooledAreas`.
 
     Args:
         part: part of each client's samples; None for slices of a test set, whose metrics make no mean.
-        metrics: names of the metrics.
+        metrics: metrics.
+        loss: loss of the metric "loss".
         domain: domain of the test set; None for the global one.
         own_statistics: whether batch-norm statistics come from the scored data: each client's, or the whole test set's.
     """
 
     part: SamplePart | None
-    metrics: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    loss: Loss = CrossEntropy()
     domain: str | None = None
     own_statistics: bool = False
+
+    driver_may_hold: ClassVar[bool] = True
 
     @property
     def ranks(self) -> bool:
         """Whether the AUC is wanted."""
-        return "auc" in self.metrics
+        return any(metric.name == "auc" for metric in self.metrics)
 
     def objects(self, block: Block) -> int:
         return int(self.ranks)
@@ -121,14 +126,14 @@ class Evaluate:
         for owners, personal in self._runs(block):
             rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
             self._load(worker, values[0], personal, x[rows], own)
-            scores.append(_score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
+            scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
         score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
         return Output(self._tally(score, ranked, counts), tuple(ranked))
 
     def _tally(self, score: Score, keys: list[NDArray[np.uint32]], counts: NDArray[np.int64]) -> Tally:
         """Return the sums of a block from the score and the rank keys of its owners."""
         owners = replace(score, areas=areas(keys[0], counts)) if keys and self.part else score
-        sums = [METRICS[name](owners).sums() for name in self.metrics if self.part]
+        sums = [metric.value(owners).sums() for metric in self.metrics if self.part]
         totals, defined = [total for total, _ in sums], [count for _, count in sums]
         return Tally(score.pooled(), np.array([totals], np.float64), np.array([defined], np.int64))
 
@@ -163,16 +168,43 @@ class Evaluate:
         if (mean := statistics.mean()) is not None:
             load_statistics(worker.resident, mean)
 
+    @torch.no_grad()
+    def _score(
+        self,
+        resident: Resident,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        counts: NDArray[np.int64],
+        keys: list[NDArray[np.uint32]] | None,
+    ) -> Score:
+        """Return the score of each owner after a pass of all samples; append the rank keys if there is a list."""
+        module, owners = resident.module.eval(), np.repeat(np.arange(len(counts)), counts)
+        scores = []
+        for part in chunks(x):
+            outputs = module(x[part].to(resident.floating))
+            scores.append(self._sums(outputs, y[part], owners[part], len(counts)))
+            if keys is not None:
+                keys.append(rank_keys(outputs.softmax(1).float().cpu().numpy(), y[part].cpu().numpy()))
+        return reduce(add, scores)
+
+    def _sums(self, outputs: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int) -> Score:
+        """Return the counts and sums of each of `count` owners' predictions."""
+        exact = outputs.double()
+        losses = self.loss.sums(exact, y)
+        correct, labels, predicted = (
+            _labels_of(y, owners, count) if y.is_floating_point() else _counts(outputs, y, owners, count)
+        )
+        sums = {each.name: _by_owner(_numbers(each, exact, y), owners, count) for each in self.metrics if each.sums}
+        loss = np.bincount(owners, losses.cpu().numpy(), count).astype(np.float64)
+        return Score(correct, labels, predicted, loss, sums=sums)
+
 
 @dataclass(frozen=True)
-class PooledAreas:
+class PooledAreas(Function):
     """Function of a fleet: areas under the ROC curves over all samples whose `rank_keys` a block takes.
 
     A worker holds the keys, 4 bytes for each sample and class, and ranks one class after the other.
     """
-
-    def objects(self, block: Block) -> int:
-        return 0
 
     def join(self, left: Values, right: Values) -> Values:
         return Values.joined([left, right])
@@ -183,38 +215,44 @@ class PooledAreas:
         return Output(Values.joined([areas(np.concatenate(each, axis=1), samples) for each in classes], axis=1))
 
 
-@torch.no_grad()
-def _score(
-    resident: Resident,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    counts: NDArray[np.int64],
-    keys: list[NDArray[np.uint32]] | None,
-) -> Score:
-    """Return the score of each owner after a pass of all samples together; append the rank keys if there is a list."""
-    module, owners = resident.module.eval(), np.repeat(np.arange(len(counts)), counts)
-    scores = []
-    for part in chunks(x):
-        logits = module(x[part].to(resident.floating))
-        scores.append(_counts(logits, y[part], owners[part], len(counts)))
-        if keys is not None:
-            keys.append(rank_keys(logits.softmax(1).float().cpu().numpy(), y[part].cpu().numpy()))
-    return reduce(add, scores)
+def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[np.float64]:
+    """Return a metric's numbers of each sample, and a 1 to count it, [n, k + 1]."""
+    numbers = metric.sums(outputs, y.double() if y.is_floating_point() else y) if metric.sums else outputs.new_empty(0)
+    if not isinstance(numbers, torch.Tensor) or numbers.dim() not in (1, 2) or len(numbers) != len(y):
+        given = tuple(numbers.shape) if isinstance(numbers, torch.Tensor) else type(numbers).__name__
+        raise InputError(
+            f"metric {metric.name!r} of evaluate.metrics: must give a number for each of {len(y)} samples, or a row of "
+            f"numbers, and gives {given}; correct it"
+        )
+    values = numbers.double().reshape(len(y), -1).cpu().numpy()
+    return np.concatenate([values, np.ones((len(y), 1))], 1)
 
 
-def _counts(logits: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int) -> Score:
-    """Return the counts of each of `count` owners' predictions, [count, classes]."""
+def _by_owner(values: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Return the sums of each owner's rows, [count, columns]."""
+    return np.stack([np.bincount(owners, column, count) for column in values.T], -1)
+
+
+def _labels_of(y: torch.Tensor, owners: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], ...]:
+    """Return counts for labels that are numbers: one class, [count, 1]."""
+    labels = np.bincount(owners, minlength=count).reshape(count, 1)
+    return np.zeros_like(labels), labels, np.zeros_like(labels)
+
+
+def _counts(
+    logits: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the counts of correct, true and predicted classes of each owner, [count, classes]."""
     classes = logits.shape[1]
-    losses = cross_entropies(logits.double(), y).reshape(len(y), -1).sum(1)
     predicted, of = logits.argmax(1), torch.from_numpy(owners).to(y.device)
     if y.dim() > 1:
-        known = y != IGNORED
-        predicted, of, y = predicted[known], of[:, None, None].expand_as(y)[known], y[known].long()
+        there = known(y)
+        of = of.view(-1, *(1 for _ in y.shape[1:])).expand_as(y)[there]
+        predicted, y = predicted[there], y[there].long()
 
     def by_owner(which: torch.Tensor, owner: torch.Tensor) -> NDArray[np.int64]:
         cells = torch.bincount(owner * classes + which, minlength=count * classes)
         return cells.view(count, classes).cpu().numpy()
 
     hit = y == predicted
-    loss = np.bincount(owners, losses.cpu().numpy(), count).astype(np.float64)
-    return Score(by_owner(y[hit], of[hit]), by_owner(y, of), by_owner(predicted, of), loss)
+    return by_owner(y[hit], of[hit]), by_owner(y, of), by_owner(predicted, of)

@@ -8,6 +8,9 @@ from math import isfinite
 
 from raysim.common.errors import InputError, unknown
 
+LOWER = ("loss", "error", "perplexity", "mse", "mae")
+"""Ends of the columns whose lower value is better."""
+
 
 @dataclass(frozen=True)
 class EvaluationHistory:
@@ -100,8 +103,8 @@ class Selection:
 
 
 def is_better(column: str, value: float, than: float) -> bool:
-    """Return whether a value of a column is better than another: lower for a loss, higher otherwise."""
-    return value < than if column.endswith("_loss") else value > than
+    """Return whether a value of a column is better than another: lower for a loss or an error, higher otherwise."""
+    return value < than if column.lower().endswith(LOWER) else value > than
 
 
 def reaches(column: str, value: float | None, target: float) -> bool:

@@ -17,6 +17,7 @@ from algorithms import (
     Block,
     DivergedError,
     Fleet,
+    Function,
     Layouts,
     Local,
     Outcome,
@@ -175,14 +176,14 @@ class Concordance:
         measured = model
         if phase.local.statistics == "untracked":
             measured = with_statistics(model, self.state.personal, fleet, state.round)
-        loss = loss_on_test(measured, state.average, fleet, self._targets)
+        loss = loss_on_test(measured, state.average, fleet, self._targets, phase.local.loss)
         squares = self.state.squares + (metrics["test_loss"] - loss) ** 2
         self.state = TwinState(model, self.state.personal, self.state.rounds + 1, drawn, squares)
         return {"twin_test_loss": loss, "concordance": squares / self.state.rounds}
 
 
 @dataclass(frozen=True)
-class TwinSteps:
+class TwinSteps(Function):
     """Function of a fleet: a round of a concordance twin, on the union of a block's clients' samples.
 
     Args:
@@ -206,9 +207,6 @@ class TwinSteps:
 
     AUGMENT: ClassVar[int] = 2
     """Index of the augmentation's key."""
-
-    def objects(self, block: Block) -> int:
-        return 0
 
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("a twin's round is one block")

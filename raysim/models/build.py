@@ -1,16 +1,15 @@
 """Models by name, built and initialised from a key."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from raysim.common.errors import InputError, unknown
-from raysim.models.checks import check_size, positive, positives
+from raysim.models.checks import positive, positives
 from raysim.models.convolutional import (
     alexnet_bn,
     cnn,
@@ -28,6 +27,9 @@ from raysim.models.perceptrons import logistic, mlp
 from raysim.models.recurrent import lstm
 from raysim.models.residual import mobilenet_v2, resnet18, resnet20
 from raysim.models.segmentation import deeplab_v3plus
+
+if TYPE_CHECKING:
+    from torch import nn
 
 BUILDER_ARGUMENTS = ("shape", "classes", "norm")
 """Parameters of a builder that raysim sets; they are not keys of `[model]`."""
@@ -109,6 +111,10 @@ def build(
     Raises:
         InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
     """
+    import torch
+
+    from raysim.models.module_checks import check_size
+
     if own is None and name not in MODELS:
         raise unknown(f"model {name!r}", name, MODELS)
     builder = MODELS[name] if own is None else ModelBuilder(own)
@@ -137,6 +143,8 @@ def build(
 
 def _checked(builder: ModelBuilder, name: str) -> Callable[..., nn.Module]:
     """Return a function that builds a user's module and reports its errors and wrong outputs in one line."""
+    import torch
+    from torch import nn
 
     def make(shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
         duty = "made"
@@ -155,7 +163,7 @@ def _checked(builder: ModelBuilder, name: str) -> Callable[..., nn.Module]:
                 raise TypeError(f"of two samples it returns {outputs}")
         except InputError:
             raise
-        except Exception as error:  # a user's module may raise anything
+        except (Exception, SystemExit) as error:  # a user's module may raise anything
             why = str(error).partition("\n")[0]
             raise InputError(
                 f"model.name = {name!r}: must be {duty} ({type(error).__name__}: {why}); correct it"

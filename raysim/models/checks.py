@@ -1,21 +1,10 @@
-"""Checks of a model's parameters, of the samples that it takes, and of a user's own module."""
+"""Checks of a model's parameters and of the samples that it takes."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 
-import torch
-from torch import nn
-
-from algorithms.training.forked import forked
 from raysim.common.errors import InputError
-
-MODEL_COPIES = 4
-"""Models that a process holds at least during training: its own, the received one, gradients, a sum."""
-
-TRIAL_SEED = 1
 
 
 def positive(name: str, value: object) -> int:
@@ -59,76 +48,3 @@ def image_shape(model: str, shape: tuple[int, ...], least: int = 1, remedy: str 
             f'{least}x{least}; set model.name = "mlp", or enlarge images by data.image_size{other}'
         )
     return shape[0], shape[1], shape[2]
-
-
-def check_size(name: str, make: Callable[[], nn.Module]) -> None:
-    """Refuse a model that this machine's memory cannot train, before any of it is allocated.
-
-    Args:
-        name: name of the model, for the error message.
-        make: builder; it is called in a context that gives tensors shapes but no memory.
-
-    Raises:
-        InputError: the model is too large.
-    """
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with torch.device("meta"):
-            numbers = sum(each.numel() for each in make().state_dict().values())
-    except RuntimeError as error:  # the number of bytes overflows
-        raise InputError(
-            f"model {name} is too large ({str(error).partition(chr(10))[0]}): must fit the memory; set fewer, or "
-            "narrower, layers"
-        ) from None
-    needed = MODEL_COPIES * torch.finfo(torch.float32).bits // 8 * numbers
-    if needed > memory:
-        raise InputError(
-            f"model {name} has {numbers:,} values; a client update holds {MODEL_COPIES} copies, {needed / 1e9:,.1f} "
-            f"GB: must fit the memory, {memory / 1e9:,.1f} GB here; set fewer, or narrower, layers"
-        )
-
-
-def check_own_module(module: nn.Module, sample: torch.Tensor, name: str) -> None:
-    """Refuse a user's module unless its training is a function of its entries, the samples and a key.
-
-    The check passes two samples through a copy of the module, in training and in evaluation.
-
-    Args:
-        module: the user's module; it stays unchanged.
-        sample: one sample, [*shape], of the module's type; its values do not matter.
-        name: name of the model.
-
-    Raises:
-        InputError: its logits are not a tensor, do not depend on its parameters, or change in a second pass.
-    """
-    tried, x = deepcopy(module).cpu(), torch.ones_like(torch.stack([sample, sample]))
-    try:
-        duty = _broken_duty_in_training(tried, x) or _broken_duty_in_evaluation(tried, x)
-    except Exception as error:  # a user's module may raise anything
-        duty = f"train on samples of shape {tuple(sample.shape)} ({type(error).__name__}: {error})"
-    if duty:
-        raise InputError(f"model.name = {name!r}: must {duty}; correct it")
-
-
-def _broken_duty_in_training(module: nn.Module, x: torch.Tensor) -> str:
-    entries, found = deepcopy(module.state_dict()), []
-    for _ in range(2):
-        module.load_state_dict(entries)
-        with forked(TRIAL_SEED):
-            found.append(module.train()(x))
-    if not isinstance(found[0], torch.Tensor):
-        return f"return logits alone in training, and returns a {type(found[0]).__name__}"
-    if not found[0].requires_grad:
-        return "return logits that depend on its parameters, and these are detached from them"
-    if not torch.equal(*found):
-        return (
-            "return the same logits for the same samples, entries and seed, and does not in training: draw from the "
-            "default generator of torch, NumPy or Python, and keep lasting values in parameters and buffers"
-        )
-    return ""
-
-
-@torch.no_grad()
-def _broken_duty_in_evaluation(module: nn.Module, x: torch.Tensor) -> str:
-    first, second = (module.eval()(x) for _ in range(2))
-    return "" if torch.equal(first, second) else "return the same logits in evaluation, and draws random numbers there"

@@ -1,10 +1,16 @@
 """Convolutional networks without branches, most of them from the papers' tables."""
 
-from torch import nn
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from raysim.models.checks import image_shape, positive, positives
-from raysim.models.norm import Norm, batch_norm
-from raysim.models.stack import LayerStack
+from raysim.models.keys import Norm
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from raysim.models.stack import LayerStack
 
 VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 """Channels and number of convolutions before each pool."""
@@ -30,6 +36,10 @@ def cnn(
     Raises:
         InputError: the data are not images or too small, or a width is not positive.
     """
+    from torch import nn
+
+    from raysim.models.norm import batch_norm
+
     channels, hidden = positives("channels", channels), positive("hidden", hidden)
     inputs, height, width = image_shape("cnn", shape, 2 ** len(channels), "use fewer model.channels")
     model = nn.Sequential()
@@ -64,6 +74,8 @@ def cnn_dropout(shape: tuple[int, ...], classes: int, *, hidden: int = 128) -> n
 
     Paper: Reddi et al., "Adaptive Federated Optimization", 2021, table 4.
     """
+    from torch import nn
+
     hidden = positive("hidden", hidden)
     inputs, height, width = image_shape("cnn_dropout", shape, 6)
     pooled = 64 * ((height - 4) // 2) * ((width - 4) // 2)
@@ -101,7 +113,7 @@ def lenet(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
         FixBN says only "LeNet-like", so the widths are LeNet-5's. Max pools, ReLU and a linear layer replace its
         pools with coefficients, tanh and radial outputs, as is usual today.
     """
-    layers = LayerStack("lenet", shape, least=16)
+    layers = _layers("lenet", shape, least=16)
     layers.convolution(6, 5, norm)
     layers.pool()
     layers.convolution(16, 5, norm)
@@ -129,7 +141,7 @@ def cnn3(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     Deviations:
         FedMMB names no padding. McMahan et al.'s count needs a padding of 2.
     """
-    layers = LayerStack("cnn3", shape, least=4)
+    layers = _layers("cnn3", shape, least=4)
     for channels in (32, 64):
         layers.convolution(channels, 5, norm, padding=2)
         layers.pool()
@@ -155,7 +167,7 @@ def cnn4(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mod
     Deviations:
         The text names no padding. Like the 3CFNN, this model pads to keep the size.
     """
-    layers = LayerStack("cnn4", shape, least=8)
+    layers = _layers("cnn4", shape, least=8)
     for channels in (128, 256, 512):
         layers.convolution(channels, 3, norm, padding=1)
         layers.pool()
@@ -181,7 +193,7 @@ def fedbs_mnist(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
     Deviations:
         The paper's "1568 units" are read as the inputs of the linear layer: 32x7x7 with a padding of 2.
     """
-    layers = LayerStack("fedbs_mnist", shape, least=4)
+    layers = _layers("fedbs_mnist", shape, least=4)
     for channels in (16, 32):
         layers.convolution(channels, 5, norm, padding=2)
         layers.pool()
@@ -207,7 +219,7 @@ def fedbs_cifar(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -
         The paper's "4500, 270, 150 units" are read as the inputs of the linear layers. A padding of 2 in all
         convolutions leaves 500x3x3 = 4500. The ReLU between linear layers is not mentioned in the paper.
     """
-    layers = LayerStack("fedbs_cifar", shape, least=2)
+    layers = _layers("fedbs_cifar", shape, least=2)
     for channels, kernel in ((100, 5), (150, 3), (250, 3), (500, 3)):
         layers.convolution(channels, kernel, norm, padding=2)
         layers.pool()
@@ -235,7 +247,7 @@ def digit_cnn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> 
         Table 3 prints Conv2D(64, 128, 5, 1, 2) twice. This model has it once: a second one could not take the 128
         channels of the first, and the paper counts six layers.
     """
-    layers = LayerStack("digit_cnn", shape, least=4)
+    layers = _layers("digit_cnn", shape, least=4)
     layers.convolution(64, 5, norm, padding=2)
     layers.pool()
     layers.convolution(64, 5, norm, padding=2)
@@ -265,7 +277,7 @@ def alexnet_bn(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") ->
         Table 9 prints Conv2D(64, 128, 5, 1, 2) between its second and third convolution. It fits neither neighbour
         and is left out. Like the table, the model has no dropout.
     """
-    layers = LayerStack("alexnet_bn", shape, least=63)
+    layers = _layers("alexnet_bn", shape, least=63)
     layers.convolution(64, 11, norm, stride=4, padding=2)
     layers.pool(3)
     layers.convolution(192, 5, norm, padding=2)
@@ -296,7 +308,7 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
 
     Paper: Simonyan and Zisserman, 2015, configuration D, as Keras builds it for FedMMB.
     """
-    layers = LayerStack("vgg16", shape, least=32)
+    layers = _layers("vgg16", shape, least=32)
     for channels, count in VGG16_STAGES:
         for _ in range(count):
             layers.convolution(channels, 3, norm, padding=1)
@@ -304,3 +316,9 @@ def vgg16(shape: tuple[int, ...], classes: int, *, norm: Norm = "none") -> nn.Mo
     layers.hidden(4096, norm)
     layers.hidden(4096, norm)
     return layers.output(classes)
+
+
+def _layers(model: str, shape: tuple[int, ...], least: int) -> LayerStack:
+    from raysim.models.stack import LayerStack
+
+    return LayerStack(model, shape, least)

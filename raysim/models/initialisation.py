@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 from urllib.parse import urlparse
 
 import torch
@@ -15,16 +14,12 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Entry, Kind, Layout, freeze
+from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
-
-Init: TypeAlias = Literal["default", "glorot", "normal"]
+from raysim.models.keys import WEIGHTS_SUFFIX, WHOLE_MODEL, Init
 
 NORMALISATION = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 """Layers that `initialise` leaves alone: as a rule their scale is 1 and their shift 0."""
-
-WEIGHTS_SUFFIX = ".safetensors"
-
-WHOLE_MODEL = "all"
 
 LISTED_DEPTH = 2
 """Nesting of the layers whose names an error lists."""
@@ -143,7 +138,7 @@ def load_weights(module: nn.Module, weights: str, name: str, classes: int) -> tu
 
 def _from_file(weights: str) -> Mapping[str, torch.Tensor]:
     try:
-        return load_file(weights)
+        return load_file(regular(weights))
     except (OSError, SafetensorError) as error:
         why = str(error).partition("\n")[0]
         raise InputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import nn
@@ -13,60 +12,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms.engine.batch_norm import is_batch_norm
-from raysim.common.errors import InputError, unknown
+from raysim.common.errors import InputError
 from raysim.models.checks import positive
 from raysim.models.fixup import fixup
+from raysim.models.keys import GROUPS, NORMS, Norm, RenormLimits, check_keys, check_norm
 from raysim.models.modified_convolutions import standardised_convolution
-from raysim.models.renorm import BatchRenorm, RenormLimits
-
-Norm: TypeAlias = Literal["none", "batch", "group", "layer", "instance", "group+ws", "batch-renorm", "fixup"]
-
-NORMS: tuple[str, ...] = get_args(Norm)
-
-RENORM_KEYS = ("renorm_r_max", "renorm_d_max", "renorm_start", "renorm_r_end", "renorm_d_end")
-
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "none": (),
-    "batch": ("norm_momentum", "norm_eps"),
-    "group": ("groups", "norm_eps"),
-    "layer": ("norm_eps",),
-    "instance": ("norm_eps",),
-    "group+ws": ("groups", "norm_eps"),
-    "batch-renorm": ("norm_momentum", "norm_eps", *RENORM_KEYS),
-    "fixup": (),
-}
-"""Keys of `[model]` that each normaliser has."""
-
-GROUPS = 8
-"""Default number of groups."""
+from raysim.models.renorm import BatchRenorm
 
 GROUPED = ("group", "layer", "instance", "group+ws")
 """Normalisers made of `nn.GroupNorm`."""
-
-
-def check_keys(norm: str, given: Mapping[str, object]) -> None:
-    """Refuse a key that a normaliser does not have.
-
-    Args:
-        norm: name of a normaliser.
-        given: keys and their values; None counts as not given.
-
-    Raises:
-        InputError: a key does not belong to the normaliser; the message lists the keys that do.
-    """
-    for key, value in given.items():
-        if value is not None and key not in KEYS[norm]:
-            takers = " or ".join(f'"{each}"' for each in NORMS if key in KEYS[each])
-            raise InputError(
-                f"{key} = {value} with norm {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: is only for "
-                f"norm {takers}; leave it out"
-            )
-
-
-def check_norm(norm: str) -> None:
-    """Raise an InputError if there is no such normaliser."""
-    if norm not in NORMS:
-        raise unknown(f"norm {norm!r}", norm, NORMS)
 
 
 def batch_norm(norm: Norm, channels: int, *, spatial: bool) -> list[nn.Module]:

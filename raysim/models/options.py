@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from math import isfinite
-from typing import get_args
-
-from torch import nn
+from typing import TYPE_CHECKING, get_args
 
 from raysim.common.errors import InputError
-from raysim.models.initialisation import WHOLE_MODEL, Init, freeze_before, initialise, load_weights
-from raysim.models.norm import GROUPS, KEYS, NORMS, RENORM_KEYS, Norm, Normaliser, check_keys, converted
-from raysim.models.renorm import RenormLimits
+from raysim.models.keys import GROUPS, KEYS, NORMS, RENORM_KEYS, WHOLE_MODEL, Init, Norm, RenormLimits, check_keys
+
+if TYPE_CHECKING:
+    from torch import nn
 
 RENORM_PREFIX = "renorm_"
 
@@ -91,11 +90,15 @@ class ModelOptions:
         """Return the module with this normaliser; None leaves the module's own."""
         if norm is None:
             return module
+        from raysim.models.norm import Normaliser, converted
+
         limits = RenormLimits(**self._renorm)  # type: ignore[arg-type]
         return converted(module, Normaliser(norm, self.groups, self.norm_momentum, self.norm_eps, limits), shape, seed)
 
     def begin(self, module: nn.Module, name: str, classes: int, seed: int) -> tuple[str, ...]:
         """Set the initial weights and freeze the part that does not train; return the entries made anew."""
+        from raysim.models.initialisation import freeze_before, initialise, load_weights
+
         initialise(module, self.init, self.init_std, seed)
         anew = load_weights(module, self.weights, name, classes) if self.weights is not None else ()
         freeze_before(module, self.train)

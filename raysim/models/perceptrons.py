@@ -1,11 +1,15 @@
 """Models of linear layers: logistic regression and the multilayer perceptron."""
 
-import math
+from __future__ import annotations
 
-from torch import nn
+import math
+from typing import TYPE_CHECKING
 
 from raysim.models.checks import positives
-from raysim.models.norm import Norm, batch_norm
+from raysim.models.keys import Norm
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -15,6 +19,8 @@ def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
         shape: shape of one sample; the model takes x [n, *shape].
         classes: number of outputs, the logits [n, classes].
     """
+    from torch import nn
+
     model = nn.Sequential()
     model.add_module("flatten", nn.Flatten())
     model.add_module("output", nn.Linear(math.prod(shape), classes))
@@ -41,6 +47,10 @@ def mlp(
     Raises:
         InputError: a width is not positive.
     """
+    from torch import nn
+
+    from raysim.models.norm import batch_norm
+
     model = nn.Sequential()
     model.add_module("flatten", nn.Flatten())
     inputs = math.prod(shape)

@@ -1,10 +1,14 @@
 """Recurrent networks: the next-character LSTM of RADFed."""
 
-import torch
-from torch import nn
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from raysim.common.errors import InputError
 from raysim.models.checks import positive
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def lstm(
@@ -38,6 +42,8 @@ def lstm(
     Deviations:
         RADFed's text gives no width. Its code and LEAF's use 256.
     """
+    from raysim.models.next_symbol import NextSymbol
+
     if len(shape) != 1:
         raise InputError(
             f"model lstm on samples of shape {shape}: must be sequences, (length,), of whole numbers; store each as "
@@ -50,30 +56,3 @@ def lstm(
         positive("layers", layers),
         classes,
     )
-
-
-class NextSymbol(nn.Module):
-    """Network from symbols [n, length] to the logits [n, classes] of the next symbol."""
-
-    def __init__(self, vocabulary: int, embedding: int, hidden: int, layers: int, classes: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, embedding)
-        self.lstm = nn.LSTM(embedding, hidden, layers, batch_first=True)
-        self.output = nn.Linear(hidden, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        states, _ = self.lstm(self.embedding(self._symbols(x)))
-        logits: torch.Tensor = self.output(states[:, -1])
-        return logits
-
-    def _symbols(self, x: torch.Tensor) -> torch.Tensor:
-        # raysim reads uint8 as pixels in [0, 1], and all of them would become symbol 0. This check excludes torch.func,
-        # but that would run LSTMs one by one anyway.
-        symbols, count = x.long(), self.embedding.num_embeddings
-        wrong = (symbols != x) | (symbols < 0) | (symbols >= count)
-        if wrong.any():
-            raise InputError(
-                f"model lstm on the value {x[wrong][0].item():g}: must be a whole number from 0 to {count - 1}; set "
-                "model.vocabulary, and store symbols as int16 or wider, because raysim reads uint8 as pixels"
-            )
-        return symbols

@@ -2,56 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from raysim.common.errors import InputError
-
-
-@dataclass(frozen=True)
-class RenormLimits:
-    """Limits of r and d as functions of t, the number of batches that the layer has tracked.
-
-        r_max(t) = 1 + (r_max - 1) o(t; r_end),   d_max(t) = d_max o(t; d_end),
-        o(t; end) = (t - start) / (end - start), within [0, 1]
-
-    Args:
-        r_max: the limit of r at the end, >= 1.
-        d_max: the limit of d at the end, >= 0.
-        start: batches before which the layer is batch norm, >= 0; its first batch always is.
-        r_end: batches at which r_max is reached, >= start.
-        d_end: batches at which d_max is reached, >= start.
-
-    Raises:
-        InputError: a value is out of range.
-
-    Paper: section 4 opens r from 1 to 3 between 5,000 and 40,000 steps, and d from 0 to 5 between 5,000 and 25,000.
-
-    Deviations:
-        The defaults are a tenth of these steps, because federated runs are shorter.
-    """
-
-    r_max: float = 3.0
-    d_max: float = 5.0
-    start: int = 500
-    r_end: int = 4_000
-    d_end: int = 2_500
-
-    def __post_init__(self) -> None:
-        for name, least in (("r_max", 1), ("d_max", 0), ("start", 0), ("r_end", self.start), ("d_end", self.start)):
-            value = getattr(self, name)
-            if not value >= least:
-                raise InputError(f"renorm_{name} is {value}, but must be {least} or more: set renorm_{name} = {least}")
-
-    def after(self, tracked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return r_max and d_max after `tracked` batches, as tensors."""
-        open_r, open_d = (
-            ((tracked - self.start) / max(1, end - self.start)).clamp(0, 1) for end in (self.r_end, self.d_end)
-        )
-        return 1 + (self.r_max - 1) * open_r, self.d_max * open_d
+from raysim.models.keys import RenormLimits
 
 
 class BatchRenorm(_BatchNorm):

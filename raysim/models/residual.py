@@ -1,15 +1,15 @@
 """Networks of residual blocks: ResNet-20 for CIFAR, and torchvision's ResNet-18 and MobileNetV2."""
 
-from typing import Literal, TypeAlias, get_args
+from __future__ import annotations
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from algorithms.engine.batch_norm import is_batch_norm
 from raysim.common.errors import InputError, unknown
 from raysim.models.checks import image_shape
-from raysim.models.norm import Norm, batch_norm, check_norm
+from raysim.models.keys import Norm
+
+if TYPE_CHECKING:
+    from torch import nn
 
 RESNET20_WIDTHS = (16, 32, 64)
 RESNET20_BLOCKS = 3
@@ -36,9 +36,13 @@ def resnet20(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> n
 
     Paper: He et al., "Deep Residual Learning for Image Recognition", section 4.2.
     """
+    from torch import nn
+
+    from raysim.models.residual_layers import ResidualBlock, convolution
+
     inputs, _, _ = image_shape("resnet20", shape)
     model = nn.Sequential()
-    model.add_module("stem", nn.Sequential(*_convolution(inputs, RESNET20_WIDTHS[0], 1, norm), nn.ReLU()))
+    model.add_module("stem", nn.Sequential(*convolution(inputs, RESNET20_WIDTHS[0], 1, norm), nn.ReLU()))
     inputs = RESNET20_WIDTHS[0]
     for stage, width in enumerate(RESNET20_WIDTHS, start=1):
         for block in range(1, RESNET20_BLOCKS + 1):
@@ -49,31 +53,6 @@ def resnet20(shape: tuple[int, ...], classes: int, *, norm: Norm = "batch") -> n
     model.add_module("flatten", nn.Flatten())
     model.add_module("output", nn.Linear(inputs, classes))
     return model
-
-
-class ResidualBlock(nn.Module):
-    """Residual block of two 3x3 convolutions with norm and a ReLU between (option A of the paper).
-
-        x <- relu(shortcut(x) + f(x))
-
-    The shortcut takes every stride-th pixel, and fills channels that x lacks with zeros.
-    """
-
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
-        super().__init__()
-        # Fixup finds a residual branch by these names.
-        self.conv1, self.bn1 = _convolution_and_norm(inputs, outputs, stride, norm)
-        self.conv2, self.bn2 = _convolution_and_norm(outputs, outputs, 1, norm)
-        self.stride = stride
-        self.added = outputs - inputs
-        self.relu = nn.ReLU()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        shortcut = x[..., :: self.stride, :: self.stride]
-        shortcut = F.pad(shortcut, (0, 0, 0, 0, 0, self.added))
-        branch = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        activated: torch.Tensor = self.relu(shortcut + branch)
-        return activated
 
 
 def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", norm: Norm = "batch") -> nn.Module:
@@ -94,6 +73,9 @@ def resnet18(shape: tuple[int, ...], classes: int, *, stem: Stem = "imagenet", n
     Paper: He et al., "Deep Residual Learning for Image Recognition".
     """
     import torchvision
+    from torch import nn
+
+    from raysim.models.residual_layers import adapted, first_convolution
 
     channels, _, _ = image_shape("resnet18", shape)
     if stem not in STEMS:
@@ -125,55 +107,11 @@ def mobilenet_v2(shape: tuple[int, ...], classes: int, *, dropout: float = 0.2, 
     """
     import torchvision
 
+    from raysim.models.residual_layers import adapted, first_convolution
+
     channels, _, _ = image_shape("mobilenet_v2", shape)
     if not 0 <= dropout < 1:
         raise InputError(f"dropout is {dropout!r}, but must be at least 0 and below 1: set model.dropout = 0.2")
     model = torchvision.models.mobilenet_v2(weights=None, num_classes=classes, dropout=dropout)
     model.features[0][0] = first_convolution(channels, 32, kernel=3, stride=2)
     return adapted(model, norm)
-
-
-def adapted(module: nn.Module, norm: Norm) -> nn.Module:
-    """Make activations not in place, and remove batch norm if `norm` is "none".
-
-    Args:
-        module: one of torchvision's networks; it is changed.
-        norm: normaliser asked for.
-
-    Raises:
-        InputError: the norm is not known.
-    """
-    check_norm(norm)
-    for parent in list(module.modules()):
-        if isinstance(parent, (nn.ReLU, nn.ReLU6)):
-            # An observer of a norm's output would see it overwritten.
-            parent.inplace = False
-        for name, layer in parent.named_children():
-            if norm == "none" and is_batch_norm(layer):
-                setattr(parent, name, nn.Identity())
-    return module
-
-
-def first_convolution(channels: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    """Return a first convolution, initialised like torchvision's: He et al.'s normal weights, by fan-out.
-
-    Args:
-        channels: channels of the images.
-        outputs: channels of the result.
-        kernel: side of the filter, in pixels.
-        stride: stride, in pixels.
-    """
-    layer = nn.Conv2d(channels, outputs, kernel, stride, padding=kernel // 2, bias=False)
-    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    return layer
-
-
-def _convolution_and_norm(inputs: int, outputs: int, stride: int, norm: Norm) -> tuple[nn.Module, nn.Module]:
-    convolution, *normalised = _convolution(inputs, outputs, stride, norm)
-    return convolution, normalised[0] if normalised else nn.Identity()
-
-
-def _convolution(inputs: int, outputs: int, stride: int, norm: Norm) -> list[nn.Module]:
-    layer = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=norm == "none")
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    return [layer, *batch_norm(norm, outputs, spatial=True)]

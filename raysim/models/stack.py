@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from raysim.models.checks import image_shape
-from raysim.models.norm import Norm, batch_norm
+from raysim.models.keys import Norm
+from raysim.models.norm import batch_norm
 
 
 class LayerStack:

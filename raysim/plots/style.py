@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,18 +13,33 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from partitioning.pictures.plain import PLAIN_TEXT, missing_glyphs_shown
+
 # After Okabe and Ito: colour-blind readers tell them apart. The darkest come first because lines lie on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#56b4e9", "#333333")
+# Lighter colours for a dark page.
+DARK_COLOURS = ("#4fa9e6", "#ff8f4d", "#2fc79b", "#dc86d0", "#d9ae45", "#9bd3f5", "#c6ced6")
 # After the last colour the line's pattern changes instead.
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1, 1.5), (6, 2, 1, 2))
 
 INK, MUTED, GRID, EDGE = "#24292f", "#59636e", "#e4e8ec", "#b6bec7"
+VARIABLES = {
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    EDGE: "edge",
+    "#ffffff": "card",
+    **{colour: f"line{index}" for index, colour in enumerate(COLOURS)},
+}
+"""Variables of a page's style sheet in place of colours, so that charts follow the theme."""
+
 IMAGE_DPI = 200  # resolution of a raster inside a figure, such as a heat map of clients
 
 FONT = "font-size: 9.5px; font-family: 'DejaVu Sans', sans-serif; "  # as matplotlib writes the style's font
 NAMESPACES = ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 
 STYLE: dict[Any, Any] = {
+    **PLAIN_TEXT,
     "svg.fonttype": "none",  # text stays text: small, selectable, and in the page's own font
     "font.sans-serif": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.5,
@@ -64,6 +79,11 @@ class Stroke:
     dashes: tuple[float, ...]
 
     @property
+    def css(self) -> str:
+        """The colour in a page's style sheet."""
+        return f"var(--{VARIABLES[self.colour]}, {self.colour})" if self.colour in VARIABLES else self.colour
+
+    @property
     def svg_dashes(self) -> str:
         """The pattern as SVG's `stroke-dasharray`."""
         return " ".join(f"{2 * each:g}" for each in self.dashes) or "none"
@@ -85,6 +105,23 @@ def strokes_of(labels: Iterable[str]) -> dict[str, Stroke]:
     return {label: stroke(index) for index, label in enumerate(labels)}
 
 
+def strokes_of_runs(runs: Sequence[Mapping[str, str]]) -> dict[str, Stroke]:
+    """Return a stroke for each label of several runs: a colour for each algorithm, a pattern for each run.
+
+    Args:
+        runs: for each run, its algorithms' names by their labels.
+    """
+    if len(runs) == 1:
+        return strokes_of(runs[0])
+    names = list(dict.fromkeys(name for run in runs for name in run.values()))
+    strokes = {}
+    for number, run in enumerate(runs):
+        cycle, pattern = divmod(number, len(DASHES))  # after the last pattern the colours change instead
+        for label, name in run.items():
+            strokes[label] = Stroke(COLOURS[(names.index(name) + cycle * len(names)) % len(COLOURS)], DASHES[pattern])
+    return strokes
+
+
 def to_svg(figure: Figure, name: str) -> str:
     """Return a figure as an `<svg>` element.
 
@@ -93,7 +130,7 @@ def to_svg(figure: Figure, name: str) -> str:
         name: prefix of the element's ids, so that a page may hold several charts.
     """
     buffer = io.StringIO()
-    with style(name):
+    with style(name), missing_glyphs_shown():
         # `savefig` would draw the figure twice, once for the layout alone.
         figure.set_dpi(IMAGE_DPI)
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
@@ -115,6 +152,23 @@ def as_file(svg: str) -> str:
 def in_page(file: str) -> str:
     """Return the `<svg>` element of a file that `as_file` made."""
     return file.replace(NAMESPACES, "", 1).strip()
+
+
+def themed(svg: str) -> str:
+    """Return an `<svg>` element with variables of the page in place of colours.
+
+    White texts stay white: they stand on dark cells.
+    """
+
+    def variable(found: re.Match[str]) -> str:
+        known = VARIABLES.get(found[2])
+        return f"{found[1]}: var(--{known}, {found[2]})" if known else found[0]
+
+    def tag(found: re.Match[str]) -> str:
+        is_white_text = found[0].startswith("<text") and "fill: #ffffff" in found[0]
+        return found[0] if is_white_text else re.sub(r"\b(fill|stroke): (#[0-9a-f]{6})\b", variable, found[0])
+
+    return re.sub(r"<[^>]*>", tag, svg)
 
 
 def _compact(svg: str) -> str:

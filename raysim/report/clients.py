@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partitioning import Population, plot, statistics
-from raysim.plots import charts
-from raysim.plots.style import style, to_svg
+from raysim.plots.charts import WIDE, Chart, histogram
+from raysim.plots.style import style, themed, to_svg
 
 SPLITS = {"train": "Training", "validation": "Validation", "test": "Held out"}
 
@@ -29,9 +29,11 @@ def describe(population: Population, runs: Sequence[str], name: str) -> Mapping[
         "runs": runs,
         "facts": _facts(population),
         "scheme": _scheme(population),
-        "heatmap": _heatmap(population, f"{name}-heatmap"),
-        "sizes": charts.histogram(f"{name}-sizes", sizes, "Samples of a client"),
-        "labels": charts.histogram(f"{name}-labels", _by_split(population, labels), "Labels of a client"),
+        "charts": [
+            Chart("Samples of each label on each client", [_heatmap(population, f"{name}-heatmap")], {}, True),
+            histogram(f"{name}-sizes", sizes, "Samples of a client"),
+            histogram(f"{name}-labels", _by_split(population, labels), "Labels of a client"),
+        ],
     }
 
 
@@ -41,9 +43,9 @@ def _heatmap(population: Population, name: str) -> str:
             population.class_counts,
             population.manifest.classes,
             title="Samples of each label on each client",
-            width=charts.WIDE,
+            width=WIDE,
         )
-    return to_svg(figure, name)
+    return themed(to_svg(figure, name))
 
 
 def _by_split(population: Population, amounts: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

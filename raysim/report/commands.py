@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds
-from raysim.plots import charts
 from raysim.report.read import RunOutput
-from raysim.report.tables import ResultTable, TableColumn
-from raysim.report.words import ABSENT, COMMAND_STAGES
+from raysim.report.tables import ResultTable, StageBar, TableColumn, stage_bars
+from raysim.report.words import COMMAND_STAGES
 from raysim.store.wall_clock import CommandTime
 from raysim.watching.stopwatch import StageTime
 
 
-def breakdown(runs: Sequence[RunOutput]) -> tuple[str, ResultTable] | None:
-    """Return the seconds of each stage of each command as a picture and as a table; None if no run has them."""
+def breakdown(runs: Sequence[RunOutput]) -> tuple[list[StageBar], ResultTable] | None:
+    """Return the seconds of each stage of each command as bars and as a table; None if no run has them."""
     named = {name: parts for run in runs for name, parts in _bars(run, len(runs) > 1)}
     if not named:
         return None
@@ -23,18 +22,18 @@ def breakdown(runs: Sequence[RunOutput]) -> tuple[str, ResultTable] | None:
         for name, parts in named.items()
     }
     used = [stage for stage in COMMAND_STAGES if any(stage in parts for parts in named.values())]
-    columns = [TableColumn("Whole", [human_seconds(sum(parts.values())) for parts in named.values()])]
+    columns = [TableColumn.of("Whole", [sum(parts.values()) for parts in named.values()], human_seconds)]
     columns += [
-        TableColumn(
+        TableColumn.of(
             COMMAND_STAGES[stage].title,
-            [human_seconds(parts[stage]) if stage in parts else ABSENT for parts in named.values()],
+            [parts.get(stage) for parts in named.values()],
+            human_seconds,
             colour=COMMAND_STAGES[stage].colour,
         )
         for stage in used
     ]
     colours = {stage.title: stage.colour for stage in COMMAND_STAGES.values()}
-    picture = charts.stages("commands", bars, colours, "Seconds of the wall clock")
-    return picture, ResultTable(columns, (TableColumn("", list(named)),))
+    return stage_bars(bars, colours), ResultTable(columns, (TableColumn("", list(named)),))
 
 
 def _bars(run: RunOutput, several: bool) -> Iterator[tuple[str, Mapping[str, float]]]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from raysim.common.units import human_seconds
-from raysim.plots import charts
-from raysim.plots.charts import Chart, Curve, Panel
+from raysim.plots.charts import Chart, chart
+from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import Stroke
 from raysim.report.read import AlgorithmOutput
-from raysim.report.tables import ResultTable, TableColumn
-from raysim.report.words import ABSENT, MEASURES, METRICS, STAGES, TARGETS
+from raysim.report.tables import ResultTable, StageBar, TableColumn, stage_bars
+from raysim.report.words import MEASURES, STAGES, TARGETS, metric_named, metrics_in
 
 Outputs = Sequence[AlgorithmOutput]
 Strokes = Mapping[str, Stroke]
@@ -24,21 +24,18 @@ BYTES = {
 }
 
 
-def evaluation(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
-    """Yield one chart for each metric, with one panel for each target; the first is the page's largest."""
+def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -> Iterator[Chart]:
+    """Yield one chart for each metric, with one panel for each target; `prefix` begins the ids."""
     present = {name for each in results for name in each.measured}
-    wide = True
-    for name, metric in METRICS.items():
+    for name in metrics_in(present):
+        metric = metric_named(name)
         targets = [target for target in TARGETS if f"{target}_{name}" in present]
         if targets:
             panels = [
                 Panel(TARGETS[target].title, metric.title, metric.kind, _curves(results, f"{target}_{name}"))
                 for target in targets
             ]
-            wide = wide or len(targets) > 1
-            svg = charts.draw(f"evaluation-{name}", panels, strokes, is_shared=True, is_wide=wide)
-            yield metric.title, svg, wide
-            wide = False
+            yield chart(f"{prefix}-{name}", metric.title, panels, strokes, is_shared=True)
 
 
 def measures(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
@@ -47,27 +44,29 @@ def measures(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     for name, measure in MEASURES.items():
         if name in present:
             panel = Panel(measure.title, measure.title, curves=_curves(results, name))
-            yield measure.title, charts.draw(f"measure-{name}", [panel], strokes, is_wide=False), False
+            yield chart(f"measure-{name}", measure.title, [panel], strokes)
 
 
 def training(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     """Yield the charts of training loss, time of a round and sums of bytes; nothing without a round."""
     if not any(each.rounds for each in results):
         return
-    loss = Panel("Training loss", "Loss", curves=_curves(results, "train_loss"))
-    yield "Training loss", charts.draw("train-loss", [loss], strokes, is_wide=False), False
+    if losses := _curves(results, "train_loss"):
+        yield chart("train-loss", "Training loss", [Panel("Training loss", "Loss", curves=losses)], strokes)
     title = "Seconds a round, without evaluation"
     seconds = Panel(title, "Seconds", "seconds", _curves(results, "seconds", is_marked=False))
-    yield "Seconds", charts.draw("seconds", [seconds], strokes, is_wide=False), False
+    yield chart("seconds", "Seconds", [seconds], strokes)
     sums = [
         Panel(title, "Sum since the start", "bytes", _curves(results, name, is_marked=False, is_sum=True))
         for title, name in BYTES.items()
+        if any(each.total(name) for each in results)
     ]
-    yield "Bytes", charts.draw("bytes", sums, strokes, is_shared=True), True
+    if sums:
+        yield chart("bytes", "Bytes", sums, strokes, is_shared=True)
 
 
-def breakdown(results: Outputs) -> tuple[str, ResultTable] | None:
-    """Return the median seconds of each stage as a picture and as a table; None if no algorithm measured them."""
+def breakdown(results: Outputs) -> tuple[list[StageBar], ResultTable] | None:
+    """Return the median seconds of each stage as bars and as a table; None if no algorithm measured them."""
     medians = {each.label: _medians(each) for each in results}
     in_round = {name: stage.title for name, stage in STAGES.items() if not stage.beside}
     bars = {
@@ -82,11 +81,11 @@ def breakdown(results: Outputs) -> tuple[str, ResultTable] | None:
         for name, stage in STAGES.items()
     }
     columns = [
-        TableColumn(title, [_seconds(found.get(name)) for found in medians.values()], group, colour)
+        TableColumn.of(title, [found.get(name) for found in medians.values()], human_seconds, group, colour)
         for name, (title, group, colour) in titles.items()
     ]
     colours = {stage.title: stage.colour for stage in STAGES.values()}
-    return charts.stages("stages", bars, colours), ResultTable(columns)
+    return stage_bars(bars, colours), ResultTable(columns)
 
 
 def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = False) -> dict[str, Curve]:
@@ -98,6 +97,7 @@ def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = 
             marks=each.aggregations if is_marked else np.empty(0),
         )
         for each in results
+        if name in each.measured
     }
 
 
@@ -108,7 +108,3 @@ def _medians(result: AlgorithmOutput) -> dict[str, float | None]:
     if not any(known[name].size for name, stage in STAGES.items() if not stage.beside):
         return {}
     return {name: float(np.median(values)) if values.size else None for name, values in known.items()}
-
-
-def _seconds(value: float | None) -> str:
-    return ABSENT if value is None else human_seconds(value)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raysim.plots.style import strokes_of
+from raysim.plots.style import strokes_of_runs
 from raysim.report import commands, curves, tables
 from raysim.report.clients import describe
+from raysim.report.compare import differences
 from raysim.report.read import RunOutput, read_runs
 from raysim.report.templates import save, template
-from raysim.report.words import ABSENT, GLOSSARY
+from raysim.report.words import used_terms
 from raysim.store.mirror import local_folders
 
 
@@ -36,27 +37,34 @@ def write_report(runs: Sequence[str | Path], out: Path) -> Path:
 def render(runs: Sequence[RunOutput]) -> str:
     """Return the page's markup."""
     results = [each for run in runs for each in run.results]
-    strokes = strokes_of(each.label for each in results)
+    strokes = strokes_of_runs([{each.label: each.name for each in run.results} for run in runs])
+    used = {name for each in results for name in each.measured if each.total(name)}
+    facts = [_facts(run) for run in runs]
+    sections = {
+        "metrics": tables.every_metric(results),
+        "best": tables.best_values(results),
+        "evaluation": list(curves.evaluation(results, strokes)),
+        "measures": list(curves.measures(results, strokes)),
+        "training": list(curves.training(results, strokes)),
+        "stages": curves.breakdown(results),
+        "commands": commands.breakdown(runs),
+    }
     return template("page.html.j2").render(
         title=", ".join(run.name for run in runs),
         several=len(runs) > 1,
+        facts={name: value for name, value in facts[0].items() if all(each[name] == value for each in facts) and value},
+        differences=differences(runs) if len(runs) > 1 else None,
         runs=[_describe(run) for run in runs],
         strokes=strokes,
         headline=tables.headline(results),
-        metrics=tables.every_metric(results),
         evaluated=tables.evaluated(results),
-        best=tables.best_values(results),
         goals=tables.goals(results),
         endings=tables.endings(results),
-        evaluation=list(curves.evaluation(results, strokes)),
-        measures=list(curves.measures(results, strokes)),
         verdicts=[(each.label, text) for each in results if (text := tables.concordance(each))],
-        training=list(curves.training(results, strokes)),
-        stages=curves.breakdown(results),
-        commands=commands.breakdown(runs),
         has_marks=any(each.aggregations.size for each in results),
         populations=list(_populations(runs)),
-        glossary=GLOSSARY,
+        glossary=used_terms(used, sections["stages"] is not None, sections["commands"] is not None),
+        **sections,
     )
 
 
@@ -73,7 +81,6 @@ def _describe(run: RunOutput) -> Mapping[str, Any]:
     """Return the texts about a run for the template."""
     return {
         "name": run.name,
-        "facts": {name: value or ABSENT for name, value in _facts(run).items()},
         "config": run.config_text.strip(),
         "unreached": run.unreached,
         "without_population": run.population is None,

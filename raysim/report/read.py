@@ -6,12 +6,12 @@ moved. The page then says so in a sentence. Only damaged files, and folders with
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partitioning import InputError, Population, fetch
+from partitioning.common.paths import read_text, regular
 from partitioning.store.remote import is_uri
 from raysim.config.read import algorithm_names
-from raysim.store.journal import batches
-from raysim.store.run_folder import STOPPED, SUMMARY
+from raysim.store.journal import batches, joined
+from raysim.store.names import CONFIG, POPULATION, STOPPED, SUMMARY
+from raysim.store.summary import read_summary
 from raysim.store.wall_clock import CommandTime, read_commands
 
 Column = NDArray[np.float64]
@@ -129,11 +131,11 @@ def read_config(path: Path, missing: str, kind: str) -> tuple[dict[str, Any], st
         InputError: the file cannot be read, or is not TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         return tomllib.loads(text), text
     except (OSError, UnicodeDecodeError):
         raise InputError(missing) from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not TOML: {error}; restore the file of the {kind}") from None
 
 
@@ -148,7 +150,7 @@ def readable_table(path: Path, remedy: str) -> Iterator[None]:
 
 def _read_run(folder: Path, name: str, several: bool) -> RunOutput:
     missing = f"no run in {folder}: the folder of a run holds a config.toml; give one that `raysim run` wrote"
-    config, text = read_config(folder / "config.toml", missing, "run")
+    config, text = read_config(folder / CONFIG, missing, "run")
     names = algorithm_folders(config)
     reached = [each for each in names if _has_rows(folder / each)]
     return RunOutput(
@@ -168,13 +170,18 @@ def _has_rows(folder: Path) -> bool:
 
 def _read_output(folder: Path, label: str) -> AlgorithmOutput:
     path, journal = folder / "metrics.parquet", folder / "metrics.journal"
+    summary = _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY)
     with readable_table(path, "run again, or resume the run"):
         # Until the algorithm ends, its rows are in the journal.
-        table = pq.read_table(path) if path.is_file() else pa.Table.from_batches(batches(journal))
+        table = pq.read_table(regular(path)) if path.is_file() else _rows_so_far(journal)
     metrics = {name: _floats(table.column(name)) for name in table.column_names}
-    return AlgorithmOutput(
-        folder.name, label, metrics, _read_summary(folder / STOPPED) | _read_summary(folder / SUMMARY)
-    )
+    return AlgorithmOutput(folder.name, label, metrics, summary)
+
+
+def _rows_so_far(journal: Path) -> pa.Table:
+    rows = batches(journal)
+    first = next(rows)
+    return joined(chain([first], rows), first.schema)
 
 
 def _floats(column: pa.ChunkedArray) -> Column:
@@ -185,13 +192,7 @@ def _floats(column: pa.ChunkedArray) -> Column:
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}; run again, or resume the run") from None
-    return summary
+    return read_summary(path, ("metrics.parquet",)) if path.is_file() else {}
 
 
 def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
@@ -204,7 +205,7 @@ def _population(folder: Path, config: Mapping[str, Any]) -> Population | None:
             elsewhere = fetch(elsewhere)
     # A pinned population's shards lie on its sites' nodes, so none of them is opened here.
     sites = () if config.get("fleet", {}).get("pinned") and elsewhere else None
-    for path in [folder / "population", *([Path(elsewhere)] if elsewhere else [])]:
+    for path in [folder / POPULATION, *([Path(elsewhere)] if elsewhere else [])]:
         if (path / "manifest.json").is_file():
             return Population.open(path, view.get("fold"), view.get("validation"), sites=sites)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,7 +13,7 @@ import numpy as np
 
 from raysim.common.units import human_bytes, human_seconds
 from raysim.report.read import AlgorithmOutput
-from raysim.report.words import ABSENT, METRICS, NONFINITE, TARGETS, Metric
+from raysim.report.words import ABSENT, NONFINITE, TARGETS, WEIGHTS, ShownMetric, metric_named, metrics_in
 
 Outputs = Sequence[AlgorithmOutput]
 
@@ -28,6 +29,7 @@ class TableColumn:
         colour: colour of the dot before the heading.
         best: rows in bold.
         starred: rows with a star.
+        values: number of each cell in full, for hovering and for CSV; None if it has none.
     """
 
     title: str
@@ -36,6 +38,26 @@ class TableColumn:
     colour: str = ""
     best: frozenset[int] = frozenset()
     starred: frozenset[int] = frozenset()
+    values: Sequence[float | None] = ()
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        values: Sequence[float | None],
+        text: Callable[[float], str],
+        group: str = "",
+        colour: str = "",
+        best: frozenset[int] = frozenset(),
+    ) -> TableColumn:
+        """Return the column of numbers that are shown as `text` of each."""
+        cells = [ABSENT if value is None else text(value) for value in values]
+        return cls(title, cells, group, colour, best, values=values)
+
+    def full(self, row: int) -> str:
+        """Return a cell's number in full; empty if it has none."""
+        value = self.values[row] if self.values else None
+        return "" if value is None or not math.isfinite(value) else f"{value:.10g}"
 
 
 @dataclass(frozen=True)
@@ -67,41 +89,78 @@ class ResultTable:
         return [(group, len(list(members))) for group, members in runs]
 
 
+@dataclass(frozen=True)
+class StageBar:
+    """Stacked bar of stages.
+
+    Args:
+        label: name of the bar.
+        parts: title, colour, text and share of the longest bar, in per cent, of each stage.
+        rest: share that no stage accounts for.
+    """
+
+    label: str
+    parts: Sequence[tuple[str, str, str, float]]
+    rest: float
+
+
+def stage_bars(
+    bars: Mapping[str, tuple[float | None, Mapping[str, float]]], colours: Mapping[str, str]
+) -> list[StageBar]:
+    """Return bars of stages.
+
+    Args:
+        bars: by label, seconds of the whole (None if unknown) and seconds of each stage.
+        colours: colour of each stage.
+    """
+    longest = max(max(whole or 0.0, sum(parts.values())) for whole, parts in bars.values()) or 1.0
+    return [
+        StageBar(
+            label,
+            [(name, colours[name], human_seconds(took), 100 * took / longest) for name, took in parts.items()],
+            100 * max(0.0, (whole or 0.0) - sum(parts.values())) / longest,
+        )
+        for label, (whole, parts) in bars.items()
+    ]
+
+
 def headline(results: Outputs) -> ResultTable:
     """Return the first table of a report: accuracy, time and bytes."""
-    first = next((metric for metric in METRICS if _targets(results, metric)), None)
+    first = next((metric for metric in _metrics(results) if _targets(results, metric)), None)
     columns = [] if first is None else [
-        _of_metric(results, target, first, TARGETS[target].short, METRICS[first].title)
+        _of_metric(results, target, first, TARGETS[target].short, metric_named(first).title)
         for target in _targets(results, first)
     ]  # fmt: skip
     optional = [_total("Simulated time", results, "simulated_seconds", human_seconds)]
     if any(each.total("nonfinite") for each in results):
         optional.append(_total(NONFINITE, results, "nonfinite", _count))
-    return ResultTable(
-        [
-            *columns,
-            TableColumn("Rounds", [str(each.rounds) for each in results]),
-            _total("Time", results, "seconds", human_seconds),
-            *(column for column in optional if set(column.cells) != {ABSENT}),
-            _total("up", results, "bytes_up", human_bytes, "Protocol bytes"),
-            _total("down", results, "bytes_down", human_bytes, "Protocol bytes"),
-            _total("Exchanges", results, "exchanges", _count),
-            _total("driver", results, "machine_bytes_driver", human_bytes, "Measured bytes"),
-            _total("moved", results, "machine_bytes_moved", human_bytes, "Measured bytes"),
-        ]
-    )
+    measured = [
+        _total("driver", results, "machine_bytes_driver", human_bytes, "Measured bytes"),
+        _total("moved", results, "machine_bytes_moved", human_bytes, "Measured bytes"),
+    ]
+    costs = [
+        TableColumn("Weights", [_weights(each) for each in results]),
+        TableColumn("Rounds", [str(each.rounds) for each in results]),
+        _total("Time", results, "seconds", human_seconds),
+        *optional,
+        _total("up", results, "bytes_up", human_bytes, "Protocol bytes"),
+        _total("down", results, "bytes_down", human_bytes, "Protocol bytes"),
+        _total("Exchanges", results, "exchanges", _count),
+        *(column for column in measured if any(column.values)),
+    ]
+    return ResultTable([*columns, *(column for column in costs if set(column.cells) != {ABSENT})])
 
 
 def every_metric(results: Outputs) -> list[tuple[str, ResultTable]]:
     """Return the final value of every metric, one table for each target; nothing if the headline shows them all."""
-    metrics = [metric for metric in METRICS if _targets(results, metric)]
+    metrics = [metric for metric in _metrics(results) if _targets(results, metric)]
     targets = [target for target in TARGETS if any(target in _targets(results, metric) for metric in metrics)]
     if len(metrics) < 2:
         return []
     return [
         (
             TARGETS[target].title,
-            ResultTable([_of_metric(results, target, metric, METRICS[metric].title) for metric in metrics]),
+            ResultTable([_of_metric(results, target, metric, metric_named(metric).title) for metric in metrics]),
         )
         for target in targets
     ]
@@ -112,7 +171,7 @@ def best_values(results: Outputs) -> ResultTable | None:
     columns = [
         TableColumn(metric.title, [_best(each, f"{name}_{key}", metric) for each in results], target.title)
         for name, target in TARGETS.items()
-        for key, metric in METRICS.items()
+        for key, metric in {key: metric_named(key) for key in _metrics(results)}.items()
         if any(f"{name}_{key}" in each.summary.get("best", {}) for each in results)
     ]
     return ResultTable(columns) if columns else None
@@ -190,6 +249,11 @@ def best_rows(values: Sequence[float | None], best: Callable[[Sequence[float]], 
     return frozenset(row for row, value in enumerate(values) if value is not None and value == top)
 
 
+def _metrics(results: Outputs) -> list[str]:
+    """Return the names of all metrics, users' own ones of these results last."""
+    return metrics_in(name for each in results for name in each.measured)
+
+
 def _targets(results: Outputs, metric: str) -> list[str]:
     """Return the targets for which at least one result has the metric."""
     return [target for target in TARGETS if any(each.final(f"{target}_{metric}") is not None for each in results)]
@@ -197,20 +261,25 @@ def _targets(results: Outputs, metric: str) -> list[str]:
 
 def _of_metric(results: Outputs, target: str, metric: str, title: str, group: str = "") -> TableColumn:
     values = [each.final(f"{target}_{metric}") for each in results]
-    texts = [METRICS[metric].text(value) for value in values]
-    return TableColumn(title, texts, group, best=best_rows(values, METRICS[metric].best))
+    shown = metric_named(metric)
+    return TableColumn.of(title, values, shown.text, group, best=best_rows(values, shown.best))
 
 
 def _total(title: str, results: Outputs, name: str, text: Callable[[float], str], group: str = "") -> TableColumn:
-    totals = [each.total(name) for each in results]
-    return TableColumn(title, [ABSENT if total is None else text(total) for total in totals], group)
+    return TableColumn.of(title, [each.total(name) for each in results], text, group)
+
+
+def _weights(result: AlgorithmOutput) -> str:
+    """Return the weights of client updates in an aggregation, phase by phase, from the algorithm's parts."""
+    found = re.findall(r"\bweighting=(\w+)", str(result.summary.get("algorithm", "")))
+    return ", then ".join(WEIGHTS.get(name, name) for name in dict.fromkeys(found)) or ABSENT
 
 
 def _count(total: float) -> str:
     return f"{total:,.0f}"
 
 
-def _best(result: AlgorithmOutput, column: str, metric: Metric) -> str:
+def _best(result: AlgorithmOutput, column: str, metric: ShownMetric) -> str:
     found = result.summary.get("best", {}).get(column)
     return ABSENT if found is None else f"{metric.text(found['value'])} ({found['round']})"
 
@@ -223,6 +292,6 @@ def _rounds_to(reached: Mapping[str, Any], column: str, target: float) -> str:
 
 
 def _last_evaluation(result: AlgorithmOutput) -> int | None:
-    columns = [f"{target}_{metric}" for target in TARGETS for metric in METRICS]
+    columns = [f"{target}_{metric}" for target in TARGETS for metric in _metrics([result])]
     filled = np.any([~np.isnan(result.column(name)) for name in columns], axis=0)
     return int(result.column("round")[filled][-1]) if filled.any() else None

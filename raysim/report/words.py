@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from raysim.common.units import percent
+from raysim.measures.selection import LOWER
 
 ABSENT = "–"
 
@@ -21,7 +22,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Metric:
+class ShownMetric:
     """Name and meaning of a number of an evaluation.
 
     Args:
@@ -82,13 +83,32 @@ TARGETS = {
 }
 
 METRICS = {
-    "accuracy": Metric("Accuracy", "share", max, "share of samples whose label is predicted"),
-    "macro_f1": Metric("Macro F1", "number", max, "F1 of each class, averaged over the classes"),
-    "weighted_f1": Metric("Weighted F1", "number", max, "F1 of each class, weighted by the class's samples"),
-    "auc": Metric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
-    "miou": Metric("mIoU", "number", max, "intersection over union of each class, averaged over the classes"),
-    "loss": Metric("Loss", "number", min, "mean cross-entropy in nats; less is better"),
+    "accuracy": ShownMetric("Accuracy", "share", max, "share of samples whose label is predicted"),
+    "macro_f1": ShownMetric("Macro F1", "number", max, "F1 of each class, averaged over the classes"),
+    "weighted_f1": ShownMetric("Weighted F1", "number", max, "F1 of each class, weighted by the class's samples"),
+    "auc": ShownMetric("AUC", "number", max, "area under the ROC curve, each class against the rest, averaged"),
+    "miou": ShownMetric("mIoU", "number", max, "intersection over union of each class, averaged over the classes"),
+    "multilabel_f1": ShownMetric("Multi-label F1", "number", max, "F1 of each of a sample's labels, averaged"),
+    "r2": ShownMetric("R²", "number", max, "share of the labels' variance that the outputs explain, averaged"),
+    "mse": ShownMetric("MSE", "number", min, "mean squared error; less is better"),
+    "mae": ShownMetric("MAE", "number", min, "mean absolute error; less is better"),
+    "perplexity": ShownMetric("Perplexity", "number", min, "exponential of the mean loss; less is better"),
+    "loss": ShownMetric("Loss", "number", min, "mean of local.loss, in nats for a cross-entropy; less is better"),
 }
+
+
+def metric_named(name: str) -> ShownMetric:
+    """Return the words of a metric; those of a user's own are its name."""
+    best = min if name.lower().endswith(LOWER) else max
+    return METRICS.get(name) or ShownMetric(name, "number", best, "a metric of your own")
+
+
+def metrics_in(columns: Iterable[str]) -> list[str]:
+    """Return the names of all metrics, users' own ones among these columns last."""
+    targets = sorted(TARGETS, key=len, reverse=True)
+    found = (next((name[len(each) + 1 :] for each in targets if name.startswith(f"{each}_")), "") for name in columns)
+    return list(dict.fromkeys([*METRICS, *sorted({name for name in found if name.isidentifier()})]))
+
 
 MEASURES = {
     "dc": Term(
@@ -109,12 +129,23 @@ MEASURES = {
     ),
 }
 
+WEIGHTS = {
+    "Samples": "samples",
+    "Equal": "equal",
+    "SamplesUsed": "samples used",
+    "ClientLoss": "loss",
+    "Polynomial": "staleness",
+    "Hinge": "staleness",
+}
+"""Weights of client updates in an aggregation, by the part `weighting`; a user's own part has its own name."""
+
 NONFINITE = "Updates not finite"
 
 COSTS = {
     "Round": "every model trains once on one client; algorithms compare at equal work by rounds",
     "Aggregation": "the models become the next global model; between two aggregations, raysim evaluates their "
     "equal-weight mean",
+    "Weights": "share of a client update in an aggregation; samples: in proportion to the client's samples",
     "Time": "all rounds on this machine, without evaluation",
     "Simulated time": "all rounds in the virtual time of [devices]; the same on any machine",
     NONFINITE: "client updates that gave NaN or infinity; raysim left them out or replaced them by the received model",
@@ -143,7 +174,7 @@ COMMAND_STAGES = {
     "evaluation": Stage("Evaluation", "#c3ccd5", "evaluation, as far as no round ran beside it"),
     "files": Stage("Files", "#b58bb5", "everything else of an algorithm: the model, its checkpoints and its files"),
     "end": Stage("End", "#6fae8f", "end Ray and the loggers"),
-    "report": Stage("Report", "#5b7083", "draw and write this page; the first page of a run cannot show it yet"),
+    "report": Stage("Report", "#a3b8cc", "draw and write this page; the first page of a run cannot show it yet"),
 }
 
 EVALUATION_TERMS = (
@@ -152,10 +183,32 @@ EVALUATION_TERMS = (
 )
 """Glossary of the words that reports of runs and of studies share."""
 
-GLOSSARY = (
-    *EVALUATION_TERMS,
-    ("Measures", [(each.title, each.meaning) for each in MEASURES.values()]),
-    ("Costs", list(COSTS.items())),
-    ("Stages of a round, in the driver's seconds", [(each.title, each.meaning) for each in STAGES.values()]),
-    ("Stages of a command", [(each.title, each.meaning) for each in COMMAND_STAGES.values()]),
-)
+COUNTED = {
+    "Simulated time": "simulated_seconds",
+    NONFINITE: "nonfinite",
+    "Driver bytes": "machine_bytes_driver",
+    "Moved bytes": "machine_bytes_moved",
+}
+"""Columns without which, or with zeros alone, a report does not show a cost."""
+
+
+def used_terms(measured: Collection[str], stages: bool, commands: bool) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the glossary of a report, without the words that it does not use.
+
+    Args:
+        measured: columns with values other than zero.
+        stages: whether the report shows the stages of a round.
+        commands: whether the report shows the stages of commands.
+    """
+    known = metrics_in(measured)
+    targets = [name for name in TARGETS if any(f"{name}_{metric}" in measured for metric in known)]
+    metrics = [name for name in known if any(f"{target}_{name}" in measured for target in targets)]
+    groups: list[tuple[str, list[Term | ShownMetric | Stage]]] = [
+        ("Evaluated on", [TARGETS[name] for name in targets]),
+        ("Metrics", [metric_named(name) for name in metrics]),
+        ("Measures", [term for name, term in MEASURES.items() if name in measured]),
+        ("Costs", [Term(name, text) for name, text in COSTS.items() if COUNTED.get(name, "round") in measured]),
+        ("Stages of a round, in the driver's seconds", list(STAGES.values()) if stages else []),
+        ("Stages of a command", list(COMMAND_STAGES.values()) if commands else []),
+    ]
+    return [(heading, [(each.title, each.meaning) for each in terms]) for heading, terms in groups if terms]

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from raysim.common.errors import unknown
-from raysim.plots.charts import Curve, Panel, draw
+from raysim.plots.charts import draw
+from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import Stroke, stroke
 from raysim.report.words import MEASURES, METRICS
 from raysim.reproduction.figure import Figure, Place
@@ -48,7 +49,6 @@ def drawn(name: str, figure: Figure, study: Findings) -> str:
         x=table.x or (AXES[table.along or "rounds"] if table.form == "curves" else ""),
         columns=2 if len(there) == 4 else 3,
         is_log=table.scale == "log",
-        has_legend=True,
         most=rounds_that_fit(there),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.paths import check_path
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, checked, flat, part
-from raysim.config.read import algorithm_names, assign, changed
+from raysim.config.read import algorithm_names, assign, changed, read_toml
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
 
@@ -180,16 +180,12 @@ def read_reproduction(name: str) -> Reproduction:
     Raises:
         InputError: the reproduction does not exist, or its file is wrong.
     """
-    path = Path(name)
+    path = check_path("the reproduction", name)
     if path.suffix != ".toml":
         if name not in reproductions():
             raise unknown(f"reproduction {name!r}", name, list(reproductions()))
         path = reproductions()[name]
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"reproduction {name!r}: must be a TOML file ({error}); correct it") from None
-    return Reproduction.of(raw, path.stem)
+    return Reproduction.of(read_toml(path, f"reproduction {name!r}"), path.stem)
 
 
 def differences(reproduction: Reproduction) -> Sequence[tuple[str, Any, Any]]:

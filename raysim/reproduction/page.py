@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from partitioning.common.text import word
+
 NOTHING = "this setting runs no part of it."
 UNTESTED = "not tested here"
 HEAD = "| claim | paper | here | condition | verdict |\n|---|---|---|---|---|"
@@ -64,8 +66,8 @@ def _folded(title: str, *lines: str) -> list[str]:
 
 def command(record: Mapping[str, Any]) -> str:
     """Return the command that runs a reproduction."""
-    words = ["raysim reproduce", record["name"], *(["--full"] if record["full"] else [])]
-    return " ".join([*words, *(f"--set {change}" for change in record["changes"])])
+    words = ["raysim reproduce", word(record["name"]), *(["--full"] if record["full"] else [])]
+    return " ".join([*words, *(f"--set {word(change)}" for change in record["changes"])])
 
 
 def summary(records: Iterable[Mapping[str, Any]]) -> str:

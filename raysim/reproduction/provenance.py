@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 import raysim
+from partitioning.common.paths import read_bytes, regular
 from raysim.common.files import text_sha256
 from raysim.reproduction.file import Reproduction
 
@@ -58,11 +59,11 @@ def digest(folder: Path) -> str:
         folder: folder of the study.
     """
     found = hashlib.sha256()
-    for trial in sorted(pq.read_table(folder / "trials.parquet").to_pylist(), key=_identity):
+    for trial in sorted(pq.read_table(regular(folder / "trials.parquet")).to_pylist(), key=_identity):
         found.update(_identity(trial).encode())
         # A trial has one algorithm.
         for path in sorted((folder / "trials" / trial["trial"]).glob("*/model.safetensors")):
-            found.update(path.read_bytes())
+            found.update(read_bytes(path))
         for path in sorted((folder / "trials" / trial["trial"]).glob("*/metrics.parquet")):
             found.update(b"".join(_metrics(path)))
     return found.hexdigest()
@@ -76,7 +77,7 @@ def _identity(trial: Mapping[str, object]) -> str:
 
 def _metrics(path: Path) -> Iterator[bytes]:
     """Yield the columns one by one: values do not depend on the version of the file format."""
-    table = pq.read_table(path)
+    table = pq.read_table(regular(path))
     for name in table.column_names:
         if not name.startswith(TIMED):
             column: pa.ChunkedArray = table[name]

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partitioning.common.disk import write_whole
+from partitioning.common.paths import read_text, regular
+from partitioning.common.text import printable_lines
+from raysim.common.distribution import VERSION
 from raysim.common.errors import InputError, StoppedError
 from raysim.plots.style import as_file
 from raysim.reproduction.drawing import drawn
@@ -68,7 +70,7 @@ def reproduce(
     with write_whole(folder / RECORD) as aside:
         aside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     with write_whole(folder / PAGE) as aside:
-        aside.write_text(as_markdown(record) + pictures(record), encoding="utf-8")
+        aside.write_text(printable_lines(as_markdown(record) + pictures(record)), encoding="utf-8")
     conclude(folder, lead=section(folder))
     return folder, claims
 
@@ -107,7 +109,7 @@ def record_of(
     reproduction: Reproduction, folder: Path, claims: Iterable[JudgedClaim], full: bool, changes: Iterable[str]
 ) -> Mapping[str, Any]:
     """Return the record of a reproduction for the results page."""
-    trials = pq.read_table(folder / "trials.parquet", columns=["seconds", "status"])
+    trials = pq.read_table(regular(folder / "trials.parquet"), columns=["seconds", "status"])
     set_by_hand = [change for change in changes if not change.startswith("data.root")]
     return {
         "name": reproduction.name,
@@ -116,7 +118,7 @@ def record_of(
         "changes": set_by_hand,
         "setting": setting_of(reproduction, full),
         "differs": [] if full else [[key, theirs, ours] for key, theirs, ours in differences(reproduction)],
-        "version": version("raysim"),
+        "version": VERSION,
         "trials": trials.num_rows,
         "not_done": trials.filter(pc.field("status") != "done").num_rows,
         "seconds": round(sum(trials["seconds"].to_pylist()), 1),
@@ -128,7 +130,7 @@ def origin(folder: Path, begun: str | None) -> Mapping[str, str | None]:
     """Return commit, machine and digest: the recorded ones if the results did not change, else today's."""
     new = {"commit": begun, "machine": machine(), "sha256": digest(folder)}
     if (folder / RECORD).is_file():
-        recorded = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        recorded = json.loads(read_text(folder / RECORD))
         if recorded.get("sha256") == new["sha256"]:
             return {key: recorded[key] for key in new}
     return new

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.paths import read_text
 from raysim.common.errors import InputError
-from raysim.plots.style import in_page
+from raysim.plots.style import in_page, themed
 from raysim.report.templates import template
 from raysim.reproduction.page import NOTHING, command, here_text, paper_text
 
@@ -24,7 +25,7 @@ def section(folder: Path) -> str:
     if not (folder / RECORD).is_file():
         return ""
     try:
-        return _markup(folder, json.loads((folder / RECORD).read_text(encoding="utf-8")))
+        return _markup(folder, json.loads(read_text(folder / RECORD)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder / RECORD} or a figure that it names is missing or damaged ({error}): must be as `raysim "
@@ -45,4 +46,4 @@ def _markup(folder: Path, record: Mapping[str, Any]) -> str:
 
 
 def _svg(folder: Path, figure: Mapping[str, Any]) -> str:
-    return in_page((folder / figure["file"]).read_text(encoding="utf-8")) if figure["file"] else ""
+    return themed(in_page(read_text(folder / figure["file"]))) if figure["file"] else ""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partitioning import Population
+from partitioning.common.paths import read_text, regular
 from partitioning.measures.statistics import summarise
 from raysim.common.errors import InputError, unknown
 from raysim.common.statistics import mean_and_std
@@ -74,7 +75,7 @@ class StudyNumbers:
 
     @cached_property
     def _trials(self) -> pa.Table:
-        table = pq.read_table(self._folder / "trials.parquet")
+        table = pq.read_table(regular(self._folder / "trials.parquet"))
         return table.filter(pc.field("chosen") & (pc.field("stage") == "final"))
 
     def judge(self, claim: Claim) -> JudgedClaim:
@@ -134,7 +135,7 @@ class StudyNumbers:
         path = metrics_of(self._folder, str(row["trial"]), algorithm)
         if path is None:
             raise InputError(f"trial {row['trial']} has no metrics.parquet: must have its run; run the study again")
-        table = pq.read_table(path)
+        table = pq.read_table(regular(path))
         if claim.column not in table.schema.names:
             raise unknown(f"column {claim.column!r} of {path}", claim.column, table.schema.names)
         rounds, values = _counting(table, claim)
@@ -148,7 +149,7 @@ class StudyNumbers:
 
     def _of_clients(self, column: str, trial: str) -> float:
         """Return a number about all clients of a trial's population."""
-        config = tomllib.loads((self._folder / "trials" / trial / "config.toml").read_text(encoding="utf-8"))
+        config = tomllib.loads(read_text(self._folder / "trials" / trial / "config.toml"))
         numbers = asdict(summarise(Population.open(config["data"]["population"]).class_counts))
         if not isinstance(numbers.get(column), int | float):
             known = [name for name, value in numbers.items() if isinstance(value, int | float)]

@@ -85,7 +85,8 @@ def run_algorithm(
     if (folder / name).exists():
         tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
     columns = [*targets.columns, *columns_of(experiment.evaluate.measures)]
-    files = AlgorithmFolder(folder / name, columns, checkpoints, done, spent.then(loggers.round))
+    reports = plan.algorithm.local.update is not None
+    files = AlgorithmFolder(folder / name, columns, checkpoints, spent.then(loggers.round), reports)
     loggers.begin(name, experiment.flat(name), done, files.rows())
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
         module = plan.module()
@@ -128,17 +129,18 @@ def _simulate(
         progress = RunProgress(AlgorithmResult(name, plan.algorithm), rounds, twins=tuple(twin.state for twin in twins))
         snapshot = Snapshot(state, progress)
     cohort = plan.algorithm.schedule.size(len(fleet.census.clients))
-    LOG.info("%s: rounds %d to %d, %d client updates each", name, snapshot.state.round + 1, rounds, cohort)
-    watcher.begin(name, rounds, cohort)
+    watcher.begin(name, rounds, cohort, min(rounds, snapshot.state.round))
     if not rounds:
+        LOG.info("%s: no rounds; the initial model is evaluated and written", name)
         metrics = evaluate(state, plan.algorithm, fleet, targets)
         return state, replace(snapshot.progress.result, metrics=metrics)
+    LOG.info("%s: rounds %d to %d, %d client updates each", name, snapshot.state.round + 1, rounds, cohort)
     records = Records(
         name, plan.algorithm, fleet, targets, evaluation.selection, files, watcher, twins, snapshot.progress
     )
     recovery = Recovery(files, snapshot, experiment.checkpoint.every)
     try:
-        run_rounds(plan.algorithm, fleet, records, recovery, every=evaluation.every, stop=stop)
+        run_rounds(plan.algorithm, fleet, records, recovery, every=evaluation.interval(rounds), stop=stop)
         return records.finished(rounds)
     except BaseException:
         records.give_up()

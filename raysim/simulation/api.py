@@ -5,35 +5,44 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
 from raysim.config.experiment import Experiment
-from raysim.config.read import changed, read
+from raysim.config.read import changed, module_folders, read
+from raysim.data.features import LABEL
+from raysim.data.memory import MEMORY, HeldData, take_objects
 from raysim.fleet.inline import InlineWorkplace
+from raysim.fleet.kept import Fleet
 from raysim.fleet.machine import settled
 from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.simulation.algorithm_run import run_algorithm
-from raysim.simulation.failures import name_user_code, offer_resume
+from raysim.simulation.failures import name_user_code, offer_resume, repeat_if_damaged, report_if_stopped
+from raysim.simulation.finished import Run
 from raysim.simulation.options import RunOptions, with_workplace
 from raysim.simulation.plan import plan_algorithms
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
 from raysim.simulation.stop import Stop
+from raysim.store.config_file import write_config
 from raysim.store.location import RunLocation, existing_location, new_location
+from raysim.store.names import CONFIG, POPULATION, REPORT, RUN_LOG, WATCH
 from raysim.store.result import AlgorithmResult
 from raysim.store.resume import check_fingerprint, read_result, stored_experiment
-from raysim.store.run_folder import existing_folder, run_folder, write_config
+from raysim.store.run_folder import existing_folder, run_folder
 from raysim.store.wall_clock import CommandTime, read_commands, write_commands
 from raysim.watching.log import log_command_time, log_population, logged, run_log
 from raysim.watching.loggers.logger import LoggedRun
 from raysim.watching.loggers.named import loggers_of
 from raysim.watching.loggers.threads import LoggerThreads
+from raysim.watching.notebook import default_watcher
 from raysim.watching.progress import Watcher
 from raysim.watching.stopwatch import Stopwatch
 
@@ -41,23 +50,6 @@ if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
     from raysim.fleet.client_actors import ClientActors
 
 LOG = logging.getLogger("raysim")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Args:
-        folder: folder of the run; for a run at a URI the local copy.
-        report: report page.
-        results: result of each algorithm.
-        uri: URI of the run; None for a local run.
-    """
-
-    folder: Path
-    report: Path
-    results: tuple[AlgorithmResult, ...]
-    uri: str | None = None
 
 
 def run(
@@ -71,20 +63,24 @@ def run(
     watcher: Watcher | None = None,
     stop: Stop | None = None,
     started: float | None = None,
+    fleet: Fleet | None = None,
 ) -> Run:
     """Run an experiment.
 
     Args:
         config: experiment file, name of a recipe, or a mapping with the same keys. In a mapping `algorithm.name` may
-            also be a function, and `model.name` a class.
+            also be a function, `model.name` a class, and `data.dataset` and `data.test` data in memory: a pair `(X, y)`
+            of arrays, a data set of PyTorch or Hugging Face, a frame of pandas or polars, a pyarrow table, a dictionary
+            of columns, or a dictionary of these with the keys `train` and `test`.
         out: new folder of the run, or its URI; default `runs/NAME-TIME`.
         changes: changes of the form `key.path=value`.
         actors: number of client actors, instead of the file's; never changes the result.
         inline: whether to run in this process, without Ray; never changes the result.
         address: address of a running Ray cluster; None starts Ray on this machine.
-        watcher: observer of the run.
+        watcher: observer of the run; None shows a bar in a notebook, and nothing elsewhere.
         stop: request to stop between two rounds.
         started: beginning of the command for its breakdown, on the clock of `time.perf_counter`; None for this call.
+        fleet: client actors of earlier runs, instead of new ones; never changes the result.
 
     Raises:
         InputError: the input is wrong; nothing is left behind unless rounds were written before.
@@ -94,9 +90,10 @@ def run(
             rounds so far stay, and the report shows them. Later algorithms do not run.
         OwnCodeError: the user's own code raised an error; the rounds so far stay.
     """
-    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop(), Stopwatch(started))
+    watcher = watcher or default_watcher()
+    options = RunOptions(actors, inline, address, watcher, stop or Stop(), Stopwatch(started), fleet)
     experiment = read_experiment(config, changes)
-    with new_location(new_out(config, out), options.watcher) as location:
+    with new_location(new_out(config, out), options.watcher) as location, report_if_stopped(location):
         # The report comes last, so that no error in it removes trained models.
         return _with_report("run", location, run_experiment(experiment, location, options), options)
 
@@ -110,6 +107,7 @@ def resume(
     watcher: Watcher | None = None,
     stop: Stop | None = None,
     started: float | None = None,
+    fleet: Fleet | None = None,
 ) -> Run:
     """Continue a run that was stopped at any moment; its files become those of an uninterrupted run.
 
@@ -118,55 +116,57 @@ def resume(
         actors: number of client actors, instead of the run's; never changes the result.
         inline: whether to continue in this process, without Ray; never changes the result.
         address: address of a running Ray cluster; None starts Ray on this machine.
-        watcher: observer of the run.
+        watcher: observer of the run; None shows a bar in a notebook, and nothing elsewhere.
         stop: request to stop between two rounds.
         started: beginning of the command for its breakdown, as in `run`.
+        fleet: client actors of earlier runs, as in `run`.
 
     Raises:
         InputError: the folder holds no run, another process runs it, or this machine computes other bytes.
         Others: as `run`.
     """
-    options = RunOptions(actors, inline, address, watcher or Watcher(), stop or Stop(), Stopwatch(started))
-    with existing_location(folder, options.watcher) as (location, only):
+    watcher = watcher or default_watcher()
+    options = RunOptions(actors, inline, address, watcher, stop or Stop(), Stopwatch(started), fleet)
+    with existing_location(folder, options.watcher) as (location, only), report_if_stopped(location):
         # Write the report even if nothing was left to do: the page may date from before the run diverged.
         return _with_report("resume", location, resume_experiment(location, options, only), options)
 
 
 def read_experiment(config: str | Path | Mapping[str, Any], changes: Iterable[str] = ()) -> Experiment:
     """Return the checked experiment; arguments as in `run`."""
-    raw = changed(config, changes) if isinstance(config, Mapping) else read(config, changes)
-    return Experiment.of(raw, module_folders(config))
-
-
-def module_folders(config: str | Path | Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the folders of a user's own modules: that of the experiment file, and the current one."""
-    here = Path.cwd()
-    if isinstance(config, Mapping) or not Path(config).is_file():
-        return (here,)
-    return (Path(config).resolve().parent, here)
+    if not isinstance(config, Mapping):
+        return Experiment.of(read(config, changes), module_folders(config))
+    raw, objects = take_objects(config)
+    experiment = Experiment.of(changed(raw, changes), module_folders(config))
+    # Large data are read only when the rest of the experiment is right, and not if `changes` name others.
+    data = experiment.data
+    label = data.label if isinstance(data.label, str) else LABEL  # a name for the labels of a pair
+    held = {key: HeldData.of(each, label) for key, each in objects.items() if getattr(data, key) == MEMORY}
+    return experiment.model_copy(update={"data": data.holding(held)}) if held else experiment
 
 
 def new_out(config: str | Path | Mapping[str, Any], out: str | Path | None) -> str | Path:
     """Return the folder or URI of a new run."""
+    if out is not None:
+        return out
     name = "run" if isinstance(config, Mapping) else Path(config).stem
-    return out if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-
-
-def finished_run(location: RunLocation) -> Run:
-    """Return a finished run, read from its folder."""
-    experiment = stored_experiment(location.folder)
-    results = [read_result(location.folder / name, experiment) for name in experiment.names]
-    there = tuple(result for result in results if result is not None)
-    return Run(location.folder, location.folder / "report.html", there, location.uri)
+    first = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    # Two short runs may begin in the same second.
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return first if not first.exists() else next(each for each in others if not each.exists())
 
 
 def run_experiment(experiment: Experiment, location: RunLocation, options: RunOptions) -> dict[str, AlgorithmResult]:
     """Run an experiment without its report; return the results by the algorithms' names."""
     experiment, workplace = with_workplace(experiment, options)
     folder = location.folder
-    with offer_resume(folder, options.watcher, location.name), run_folder(folder), _run_context(folder, experiment):
+    with (
+        offer_resume(folder, options, location.name),
+        run_folder(folder, experiment.names),
+        _run_context(folder, experiment),
+    ):
         # From now on the folder has all that `resume` needs.
-        write_config(folder / "config.toml", experiment.to_toml())
+        write_config(folder / CONFIG, experiment.to_toml())
         return _run_algorithms(experiment, location, workplace(), options, experiment.names)
 
 
@@ -187,7 +187,7 @@ def resume_experiment(
         results = {name: result for name in names if (result := read_result(folder / name, experiment)) is not None}
         left = [name for name in names if name not in results]
         if left:
-            with offer_resume(folder, options.watcher, location.name), _run_context(folder, experiment):
+            with offer_resume(folder, options, location.name), _run_context(folder, experiment):
                 results |= _run_algorithms(experiment, location, workplace(), options, left)
         else:
             options.watcher.notice(f"{location.name_of(only)} has ended: nothing is left to do")
@@ -204,10 +204,11 @@ def _with_report(
     write_commands(folder, [*earlier, CommandTime(command, options.stopwatch.times)])
     from raysim.report.page import write_report  # late, because matplotlib takes a second to import
 
-    page = write_report([folder], folder / "report.html")
+    page = write_report([folder], folder / REPORT)
     done = CommandTime(command, options.stopwatch.stop())
     write_commands(folder, [*earlier, done])
-    log_command_time(folder / "run.log", command, done.stages)
+    log_command_time(folder / RUN_LOG, command, done.stages)
+    options.watcher.end()
     return Run(location.folder, page, tuple(results.values()), location.uri)
 
 
@@ -223,7 +224,7 @@ def _earlier_commands(folder: Path, options: RunOptions) -> list[CommandTime]:
 @contextmanager
 def _run_context(folder: Path, experiment: Experiment) -> Iterator[None]:
     """Write the run's log, and compute in this process as the experiment says."""
-    threads, log = settled(experiment.fleet.cpus_per_actor), folder / "run.log"
+    threads, log = settled(experiment.fleet.cpus_per_actor), folder / RUN_LOG
     with run_log(log), one_input_error(), threads, name_user_code(experiment, log):
         yield
 
@@ -242,18 +243,20 @@ def _run_algorithms(
     population = _population(experiment, folder, watcher)
     stopwatch.enter("plan")
     targets = _targets(experiment, population, watcher)
+    experiment = experiment.measuring(targets.names)
     samples = prepare_samples(population, experiment.data)
     targets = replace(targets, shape=samples.whole)
     experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names)
-    write_config(folder / "config.toml", experiment.to_toml())
+    write_config(folder / CONFIG, experiment.to_toml())
     if location.uri is not None:
         watcher.stage(f"storing the first files at {location.uri}")
         location.store()
 
     stopwatch.enter("fleet")
-    if not options.inline:
-        watcher.stage("starting the fleet")
-    logged_run = LoggedRun(folder.resolve().name, folder / "watch", experiment.watch)
+    if not isinstance(place, InlineWorkplace):
+        meanwhile = "; training here meanwhile" if place.driver_may_help else ""
+        watcher.beside(f"starting Ray{meanwhile}", place.has_started)
+    logged_run = LoggedRun(folder.resolve().name, folder / WATCH, experiment.watch)
     loggers |= place.loggers
     with pickled_by_value(experiment.own_code), place, LoggerThreads(logged_run, loggers, watcher.notice) as threads:
         place.fit(plans)
@@ -261,19 +264,23 @@ def _run_algorithms(
         fingerprint = {**place.fingerprint, "population": population.fingerprint}
         check_fingerprint([folder / name for name in experiment.names if name not in names], fingerprint)
         results = {
-            name: run_algorithm(
-                name,
-                plan,
-                experiment=experiment,
-                folder=folder,
-                place=place,
-                targets=targets,
-                fingerprint=fingerprint,
-                watcher=watcher,
-                stopwatch=stopwatch,
-                loggers=threads,
-                stop=options.stop,
-                saved=location.after_checkpoint(watcher),
+            name: repeat_if_damaged(
+                partial(
+                    run_algorithm,
+                    name,
+                    plan,
+                    experiment=experiment,
+                    folder=folder,
+                    place=place,
+                    targets=targets,
+                    fingerprint=fingerprint,
+                    watcher=watcher,
+                    stopwatch=stopwatch,
+                    loggers=threads,
+                    stop=options.stop,
+                    saved=location.after_checkpoint(watcher),
+                ),
+                logged(watcher.notice),
             )
             for name, plan in plans.items()
         }
@@ -286,14 +293,14 @@ def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Popul
     for text in experiment.own_code_notices:
         logged(watcher.notice)(text)
     watcher.stage("reading the data and partitioning it into clients")
-    population = population_of(experiment, folder / "population", watcher.stage)
+    population = population_of(experiment, folder / POPULATION, watcher.stage, logged(watcher.notice))
     log_population(population)
     return population
 
 
 def _targets(experiment: Experiment, population: Population, watcher: Watcher) -> Targets:
     """Return the data to evaluate on."""
-    targets = Targets.of(population, experiment.evaluate.on, experiment.evaluate.metrics)
+    targets = Targets.of(population, experiment.evaluate.on, experiment.measured)
     experiment.evaluate.selection.check(targets.columns)
     if not targets.targets:
         logged(watcher.notice)("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")

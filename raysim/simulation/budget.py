@@ -1,4 +1,4 @@
-"""Conversion of a budget of epochs to rounds."""
+"""Length of runs and of client updates: a budget of epochs in rounds, and the memory that the batches' rows take."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from numpy.typing import NDArray
 from algorithms import Algorithm, Census, Local
 from algorithms.centralized import UnionRounds
 from raysim.common.errors import InputError
+
+ROW_BYTES = 32
+"""Bytes of a sample's place in the plan of a client update: its number in four arrays."""
+
+BATCH_BYTES = 300
+"""Bytes of a batch in the plan of a client update, besides its rows."""
+
+PLAN_BYTES = 2**30
+"""Largest plan of the client updates of a stack. Real ones have megabytes: 10 epochs of ImageNet take 0.5 GB."""
+
+MOST_ROUNDS = 10**9
+"""Largest number of rounds that a budget of epochs may come to."""
 
 
 def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
@@ -35,7 +47,37 @@ def rounds_of(epochs: float, algorithm: Algorithm, census: Census) -> int:
     if not per_update:
         raise InputError(f"epochs = {epochs}: must count training samples, but no client has any; set rounds instead")
     cohort = algorithm.schedule.size(len(census.clients))
-    return max(1, round(epochs * float(samples.sum()) / (cohort * float(per_update))))
+    rounds = epochs * float(samples.sum()) / (cohort * float(per_update))
+    if rounds > MOST_ROUNDS:
+        raise InputError(f"epochs = {epochs:g}: are {rounds:.3g} rounds: must be at most {MOST_ROUNDS:g}; set fewer")
+    return max(1, round(rounds))
+
+
+def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
+    """Refuse client updates so long that the plan of their batches fills the memory.
+
+    Args:
+        algorithm: algorithm; every phase counts.
+        census: training clients.
+        lanes: client updates at once.
+
+    Raises:
+        InputError: the plan takes more than `PLAN_BYTES`.
+    """
+    largest = census.samples.max(initial=0, keepdims=True)
+    for phase in algorithm.phases:
+        samples = census.samples.sum(keepdims=True) if isinstance(phase.schedule, UnionRounds) else largest
+        local = phase.local.fitted(census)
+        rows = float(samples_per_update(local, samples)[0])
+        batches = rows / max(1, int(samples[0]) if local.batch_size == "full" else local.batch_size)
+        size = lanes * (ROW_BYTES * rows + BATCH_BYTES * max(batches, rows / max(1, int(samples[0]))))
+        if size > PLAN_BYTES:
+            name = next(key for key in ("steps", "batches", "epochs") if isinstance(getattr(local, key), int))
+            raise InputError(
+                f"local.{name} = {getattr(local, name)}: the batches of {lanes} client updates of {rows:,.0f} samples "
+                f"take {size / 1e9:,.1f} GB: must be at most {PLAN_BYTES / 1e9:.1f} GB; set a smaller number, and more "
+                "rounds"
+            )
 
 
 def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ class Recovery:
     def keep(self, snapshot: Snapshot) -> None:
         """Go back to this aggregation from now on, and write a checkpoint of it if one is due."""
         self.snapshot, self._aggregations = snapshot, self._aggregations + 1
+        self._files.mark()
         if self._aggregations >= self._every and self._files.due:
             self.save()
             self._aggregations = 0

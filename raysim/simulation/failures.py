@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+from algorithms import DamagedError as PersonalDamagedError
 from algorithms import InputError as AlgorithmInputError
 from partitioning.common.disk import DiskFullError
+from partitioning.common.text import word
 from raysim.common.errors import (
+    DamagedError,
     DivergedError,
     InputError,
     OutOfMemoryError,
@@ -16,38 +20,94 @@ from raysim.common.errors import (
     RetriesSpentError,
     StoppedError,
 )
+from raysim.common.surface import call
 from raysim.config import own
 from raysim.config.experiment import Experiment
+from raysim.simulation.options import RunOptions
+from raysim.store.location import RunLocation
+from raysim.store.names import CONFIG, REPORT, SUMMARY
 from raysim.store.run_folder import has_begun
-from raysim.watching.progress import Watcher
+
+COMPLETE_ERRORS = (
+    *(InputError, AlgorithmInputError, DamagedError, PersonalDamagedError),
+    *(DivergedError, OutOfMemoryError, RetriesSpentError, DiskFullError),
+)
+"""Errors that are none of the user's code, and whose message needs no addition."""
+
+REPEATS = 3
+"""Times that an algorithm goes back to a checkpoint because files were damaged while it ran."""
+
+T = TypeVar("T")
 
 
 @contextmanager
-def offer_resume(folder: Path, watcher: Watcher, name: str | None = None) -> Iterator[None]:
+def offer_resume(folder: Path, options: RunOptions, name: str) -> Iterator[None]:
     """Say how to continue a run that ends early, if it can be continued.
 
     Args:
         folder: folder of the run.
-        watcher: observer of the run.
-        name: name of the run for its user, if it is not the folder's.
+        options: options of the run.
+        name: name of the run for its user, a folder or a URI.
     """
-    remedy = f"continue with: raysim resume {name or folder}"
+    remedy = f"continue with: {call('resume', name, *(['inline'] if options.inline else []))}"
     try:
         yield
     except KeyboardInterrupt as error:
         what = str(error) or "interrupted"
-        raise StoppedError(f"{what}; {remedy}" if has_begun(folder) else what) from None
+        raise StoppedError(what, *([remedy] if has_begun(folder) else [])) from None
     except InputError:
         raise
     except DivergedError as error:
         from raysim.report.page import write_report  # late, because matplotlib takes a second to import
 
-        page = write_report([folder], folder / "report.html")
+        page = write_report([folder], folder / REPORT)
         raise DivergedError(f"{error}; {page} shows the rounds before") from None
     except Exception:
         if has_begun(folder):
-            watcher.notice(f"the rounds so far are saved; {remedy}")
+            options.watcher.notice(f"the rounds so far are saved; {remedy}")
         raise
+
+
+@contextmanager
+def report_if_stopped(location: RunLocation) -> Iterator[None]:
+    """Write the report of a run that is stopped, and say which of its algorithms are complete."""
+    folder = location.folder
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        if not has_begun(folder):
+            raise
+        complete, left = _divided(folder)
+        if not left and not isinstance(stopped, StoppedError):  # The report itself was interrupted.
+            remedy = f"write the report with: raysim report {word(folder)}"
+            raise StoppedError("interrupted", "all algorithms are complete", remedy) from None
+        found = [f"complete: {', '.join(complete) or 'no algorithm'}", f"not complete: {', '.join(left)}"]
+        if page := _page_so_far(folder):
+            found.append(f"{page} shows the rounds so far")
+        what, *rest = stopped.args or ("interrupted",)
+        raise StoppedError(what, *found, *rest) from None
+
+
+def _divided(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the algorithms of a run that are complete, and the others."""
+    from raysim.report.read import algorithm_folders, read_config
+
+    config, _ = read_config(folder / CONFIG, f"{folder}: has no {CONFIG}", "run")
+    names = algorithm_folders(config)
+    complete = [name for name in names if (folder / name / SUMMARY).is_file()]
+    return complete, [name for name in names if name not in complete]
+
+
+def _page_so_far(folder: Path) -> Path | None:
+    """Write the report of the rounds so far; return None if there are none, or if that fails or is interrupted."""
+    if not any(True for _ in folder.glob("*/metrics.*")):
+        return None
+    try:
+        from raysim.report.page import write_report  # late, because matplotlib takes a second to import
+
+        return write_report([folder], folder / REPORT)
+    except (KeyboardInterrupt, RuntimeError, OSError, ValueError):
+        return None
 
 
 @contextmanager
@@ -55,9 +115,27 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
     """Turn an error in the user's own code into one line that names the place; the log has the traceback."""
     try:
         yield
-    except (InputError, AlgorithmInputError, DivergedError, OutOfMemoryError, RetriesSpentError, DiskFullError):
+    except COMPLETE_ERRORS:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if text := own.describe_error(error, experiment.own_code):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise
+
+
+def repeat_if_damaged(attempt: Callable[[], T], tell: Callable[[str], None]) -> T:
+    """Run an algorithm; if its files are damaged meanwhile, go back to its newest checkpoint that is intact.
+
+    Args:
+        attempt: function that runs the algorithm from its newest intact checkpoint.
+        tell: receiver of a line about each damage.
+
+    Raises:
+        DamagedError: files were damaged again and again.
+    """
+    for _ in range(REPEATS):
+        try:
+            return attempt()
+        except DamagedError as error:
+            tell(f"{error}; raysim goes back to an earlier checkpoint")
+    return attempt()

@@ -16,6 +16,7 @@ from raysim.config.model import ModelTable
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures
 from raysim.measures.evaluate import Targets
+from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples
 from raysim.watching.log import log_model
 
@@ -39,12 +40,12 @@ def plan_algorithms(
         InputError: an algorithm does not fit the model, the population or a measure.
     """
     plans: dict[str, WorkerPlan] = {}
-    common, evaluate = _model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
+    common, evaluate = model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
     fleet = experiment.fleet
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:
         table = tables[name]
-        model = common if table.model is None else _model_plan(table.model, experiment.seed, samples)
+        model = common if table.model is None else model_plan(table.model, experiment.seed, samples)
         personal = (folder / name / "personal").absolute()
         plan = WorkerPlan(
             samples.path,
@@ -65,7 +66,8 @@ def plan_algorithms(
         )
         try:
             plan = plan.resolved()
-            check_measures(evaluate.measures, targets, evaluate.every, plan.algorithm, plan.layouts)
+            check_updates(plan.algorithm, plan.census, plan.lanes or 1)
+            check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
         plans[name] = plan
@@ -79,16 +81,17 @@ def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:
     return name if is_uri(name) and samples.path == fetched else None
 
 
-def _model_plan(table: ModelTable, seed: int, samples: PreparedSamples) -> ModelPlan:
+def model_plan(table: ModelTable, seed: int, samples: PreparedSamples) -> ModelPlan:
+    """Return the plan of a model for the samples."""
     plan = ModelPlan(
         table.name,
         table.keys,
         samples.shape,
-        samples.classes,
+        samples.labels.outputs,
         torch_seed(seed, Purpose.INITIALISE),
         table.own,
         whole=samples.whole,
-        per_pixel=samples.per_pixel,
+        labels=samples.labels,
     )
     log_model(plan.name, plan.parameters, plan.shape, plan.classes)
     if table.weights is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +14,24 @@ from algorithms import Purpose, generator
 from partitioning import Population
 from partitioning.schemes.registry import parameters
 from partitioning.store.remote import is_uri
+from partitioning.store.writing import remove_population
 from raysim.common.errors import InputError
 from raysim.config.data import DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
 from raysim.data.arrays import take_rows
 from raysim.data.domains import draw_per_domain, split_by_domain
-from raysim.data.prepare import append_augmented, rows_of_classes, select_classes, select_split
+from raysim.data.memory import MEMORY
+from raysim.data.prepare import append_augmented, draw_sample, rows_of_classes, select_classes, select_split
 from raysim.data.sources import LoadedDataSet, check_classes, load
 from raysim.watching.progress import copy_progress
 
 
 def population_of(
-    experiment: Experiment, folder: Path, stage: Callable[[str], object] = lambda text: None
+    experiment: Experiment,
+    folder: Path,
+    stage: Callable[[str], object] = lambda text: None,
+    tell: Callable[[str], object] = lambda text: None,
 ) -> Population:
     """Open or make the population of an experiment, in the view of its fold.
 
@@ -34,6 +39,7 @@ def population_of(
         experiment: experiment with its tables `[data]` and `[partition]`.
         folder: folder of a population that is made; a population already there is opened.
         stage: called with the progress of a fetch.
+        tell: called with a line about a damaged population, which is made again.
 
     Raises:
         InputError: the data, the partition or the population's files are wrong.
@@ -44,31 +50,48 @@ def population_of(
     if folder.exists():
         try:
             return Population.open(folder, partition.fold, partition.validation)
-        except InputError:
-            shutil.rmtree(folder)
+        except InputError as error:
+            if str(data.dataset).startswith(MEMORY):
+                raise InputError(f"{error}; its samples were data in memory: restore it, or start a new run") from None
+            tell(f"the population is damaged, and raysim makes it again ({error})")
     dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
-    dividing += [] if partition.site is None else [partition.site]
+    dividing += [name for name in (partition.site, partition.by) if name is not None]
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
-    population = partitioning.make(
-        train,
-        folder,
-        scheme=partition.scheme,
-        clients=partition.clients,
-        seed=experiment.seed,
-        label=source.label,
-        test=tests,
-        test_clients=partition.test_clients,
-        validation_clients=partition.validation_clients,
-        folds=partition.folds,
-        stratify=partition.stratify,
-        local_test=partition.local_test,
-        site=partition.site,
-        features=partition.features,
-        buckets=partition.buckets,
-        dataset=source.name,
-        **partition.beyond(PartitionTable),
-    )
+    if folder.exists():  # only now, because the data may be gone
+        remove_population(folder)
+    with _named(partition):
+        population = partitioning.make(
+            train,
+            folder,
+            scheme=partition.scheme,
+            clients=partition.clients,
+            seed=experiment.seed,
+            label=source.label,
+            by=partition.by,
+            test=tests,
+            test_clients=partition.test_clients,
+            validation_clients=partition.validation_clients,
+            folds=partition.folds,
+            stratify=partition.stratify,
+            local_test=partition.local_test,
+            site=partition.site,
+            features=partition.features,
+            buckets=partition.buckets,
+            dataset=source.name,
+            **partition.beyond(PartitionTable),
+        )
     return population if partition.fold is None else population.fold(partition.fold, partition.validation)
+
+
+@contextmanager
+def _named(partition: PartitionTable) -> Iterator[None]:
+    """Name the keys of the file in errors of the partitioner, which begin with its parameters."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).partition(" ")[0] not in type(partition).model_fields:
+            raise
+        raise InputError(f"partition.{error}") from None
 
 
 def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Population:
@@ -89,11 +112,13 @@ def _tables(
     data: DataTable, partition: PartitionTable, dividing: Sequence[str], seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, LoadedDataSet]:
     """Return the rows to partition, the global test set or one for each domain, and their data set."""
-    name, root, shifts = str(data.dataset), data.root, data.shifts
+    name, root, shifts = data.source("dataset"), data.root, data.shifts
     without = data.without or ()
     source = load(name, root=root, label=data.label, dividing=dividing, without=without, shifts=shifts, seed=seed)
     source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
+    if data.sample is not None:
+        train, test = draw_sample(train, test, data.sample, seed)
     train, tests = _by_domain(train, test, data, partition, seed)
     if data.appends:
         train = append_augmented(train, source.label, dividing, data.changes, data.strengths, seed)
@@ -117,7 +142,8 @@ def _with_test(
         )
     if isinstance(data.test, str):
         without = data.without or ()
-        test = load(data.test, root=data.root, label=source.label, dividing=dividing, without=without)
+        label = data.label or source.label
+        test = load(data.source("test"), root=data.root, label=label, dividing=dividing, without=without)
         if test.test is not None:
             raise InputError(
                 f"data.test = {data.test!r}: must have no test set of its own, so that the rows to test on are clear; "

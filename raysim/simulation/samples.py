@@ -17,6 +17,7 @@ from raysim.data.augment import augmentation, check_pixels
 from raysim.data.decoding import decode_population
 from raysim.data.features import ArrayColumn, features
 from raysim.data.images import ImageFormat
+from raysim.data.labels import LabelReader
 from raysim.data.standardise import Standardisation, standardisation
 from raysim.data.tensors import decoder_of
 
@@ -29,9 +30,8 @@ class PreparedSamples:
         path: folder of the population with decoded images.
         digest: sha256 of its manifest.json.
         shape: shape of a sample in training.
-        classes: number of classes.
         whole: shape of a sample in evaluation, which crops nothing.
-        per_pixel: whether labels are images.
+        labels: reader of the labels.
         standardise: standardisation of all inputs; None for none.
         augment: augmentation of inputs in training; None for none.
     """
@@ -39,9 +39,8 @@ class PreparedSamples:
     path: Path
     digest: str
     shape: tuple[int, ...]
-    classes: int
     whole: tuple[int, ...]
-    per_pixel: bool
+    labels: LabelReader
     standardise: Standardisation | None
     augment: Augment | None
 
@@ -75,9 +74,7 @@ def _prepared(population: Population, data: DataTable) -> PreparedSamples:
     augment = augmentation(online, data.strengths, standardise, decoder.shape)
     shape = decoder.shape if augment is None else augment.shape(decoder.shape)
     _check_pixels(decoded, online)
-    return PreparedSamples(
-        path, decoded.digest, shape, decoder.classes, decoder.shape, decoder.per_pixel, standardise, augment
-    )
+    return PreparedSamples(path, decoded.digest, shape, decoder.shape, decoder.labels, standardise, augment)
 
 
 def _check_pixels(population: Population, augmentations: Collection[str]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,18 +10,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from torch import Tensor
 
 from algorithms import Layouts, PersonalStore, State
 from algorithms.engine.report import RoundReport
+from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
 from raysim.common.files import sync
 from raysim.store.checkpoint import Checkpoints
-from raysim.store.journal import Journal, batches
+from raysim.store.journal import Journal, JournalMark, batches
+from raysim.store.names import ALGORITHM_FILES, STATE_FILES, STOPPED, SUMMARY
 from raysim.store.result import Snapshot
-from raysim.store.run_folder import STOPPED, SUMMARY
+from raysim.store.run_folder import remove_made
+from raysim.store.summary import write_summary
 from raysim.watching.log import at_most_every
 
 UPDATES = pa.schema(
@@ -43,6 +43,9 @@ UPDATES = pa.schema(
     ]
 )
 """Columns of `updates.parquet`: one row per client update."""
+
+REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
+"""Further column of `updates.parquet`: the numbers that a client update of the user's own returned."""
 
 LOG = logging.getLogger("raysim")
 
@@ -85,9 +88,10 @@ class AlgorithmFolder:
     Args:
         path: folder, created here.
         columns: names of the evaluation's columns.
-        checkpoints: checkpoints of the folder; None for no checkpoints.
-        rounds: number of written rounds to keep; 0 starts anew.
+        checkpoints: checkpoints of the folder, of which one may have been read; None for no checkpoints. Without one,
+            the folder starts anew.
         written: function to call in the writer's thread with each written row.
+        reports: whether client updates return numbers of their own.
     """
 
     def __init__(
@@ -95,11 +99,12 @@ class AlgorithmFolder:
         path: Path,
         columns: Sequence[str],
         checkpoints: Checkpoints | None = None,
-        rounds: int = 0,
         written: Callable[[Mapping[str, Any]], object] = lambda row: None,
+        reports: bool = False,
     ) -> None:
-        if path.exists() and not rounds:
-            shutil.rmtree(path)
+        marks = checkpoints.marks if checkpoints else {}
+        if path.exists() and not marks:
+            remove_made(path, ALGORITHM_FILES)
         path.mkdir(exist_ok=True)
         for name in (STOPPED, "metrics.parquet", "updates.parquet"):
             (path / name).unlink(missing_ok=True)
@@ -107,8 +112,10 @@ class AlgorithmFolder:
         self.saving: Snapshot | None = None
         """Checkpoint that is being written."""
         self._schema = metrics_schema(columns)
-        self._metrics = Journal(path / "metrics.journal", self._schema, rounds)
-        self._updates = Journal(path / "updates.journal", UPDATES, rounds)
+        self._metrics = Journal(path / "metrics.journal", self._schema, marks.get("metrics", JournalMark()))
+        self._rows = UPDATES.append(REPORTED) if reports else UPDATES
+        self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
+        self._marks = marks
         self._checkpoints = checkpoints
         self._written = written
         self._may_log_checkpoint = at_most_every(LOG_SECONDS)
@@ -136,8 +143,12 @@ class AlgorithmFolder:
         """Whether the next checkpoint is due: the last one is written and old enough."""
         return self._checkpoints is not None and self.saving is None and self._checkpoints.due
 
+    def mark(self) -> None:
+        """Remember the end of the rows so far for the next checkpoint."""
+        self._background(self._mark)
+
     def save(self, snapshot: Snapshot) -> None:
-        """Schedule a checkpoint after the rows so far."""
+        """Schedule a checkpoint of the rows up to the last mark."""
         if self._checkpoints is not None:
             self.saving = snapshot
             self._background(self._save, self._checkpoints, snapshot)
@@ -154,14 +165,15 @@ class AlgorithmFolder:
         self._background.close()
         whole = layouts.model(state.model, state.average, layouts.frozen.pack(initial))
         with write_whole(self.path / "model.safetensors") as aside:
-            save_file({name: np.ascontiguousarray(array) for name, array in whole.items()}, aside)
+            # `save_file` raises an error of its own for a fault of the disk, and leaves a draft behind.
+            aside.write_bytes(save({name: np.ascontiguousarray(array) for name, array in whole.items()}))
         if personal := _stacked(state, self.path / "personal", layouts):
             with write_whole(self.path / "personal.safetensors") as aside:
-                save_file(personal, aside)
+                aside.write_bytes(save(personal))
         self._metrics.finish()
         self._updates.finish()
         sync(*(path for path in self.path.iterdir() if path.is_file()), self.path)
-        _write_json(self.path / SUMMARY, summary)
+        write_summary(self.path / SUMMARY, summary)
         tidy(self.path)
 
     def stop(self, reason: Mapping[str, Any]) -> None:
@@ -169,7 +181,7 @@ class AlgorithmFolder:
         self._background.close()
         self._metrics.finish()
         self._updates.finish()
-        _write_json(self.path / STOPPED, reason)
+        write_summary(self.path / STOPPED, reason)
 
     def close(self) -> None:
         """Write all scheduled rows and stop; the journals stay."""
@@ -179,17 +191,20 @@ class AlgorithmFolder:
             self._metrics.close()
             self._updates.close()
 
+    def _mark(self) -> None:
+        self._marks = {"metrics": self._metrics.mark, "updates": self._updates.mark}
+
     def _save(self, checkpoints: Checkpoints, snapshot: Snapshot) -> None:
         self._metrics.sync()
         self._updates.sync()
-        checkpoints.write(snapshot)
+        checkpoints.write(snapshot, self._marks)
         self.saving = None
         if self._may_log_checkpoint():
             LOG.info("%s: checkpoint after round %d", self.path.name, snapshot.state.round)
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
-        self._updates.append(_update_rows(row["round"], report))
+        self._updates.append(_update_rows(row["round"], report, self._rows))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
@@ -198,26 +213,10 @@ class AlgorithmFolder:
 
 def tidy(path: Path) -> None:
     """Remove the journals, checkpoints and personal store of a finished algorithm."""
-    for name in ("metrics.journal", "updates.journal"):
-        (path / name).unlink(missing_ok=True)
-    for name in ("checkpoint", "personal"):
-        if (path / name).exists():
-            shutil.rmtree(path / name)
+    remove_made(path, STATE_FILES)
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    with write_whole(path) as aside:
-        aside.write_text(json.dumps(_plain(value), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _plain(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON lacks, by "nan" and "inf", which `float` reads."""
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _update_rows(round_number: int, report: RoundReport) -> pa.RecordBatch:
+def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema) -> pa.RecordBatch:
     rows, blocks = report.updates, report.blocks
     columns: dict[str, Any] = {
         "round": np.full(len(rows), round_number),
@@ -232,8 +231,10 @@ def _update_rows(round_number: int, report: RoundReport) -> pa.RecordBatch:
         "machine_block_seconds": _of_block(report, "seconds"),
         "machine_actor": _of_block(report, "actor"),
     }
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in UPDATES]
-    return pa.RecordBatch.from_arrays(arrays, schema=UPDATES)
+    if REPORTED.name in schema.names:
+        columns[REPORTED.name] = pa.array([list(own_numbers(each).items()) for each in rows.reports()], REPORTED.type)
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _of_block(report: RoundReport, fact: str) -> np.ndarray:

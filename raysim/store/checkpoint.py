@@ -6,10 +6,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import astuple
 from pathlib import Path
 
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from algorithms import (
     Algorithm,
@@ -24,17 +25,19 @@ from algorithms import (
     State,
 )
 from algorithms.engine.asynchronous import AsyncProgress
-from algorithms.engine.personal import FULL
+from algorithms.engine.errors import DamagedError
+from algorithms.engine.personal import FULL, check_records
 from algorithms.engine.rows import UpdateRows
 from algorithms.parts.arrivals import Flight, Timeline
 from partitioning.common.disk import report_full_disk
+from partitioning.common.paths import regular
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.common.files import sync
 from raysim.measures.selection import EvaluationHistory
 from raysim.measures.twins import TwinState
 from raysim.store.codec import Codec
-from raysim.store.journal import batches
+from raysim.store.journal import JournalMark
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
@@ -43,7 +46,7 @@ CLASSES = (
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "3"
+VERSION = "4"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 
@@ -67,6 +70,9 @@ class Checkpoints:
         identity: everything that determines the run's bytes; a run continues only if it is unchanged.
         own: names of the user's modules, whose dataclasses a checkpoint may hold.
         saved: function to call after each checkpoint; its time counts as the checkpoint's.
+
+    Attributes:
+        marks: ends of the journals at the checkpoint that `newest` returned, by name; empty without one.
     """
 
     def __init__(
@@ -78,10 +84,11 @@ class Checkpoints:
         saved: Callable[[], None] = lambda: None,
     ) -> None:
         self._run, self._folder, self._personal_folder = folder, folder / "checkpoint", folder / "personal"
-        self._algorithm, self._identity = algorithm, {"version": VERSION, **identity}
+        self._algorithm, self._identity = algorithm, {"version": VERSION, "folder": folder.name, **identity}
         self._codec = Codec(CLASSES, own)
         self._sweeper = Sweeper(self._personal_folder)
         self._saved = saved
+        self.marks: dict[str, JournalMark] = {}
         self._next = 0.0
         self._round = 0
 
@@ -100,23 +107,31 @@ class Checkpoints:
             InputError: a run on another machine, or of another experiment, wrote it.
         """
         for path in sorted(self._files(), reverse=True):
-            snapshot, damage = self._read(path)
-            if snapshot is not None and not damage:
-                self._round = snapshot.state.round
-                self._sweeper.begin(snapshot.state.personal)
-                return snapshot
-            notice(f"{path} is damaged ({damage}); raysim ignores it")
-            path.unlink()
+            try:
+                snapshot, self.marks = self._read(path)
+            except DamagedError as error:
+                notice(f"{error}; raysim ignores the checkpoint {path}")
+                path.unlink()
+                continue
+            self._round = snapshot.state.round
+            self._sweeper.begin(snapshot.state.personal)
+            return snapshot
         return None
 
-    def write(self, snapshot: Snapshot) -> None:
-        """Write a checkpoint unless its round has one, and return once it would survive a power failure."""
+    def write(self, snapshot: Snapshot, marks: Mapping[str, JournalMark]) -> None:
+        """Write a checkpoint unless its round has one, and return once it would survive a power failure.
+
+        Args:
+            snapshot: the run after an aggregation.
+            marks: ends of the journals at that time, by name.
+        """
         if snapshot.state.round == self._round:
             return
         started, personal = time.monotonic(), snapshot.state.personal
         files, table = personal.table(snapshot.rounds)
         held, arrays = self._codec.encode(snapshot, {"algorithm": self._algorithm, "personal": personal})
-        about = {"identity": self._identity, "files": files, **held}
+        journals = {name: astuple(mark) for name, mark in marks.items()}
+        about = {"identity": self._identity, "files": files, "journals": journals, **held}
         self._sweeper.sync(files)
         if not self._folder.exists():
             self._folder.mkdir()
@@ -124,7 +139,10 @@ class Checkpoints:
         aside = self._folder / ".partial"
         try:
             with report_full_disk(self._folder):
-                save_file({**arrays, "personal": table}, aside, {"checkpoint": json.dumps(about, allow_nan=False)})
+                # `save_file` raises an error of its own for a fault of the disk.
+                aside.write_bytes(
+                    save({**arrays, "personal": table}, {"checkpoint": json.dumps(about, allow_nan=False)})
+                )
                 sync(aside)
                 aside.chmod(0o644)
                 aside.replace(self._folder / f"round-{snapshot.state.round:09}-{sha256(aside)}.safetensors")
@@ -132,7 +150,7 @@ class Checkpoints:
             aside.unlink(missing_ok=True)
         sync(self._folder)
         for old in sorted(self._files())[:-NEWEST]:
-            old.unlink()
+            old.unlink(missing_ok=True)
         self._sweeper.sweep(snapshot.state.round, set(files), personal)
         self._round = snapshot.state.round
         self._saved()
@@ -142,15 +160,23 @@ class Checkpoints:
     def _files(self) -> Iterator[Path]:
         return (path for path in self._folder.glob("round-*.safetensors") if FILE.fullmatch(path.name))
 
-    def _read(self, path: Path) -> tuple[Snapshot | None, str]:
-        """Return a checkpoint, and its damage or ""."""
+    def _read(self, path: Path) -> tuple[Snapshot, dict[str, JournalMark]]:
+        """Return a checkpoint and its marks of the journals.
+
+        Raises:
+            DamagedError: the checkpoint, or a file that it needs, is not as it was written.
+        """
         match = FILE.fullmatch(path.name)
         if match is None or sha256(path) != match[2]:
-            return None, "its sha256 differs from its name"
-        with safe_open(path, "numpy") as file:
+            raise DamagedError(f"{path} is damaged: its sha256 differs from its name")
+        with safe_open(regular(path), "numpy") as file:
             about = json.loads(file.metadata()["checkpoint"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
         check_same(self._run, about["identity"], self._identity)
+        marks = {name: JournalMark(*mark) for name, mark in about["journals"].items()}
+        for name, mark in marks.items():
+            if not mark.holds(self._run / f"{name}.journal"):
+                raise DamagedError(f"{self._run / name}.journal is damaged: its rows are not those that were written")
         personal = PersonalLedger.of(about["files"], arrays.pop("personal"))
         try:
             snapshot: Snapshot = self._codec.decode(about, arrays, {"algorithm": self._algorithm, "personal": personal})
@@ -158,18 +184,8 @@ class Checkpoints:
             raise InputError(
                 f"{path} holds an unknown value ({error}): must be of known classes; restore your module"
             ) from None
-        return snapshot, self._lost(snapshot.state.round, personal)
-
-    def _lost(self, rounds: int, personal: PersonalLedger) -> str:
-        """Return the rows or personal state that a checkpoint needs and the folder lacks; "" if nothing is lost."""
-        for name in ("metrics", "updates"):
-            count = sum(1 for _ in batches(self._run / f"{name}.journal"))
-            if count < rounds:
-                return f"{name}.journal has {count} rounds of {rounds}"
-        for file in personal.files():
-            if not (self._personal_folder / file).is_file():
-                return f"{self._personal_folder.name}/{file} is lost"
-        return ""
+        check_records(self._personal_folder, personal.locations(), snapshot.state.initial.nbytes)
+        return snapshot, marks
 
 
 def check_same(folder: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
@@ -215,7 +231,10 @@ class Sweeper:
         """Wait until these files would survive a power failure."""
         changing = [name for name in files if name not in self._synced]
         if changing:
-            sync(*(self._folder / name for name in changing), self._folder)
+            try:
+                sync(*(self._folder / name for name in changing), self._folder)
+            except FileNotFoundError as error:
+                raise DamagedError(f"{error.filename} is missing: personal state is lost") from None
         self._synced.update(name for name in changing if self._is_full(name))
 
     def sweep(self, round_number: int, needed: set[str], ledger: PersonalLedger) -> None:
@@ -236,7 +255,7 @@ class Sweeper:
         named = ledger.files()
         unneeded = there - named - needed - self._needed
         for name in [name for name in unneeded if round_number >= self._unneeded.get(name, round_number + 1)]:
-            (self._folder / name).unlink()
+            (self._folder / name).unlink(missing_ok=True)
             unneeded.remove(name)
         self._unneeded = {name: self._unneeded.get(name, under_way) for name in unneeded}
         self._needed = needed

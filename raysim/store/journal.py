@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +13,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partitioning.common.disk import DiskFullError, report_full_disk, write_whole
-from raysim.common.files import sync
+from partitioning.common.paths import open_regular, read_bytes, regular
+from raysim.common.errors import DamagedError
+
+CHUNK = 2**20
+"""Bytes read at once."""
+
+GROUP = 1000
+"""Batches that are joined at once."""
+
+
+@dataclass(frozen=True)
+class JournalMark:
+    """Position in a journal, and the checksum of everything before it.
+
+    Args:
+        length: bytes before the position.
+        checksum: crc32 of these bytes.
+    """
+
+    length: int = 0
+    checksum: int = 0
+
+    def after(self, content: bytes | memoryview) -> JournalMark:
+        """Return the mark behind further bytes."""
+        return JournalMark(self.length + len(content), zlib.crc32(content, self.checksum))
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a file begins with the marked bytes; raise OSError if it exists but cannot be read."""
+        found = JournalMark()
+        if path.is_file():
+            with open_regular(path) as file:
+                while chunk := file.read(min(CHUNK, self.length - found.length)):
+                    found = found.after(chunk)
+        return found == self
 
 
 class Journal:
@@ -21,61 +55,88 @@ class Journal:
     Args:
         path: file of the stream.
         schema: columns of the rows.
-        keep: number of existing batches to keep; later ones are dropped.
+        mark: end of the rows to keep; by default the journal begins anew.
+
+    Attributes:
+        mark: end of the appended rows.
+
+    Raises:
+        DamagedError: the rows to keep are not those that were written.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, keep: int = 0) -> None:
-        self._path = path
-        with write_whole(path) as aside:
-            self._sink = pa.OSFile(str(aside), "wb")
-            self._writer = pa.ipc.new_stream(self._sink, schema)
-            for batch in islice(batches(path), keep):
-                self._writer.write_batch(batch)
-            # Checkpoints rely on the file that this one replaces.
-            sync(aside)
+    def __init__(self, path: Path, schema: pa.Schema, mark: JournalMark = JournalMark()) -> None:
+        self._path, self.mark = path, mark
+        if mark.length and not mark.holds(path):
+            raise DamagedError(f"{path} is damaged: its rows are not those that were written")
+        self._file = path.open("r+b" if mark.length else "wb", buffering=0)
+        self._file.truncate(mark.length)
+        self._file.seek(mark.length)
+        if not mark.length:
+            self._write(schema.serialize())
+        # Checkpoints rely on the file.
+        self.sync()
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Write a batch; if the disk is full, raise DiskFullError and keep the earlier batches."""
-        with self._undoing():
-            self._writer.write_batch(rows)
+        self._write(rows.serialize())
 
     def sync(self) -> None:
         """Wait until the appended rows would survive a power failure."""
-        sync(self._path)
+        os.fsync(self._file)
 
     def finish(self) -> None:
-        """Write all rows to `NAME.parquet` beside the journal."""
+        """Write all rows to `NAME.parquet` beside the journal.
+
+        Raises:
+            DamagedError: the journal is not as it was written.
+        """
         self.close()
-        with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as stream:
-            table = stream.read_all()
+        content = read_bytes(self._path) if self._path.is_file() else b""
+        if JournalMark().after(content) != self.mark:
+            raise DamagedError(f"{self._path} is damaged: its rows are not those that were written")
+        with pa.ipc.open_stream(content) as stream:
+            table = joined(stream, stream.schema)
         with write_whole(self._path.with_suffix(".parquet")) as aside:
             pq.write_table(table, aside)
 
     def close(self) -> None:
         """Stop writing; the rows stay."""
-        if not self._sink.closed:
-            # The rows can be read without the end mark, which may find no room.
-            with suppress(DiskFullError), self._undoing(), self._sink:
-                self._writer.close()
+        self._file.close()
 
-    @contextmanager
-    def _undoing(self) -> Iterator[None]:
-        """Cut off a write that finds no room."""
-        whole = self._sink.tell()
+    def _write(self, message: pa.Buffer) -> None:
+        left = memoryview(message)
+        after = self.mark.after(left)
         try:
             with report_full_disk(self._path):
-                yield
+                while left:
+                    left = left[self._file.write(left) :]
         except DiskFullError:
-            self._sink.close()
-            os.truncate(self._path, whole)
+            self._file.truncate(self.mark.length)
+            self.close()
             raise
+        self.mark = after
+
+
+def joined(rounds: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Return the rows of many small batches as one chunk; a batch that is kept takes ten kilobytes of memory.
+
+    Args:
+        rounds: batches of a journal.
+        schema: columns of the rows.
+    """
+    parts, left = [schema.empty_table()], iter(rounds)
+    while group := list(islice(left, GROUP)):
+        parts.append(pa.Table.from_batches(group).combine_chunks())
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the complete batches of a journal; a batch that a crash cut off is left out."""
+    """Yield the complete batches of a journal that may still grow; leave out one that a crash cut off or damaged."""
     try:
-        with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        with pa.OSFile(str(regular(path))) as file, pa.ipc.open_stream(file) as stream:
             while True:
-                yield stream.read_next_batch()
+                batch = stream.read_next_batch()
+                batch.validate(full=True)
+                yield batch
     except (OSError, StopIteration, pa.ArrowException):
         return

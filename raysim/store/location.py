@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from partitioning.common.caching import cache
+from partitioning.common.locks import lock
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
-from raysim.store.mirror import CONFIG, fetch_run, mirror_to
+from raysim.common.surface import assigned, call
+from raysim.store.mirror import fetch_run, mirror_to
+from raysim.store.names import CONFIG
 from raysim.store.resume import run_of
 from raysim.watching.progress import Watcher, copy_progress
 
@@ -74,7 +76,7 @@ def new_location(out: str | Path, watcher: Watcher) -> Iterator[RunLocation]:
         return
     remote = RemoteFolder.of(str(out))
     if remote.files():
-        raise InputError(f"--out = {remote.uri!r} exists and is not empty: must be a new folder; choose another")
+        raise InputError(f"{assigned('out', remote.uri)} exists and is not empty: must be a new folder; choose another")
     with _working_folder(remote.uri) as folder:
         upload = mirror_to(folder, remote)
         with _storing(RunLocation(folder, remote.uri, upload), watcher) as location:
@@ -108,9 +110,9 @@ def _working_folder(uri: str) -> Iterator[Path]:
     """Yield the local folder of a run at a URI: empty and locked at first, and left as a copy."""
     folder = cache() / "runs" / text_sha256(uri)[:32]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    with folder.with_suffix(".lock").open("w") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, wait=False)
         except BlockingIOError:
             raise InputError(
                 f"{uri}: another process runs it: must have ended; wait for that process, or stop it"
@@ -133,7 +135,9 @@ def _storing(location: RunLocation, watcher: Watcher) -> Iterator[RunLocation]:
         try:
             location.store()
         except InputError as late:
-            watcher.notice(f"{late}; finished rounds are in {location.folder}: continue there with raysim resume")
+            watcher.notice(
+                f"{late}; finished rounds are in {location.folder}: continue with {call('resume', location.folder)}"
+            )
         raise
     try:
         location.store()

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from partitioning.store.remote import RemoteFolder, is_uri
 from raysim.common.errors import InputError
-from raysim.store.run_folder import SUMMARY
-
-CONFIG = "config.toml"
+from raysim.store.names import CONFIG, SUMMARY
 
 PARTIAL = ".partial"
 """Part of the names of incomplete files."""

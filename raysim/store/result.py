@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from algorithms import Algorithm, State
 from raysim.measures.selection import EvaluationHistory
@@ -12,6 +12,23 @@ from raysim.measures.twins import TwinState
 
 TOTALS = ("rounds", "model_round", "seconds", "simulated_seconds", "bytes_up", "bytes_down", "exchanges")
 """Fields of a result that loggers receive."""
+
+
+class ShownResult(Protocol):
+    """Numbers of an algorithm that the terminal shows; fields as in `AlgorithmResult`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def metrics(self) -> Mapping[str, float]: ...
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def bytes_up(self) -> int: ...
+    @property
+    def bytes_down(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from partitioning.common.text import word
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.config.check import flat
@@ -15,11 +16,14 @@ from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
 from raysim.measures.selection import EvaluationHistory
-from raysim.models.initialisation import WEIGHTS_SUFFIX
+from raysim.models.keys import WEIGHTS_SUFFIX
 from raysim.store.algorithm_folder import tidy
 from raysim.store.checkpoint import check_same
+from raysim.store.config_file import check_config
+from raysim.store.names import CONFIG, SUMMARY
 from raysim.store.result import AlgorithmResult
-from raysim.store.run_folder import SUMMARY, check_version, has_begun
+from raysim.store.run_folder import check_version, has_begun
+from raysim.store.summary import read_summary
 
 
 def run_of(folder: Path) -> tuple[Path, str | None]:
@@ -35,7 +39,7 @@ def run_of(folder: Path) -> tuple[Path, str | None]:
         return above, name
     if (folder / "study.toml").is_file():
         raise InputError(
-            f"{folder}: must be the folder of a run, and is a study's; continue with `raysim study {folder}`"
+            f"{folder}: must be the folder of a run, and is a study's; continue with `raysim study {word(folder)}`"
         )
     raise InputError(
         f"{folder}: must be the folder of a run with a config.toml, or of an algorithm in it; give one that "
@@ -50,7 +54,8 @@ def stored_experiment(folder: Path) -> Experiment:
         InputError: the experiment cannot be read, a former version wrote it, or it names objects of a missing script.
     """
     check_version(folder)
-    raw = read(folder / "config.toml")
+    raw = read(folder / CONFIG)
+    check_config(folder / CONFIG, raw)
     try:
         return Experiment.of(raw)
     except InputError as error:
@@ -59,7 +64,7 @@ def stored_experiment(folder: Path) -> Experiment:
                 f"{folder}: its run used Python objects of a script: must be resumed from there; call raysim.resume in "
                 "that script"
             ) from None
-        raise InputError(f"{folder / 'config.toml'}: {error}") from None
+        raise InputError(f"{folder / CONFIG}: {error}") from None
 
 
 def own_modules(experiment: Experiment) -> set[str]:
@@ -130,8 +135,8 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
     """Return the result of a finished algorithm from its folder; None if it is unfinished."""
     if not (folder / SUMMARY).is_file():
         return None
+    summary = read_summary(folder / SUMMARY)
     tidy(folder)
-    summary = _summary(folder)
     best = {column: each["value"] for column, each in summary["best"].items()}
     best_round = {column: each["round"] for column, each in summary["best"].items()}
     reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
@@ -156,21 +161,4 @@ def check_fingerprint(folders: Iterable[Path], here: Mapping[str, str]) -> None:
     """
     for folder in folders:
         if (folder / SUMMARY).is_file():
-            check_same(folder, _summary(folder)["fingerprint"], here)
-
-
-def _summary(folder: Path) -> dict[str, Any]:
-    try:
-        summary: dict[str, Any] = _numbers(json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise InputError(
-            f"{folder / SUMMARY} is not JSON ({error}): must be as raysim wrote it; remove {folder} to run it anew"
-        ) from None
-    return summary
-
-
-def _numbers(value: Any) -> Any:
-    """Parse "nan" and "inf" back to floats."""
-    if isinstance(value, dict):
-        return {key: _numbers(each) for key, each in value.items()}
-    return float(value) if value in ("nan", "inf", "-inf") else value
+            check_same(folder, read_summary(folder / SUMMARY, ())["fingerprint"], here)

@@ -1,43 +1,50 @@
-"""The folder of a run: its creation, its lock and its configuration."""
+"""The folder of a run: its creation, its lock, and the removal of what a run made."""
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import tomli_w
-
-from partitioning.common.disk import write_whole
+from partitioning.common.locks import lock
+from partitioning.store.writing import remove_drafts, remove_population
 from raysim.common.errors import InputError
+from raysim.common.surface import assigned, call
 from raysim.store.journal import batches
+from raysim.store.names import (
+    ALGORITHM_FILES,
+    CONFIG,
+    DRAFTS,
+    POPULATION,
+    RUN_LOG,
+    RUN_NAMES,
+    SUMMARY,
+    WATCH,
+    in_use,
+)
 
 LOG = logging.getLogger("raysim")
-
-SUMMARY = "summary.json"
-"""File that marks an algorithm as finished: all its other files are complete."""
-
-STOPPED = "stopped.json"
-"""File with the reason why an algorithm stopped; it is removed when the algorithm continues."""
 
 FORMER = ("visits.journal", "visits.parquet", "kept", "kept.safetensors")
 """Files and folders of an algorithm that only former versions of raysim wrote."""
 
 
 @contextmanager
-def run_folder(out: Path) -> Iterator[Path]:
+def run_folder(out: Path, algorithms: Sequence[str]) -> Iterator[Path]:
     """Create the folder of a new run and lock it; remove it if the input turns out to be wrong before any round.
+
+    Args:
+        out: folder of the run.
+        algorithms: folder names of its algorithms.
 
     Raises:
         InputError: the folder exists and is not empty, or cannot be created.
     """
     created = [folder for folder in (out, *out.parents) if not folder.exists()]
-    claim = out / "run.log"
+    claim = out / RUN_LOG
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(path.name != claim.name for path in out.iterdir()):
@@ -45,29 +52,30 @@ def run_folder(out: Path) -> Iterator[Path]:
         # Only one of two runs can create the log, and that run owns the folder.
         claim.touch(exist_ok=False)
     except FileExistsError:
-        what = "already holds a run" if claim.exists() or (out / "config.toml").exists() else "exists and is not empty"
-        raise InputError(f"--out = {str(out)!r} {what}: must be a new folder; choose another, or remove it") from None
+        raise in_use(out) from None
     except OSError as error:
         raise InputError(
-            f"--out = {str(out)!r}: must be a folder that raysim can create ({error.strerror}); choose another"
+            f"{assigned('out', str(out))}: must be a folder that raysim can create ({error.strerror}); choose another"
         ) from None
     with locked(out):
         try:
             yield out
         except InputError as error:
             if _has_rounds(out):
-                raise InputError(f"{error}; finished rounds are kept: continue with raysim resume {out}") from None
-            remove_created(out, created)
+                raise InputError(f"{error}; finished rounds are kept: continue with {call('resume', out)}") from None
+            remove_run(out, algorithms)
+            remove_empty(created)
             raise
         except BaseException:
             if not has_begun(out):
-                remove_created(out, created)
+                remove_run(out, algorithms)
+                remove_empty(created)
             raise
 
 
 def has_begun(folder: Path) -> bool:
     """Return whether a folder holds everything that `resume` needs."""
-    return (folder / "config.toml").is_file() and (folder / "run.log").is_file()
+    return (folder / CONFIG).is_file() and (folder / RUN_LOG).is_file()
 
 
 def check_version(folder: Path) -> None:
@@ -80,12 +88,35 @@ def check_version(folder: Path) -> None:
             )
 
 
-def remove_created(out: Path, created: Sequence[Path]) -> None:
-    """Empty a run's folder, then remove it and its parents as far as they were created for it."""
-    for path in out.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+def remove_run(folder: Path, algorithms: Sequence[str]) -> None:
+    """Remove everything that a run made in its folder; all else stays.
+
+    Args:
+        folder: folder of the run.
+        algorithms: folder names of its algorithms.
+    """
+    for name in algorithms:
+        remove_made(folder / name, ALGORITHM_FILES)
+    remove_population(folder / POPULATION)
+    remove_drafts(folder)
+    shutil.rmtree(folder / WATCH, ignore_errors=True)
+    remove_made(folder, (*algorithms, *RUN_NAMES, DRAFTS))
+
+
+def remove_made(folder: Path, patterns: Iterable[str]) -> None:
+    """Remove files of these patterns, and folders of these patterns that are empty by then."""
+    for pattern in patterns:
+        for path in folder.glob(pattern):
+            if path.is_dir() and not path.is_symlink():
+                with suppress(OSError):
+                    path.rmdir()
+            else:
+                path.unlink()
+
+
+def remove_empty(created: Iterable[Path]) -> None:
+    """Remove folders that were created for a run, unless something else is in them by now."""
     for folder in created:
-        # Another run may use a parent by now: then the parent stays.
         with suppress(OSError):
             folder.rmdir()
 
@@ -98,8 +129,7 @@ def existing_folder(folder: Path) -> Iterator[Path]:
         InputError: another process works on the run.
     """
     with locked(folder):
-        for draft in folder.glob(".population.*.draft"):
-            shutil.rmtree(draft)
+        remove_drafts(folder)
         yield folder
 
 
@@ -110,9 +140,9 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         InputError: another process works on the run.
     """
-    with (folder / "run.log").open("a", encoding="utf-8") as log:
+    with (folder / RUN_LOG).open("a", encoding="utf-8") as log:
         try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(log, wait=False)
         except BlockingIOError:
             raise InputError(
                 f"{folder}: another process runs it: must have ended; wait for that process, or stop it"
@@ -126,16 +156,10 @@ def locked(folder: Path) -> Iterator[None]:
 def await_free(folder: Path, seconds: float) -> None:
     """Wait until no process works on the run, at most `seconds`: a killed process needs a moment to end."""
     deadline = time.monotonic() + seconds
-    while (folder / "run.log").is_file() and time.monotonic() < deadline:
+    while (folder / RUN_LOG).is_file() and time.monotonic() < deadline:
         with suppress(InputError), locked(folder):
             return
         time.sleep(0.1)
-
-
-def write_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Write the resolved experiment as TOML."""
-    with write_whole(path) as aside:
-        aside.write_text(tomli_w.dumps(config), encoding="utf-8")
 
 
 def _has_rounds(out: Path) -> bool:

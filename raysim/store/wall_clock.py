@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from partitioning.common.disk import write_whole
+from partitioning.common.paths import read_text
 from raysim.common.errors import InputError
+from raysim.store.names import WALL_CLOCK
 from raysim.watching.stopwatch import StageTime
-
-WALL_CLOCK = "wall-clock.json"
-"""File in a run's folder."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def read_commands(folder: Path) -> list[CommandTime]:
     if not path.is_file():
         return []
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = json.loads(read_text(path))
         return [CommandTime(each["command"], [StageTime(**one) for one in each["stages"]]) for each in found]
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path} is damaged ({error!r}): must be as raysim wrote it; remove it") from None

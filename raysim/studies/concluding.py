@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partitioning.common.disk import write_whole
+from partitioning.common.text import markdown, printable
 from raysim.report.templates import save
 from raysim.studies import page
-from raysim.studies.latex import latex
+from raysim.studies.latex import latex_table
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import ResultRow, rows_of
-from raysim.studies.tables import details, differences, markdown, piped
+from raysim.studies.tables import details, differences, markdown_table
 from raysim.studies.words import caption, notes
 
 SUMMARY = pa.schema(
@@ -85,17 +86,22 @@ def _record(study: Findings, row: ResultRow) -> dict[str, object]:
 
 
 def _markdown(study: Findings, rows: Sequence[ResultRow]) -> str:
-    listed = "\n".join(f"- {piped(sentence)}" for sentence in notes(study, rows))
-    parts = [f"# {study.name}", markdown(differences(study, rows)), piped(caption(study, rows)), listed]
-    return "\n\n".join(part.strip() for part in [*parts, markdown(details(study, rows))] if part) + "\n"
+    listed = "\n".join(f"- {markdown(sentence)}" for sentence in notes(study, rows))
+    parts = [
+        f"# {markdown(study.name)}",
+        markdown_table(differences(study, rows)),
+        markdown(caption(study, rows)),
+        listed,
+    ]
+    return "\n\n".join(part.strip() for part in [*parts, markdown_table(details(study, rows))] if part) + "\n"
 
 
 def _latex(study: Findings, rows: Sequence[ResultRow]) -> str:
     # The notes are comments: authors place them in their own text.
-    head = "".join(f"% {line}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
-    first = latex(differences(study, rows), caption(study, rows), "tab:differences")
+    head = "".join(f"% {printable(line)}\n" for line in ["Needs \\usepackage{booktabs}.", *notes(study, rows)])
+    first = latex_table(differences(study, rows), caption(study, rows), "tab:differences")
     others = [
-        latex(
+        latex_table(
             details(study, [row for row in rows if row.dataset == name]),
             f"Mean ± standard deviation over seeds and test folds, and the chosen hyper-parameters, on {name}.",
             f"tab:details-{number}",

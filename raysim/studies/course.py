@@ -13,7 +13,7 @@ from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
 from raysim.studies.progress import StudyProgress
-from raysim.studies.read import Split
+from raysim.studies.split import Split
 from raysim.studies.statistics import best_point, complete_mean
 from raysim.studies.trial import Trial, TrialResult, on_population, trial_of
 

@@ -18,8 +18,9 @@ from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, flat, known, part
 from raysim.config.experiment import Experiment
 from raysim.config.read import assign, changed, read
+from raysim.config.tables import MOST_FOLDS
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, inherited_value, ordered_spaces
-from raysim.studies.read import Split
+from raysim.studies.split import Split
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Allowed names of data sets, which are also names of folders."""
@@ -45,7 +46,7 @@ class StudyTable(ConfigTable):
     seeds: Seeds | None = Field(
         default=None, description="Seeds of the training; by default the file's `seed`, which always makes the clients."
     )
-    folds: Annotated[int, Field(ge=0)] | None = Field(
+    folds: Annotated[int, Field(ge=0, le=MOST_FOLDS)] | None = Field(
         default=None, description="Folds, each tested once; 0 tests the partition's test clients. Default: its folds."
     )
     validation: Literal["next", "rotate"] = Field(

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from partitioning.store.writing import remove_population
 from raysim.common.errors import InputError
-from raysim.store.run_folder import locked, remove_created
+from raysim.common.surface import assigned
+from raysim.store.names import CONFIG, DRAFTS, RUN_LOG
+from raysim.store.run_folder import locked, remove_empty, remove_made
 
 STUDY = "study.toml"
 TRIALS = "trials.parquet"
+POPULATIONS = "populations"
 
 
 @contextmanager
@@ -25,15 +29,18 @@ def study_folder(out: Path) -> Iterator[Path]:
         out.mkdir(parents=True, exist_ok=True)
         there = {path.name for path in out.iterdir()}
     except OSError as error:
-        raise InputError(f"--out = {str(out)!r}: must be a folder that can be made ({error.strerror})") from None
+        raise InputError(f"{assigned('out', str(out))}: must be a folder that can be made ({error.strerror})") from None
     # A study makes its populations first. A study.toml alone is the user's, and the resolved one would replace it.
-    if there - {"run.log"} and not {"run.log", "populations"} <= there:
-        content = "holds a run" if "config.toml" in there else "is not empty"
-        raise InputError(f"--out = {str(out)!r} {content}: must be a new folder, or a study's; choose another")
+    if there - {RUN_LOG} and not {RUN_LOG, POPULATIONS} <= there:
+        content = "holds a run" if CONFIG in there else "is not empty"
+        raise InputError(f"{assigned('out', str(out))} {content}: must be a new folder, or a study's; choose another")
     with locked(out):
         try:
             yield out
         except BaseException:
             if made and not any(out.glob("trials/*")):
-                remove_created(out, made)
+                for path in (out / POPULATIONS).glob("*"):
+                    remove_population(path)
+                remove_made(out, (POPULATIONS, "trials", STUDY, TRIALS, RUN_LOG, DRAFTS))
+                remove_empty(made)
             raise

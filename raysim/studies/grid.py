@@ -15,8 +15,11 @@ from typing import Any
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import flat, known, part
 from raysim.config.experiment import Experiment
-from raysim.config.old_keys import refuse_old_key
+from raysim.config.old_keys import old_key_error
 from raysim.config.read import assign
+
+MOST_POINTS = 10_000
+"""Largest number of points that a study tries for an algorithm."""
 
 EVERY = "*"
 """Key of `[study.grid]` for all algorithms."""
@@ -93,8 +96,7 @@ def inherited_value(source: Source, table: Mapping[str, Any]) -> Any:
     *path, last = key.split(".")
     inner = reduce(lambda place, each: place.get(each, {}) if isinstance(place, Mapping) else {}, path, table)
     if last not in inner:
-        refuse_old_key(key)
-        raise unknown(f"key {key!r} of {algorithm}", key, list(dict(flat(dict(table)))))
+        raise old_key_error(key) or unknown(f"key {key!r} of {algorithm}", key, list(dict(flat(dict(table)))))
     return inner[last]
 
 
@@ -125,7 +127,11 @@ def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mappi
         for key in special.keys() & sources.keys():
             raise InputError(f"study.inherit.{name}.{key}: must not stand in study.grid.{name} too; leave one out")
         searched = {key: values for key, values in {**for_all, **special}.items() if key not in sources}
-        spaces[name] = SearchSpace(name, place, searched, sources)
+        spaces[name] = space = SearchSpace(name, place, searched, sources)
+        if space.size > MOST_POINTS:
+            raise InputError(
+                f"study.grid of {name}: {space.size} points: must be at most {MOST_POINTS}; leave values out"
+            )
     needs = {name: [algorithm for algorithm, _ in space.inherit.values()] for name, space in spaces.items()}
     try:
         order = list(TopologicalSorter(needs).static_order())

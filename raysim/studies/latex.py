@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
+from partitioning.common.text import latex
 from raysim.report.tables import ResultTable
 from raysim.studies.tables import STAR
 
-ESCAPED = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": "$<$",
-        ">": "$>$",
-        "|": "$|$",
-        "±": r"$\pm$",
-        "×": r"$\times$",
-        "–": "--",
-    }
-)
-"""Signs that LaTeX would interpret, or that its fonts lack."""
 
-
-def latex(table: ResultTable, caption: str, label: str) -> str:
+def latex_table(table: ResultTable, caption: str, label: str) -> str:
     r"""Return a floating table with its caption above it.
 
     Args:
@@ -30,13 +15,13 @@ def latex(table: ResultTable, caption: str, label: str) -> str:
         caption: plain text.
         label: name for `\ref`.
     """
-    head = [escaped(column.title) for column in (*table.keys, *table.columns)]
+    head = [latex(column.title) for column in (*table.keys, *table.columns)]
     rows = [[_cell(*cell) for cell in row] for row in table.rows]
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{escaped(caption)}}}",
+            rf"\caption{{{latex(caption)}}}",
             rf"\label{{{label}}}",
             rf"\begin{{tabular}}{{{'l' * len(table.keys) + 'r' * len(table.columns)}}}",
             r"\toprule",
@@ -51,13 +36,8 @@ def latex(table: ResultTable, caption: str, label: str) -> str:
     )
 
 
-def escaped(text: str) -> str:
-    """Return a text as LaTeX source."""
-    return text.translate(ESCAPED)
-
-
 def _cell(text: str, is_best: bool, is_starred: bool) -> str:
-    text = escaped(text)
+    text = latex(text)
     if text[:1] == "-" and text[1:2].isdigit():  # a sign, neither hyphen nor dash
         text = f"$-${text[1:]}"
     starred = f"{text}$^{STAR}$" if is_starred else text

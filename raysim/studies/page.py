@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds
-from raysim.plots.charts import Chart, Panel, draw
+from raysim.plots.charts import Chart, chart
+from raysim.plots.panels import Panel
 from raysim.plots.style import Stroke, strokes_of
 from raysim.report.templates import template
 from raysim.report.words import ABSENT, EVALUATION_TERMS
@@ -38,7 +39,9 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
         lost_curves=sum(not study.columns(each) for each in counted if each.status == "done"),
         boxes=_boxes(rows, strokes, MetricColumn.of(study.metric)),
         # Wide charts come last, so that the others stand side by side.
-        searches=sorted((_chart(*each, by) for each in enumerate(searches)), key=lambda each: each[2]),
+        searches=sorted(
+            (search_chart(f"search{n}", each, by) for n, each in enumerate(searches)), key=lambda each: each.is_wide
+        ),
         points=[(each.title, list(_points(each, by))) for each in searches],
         select_by=by,
         statuses=STATUSES,
@@ -76,21 +79,17 @@ def _curves(study: Findings, strokes: Mapping[str, Stroke]) -> Iterator[Chart]:
             if curves:
                 panels.append(Panel(each.target, each.metric.title, each.metric.kind, curves))
         if panels:
-            yield dataset, draw(f"curves{index}", panels, strokes, columns=2), True
+            yield chart(f"curves{index}", dataset, panels, strokes)
 
 
-def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: MetricColumn) -> str:
+def _boxes(rows: Sequence[ResultRow], strokes: Mapping[str, Stroke], column: MetricColumn) -> Chart | None:
     """Draw the distribution of each algorithm's values, one panel for each data set."""
     samples: dict[str, dict[str, dict[str, list[float]]]] = {}
     for row in rows:
         if row.values:
             samples.setdefault(row.dataset, {})[row.algorithm] = {row.algorithm: list(row.values.values())}
     panels = [Panel(dataset, column.metric.title, column.metric.kind, samples=own) for dataset, own in samples.items()]
-    return draw("boxes", panels, strokes, "boxes", x="", columns=2) if panels else ""
-
-
-def _chart(index: int, search: Search, by: MetricColumn) -> Chart:
-    return search.title, search_chart(f"search{index}", search, by), len(search.axes) not in (1, 2)
+    return chart("boxes", "Values by algorithm", panels, strokes, "boxes", x="") if panels else None
 
 
 def _points(search: Search, by: MetricColumn) -> Iterator[tuple[str, str, int, bool]]:

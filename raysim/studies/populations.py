@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from partitioning import Population
+from partitioning.store.writing import remove_drafts
 from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
@@ -34,8 +34,7 @@ def populations_of(study: Study, folder: Path, phase: Callable[[str], None]) -> 
         InputError: the data or the partition are wrong.
     """
     folder.mkdir(exist_ok=True)
-    for draft in folder.glob(".*.draft"):
-        shutil.rmtree(draft)
+    remove_drafts(folder)
     populations = {}
     for dataset in study.datasets:
         phase(f"{dataset.name}: reading the data and partitioning it into clients")
@@ -106,7 +105,7 @@ def _measured(dataset: StudyData, study: Study, population: Population, folder: 
         base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients, evaluate = view(population, experiment), experiment.evaluate
-        targets = Targets.of(clients, evaluate.on, evaluate.metrics)
+        targets = Targets.of(clients, evaluate.on, experiment.measured)
         columns = targets.columns
         evaluate.selection.check(columns)
         wanted = {"study.metric": study.table.metric}

@@ -15,11 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from partitioning.common.paths import regular
+from partitioning.common.text import word
 from raysim.common.errors import InputError
 from raysim.common.statistics import mean_and_std
-from raysim.plots.charts import Curve
+from raysim.plots.panels import Curve
 from raysim.report.read import algorithm_folders, read_config, readable_table
 from raysim.studies.folder import STUDY, TRIALS
+from raysim.studies.split import Split
 
 COLUMNS = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage", "chosen", "status", "trial")
 """Columns of `trials.parquet` that identify a trial; the others are `seconds`, `rounds` and its metrics."""
@@ -27,27 +30,6 @@ COLUMNS = ("dataset", "algorithm", "point", "seed", "fold", "validation", "stage
 AGAIN = "run the study again"
 
 Values = NDArray[np.float64]
-Unit = tuple[int, int | None]
-"""Seed and test fold: the unit of a paired comparison. The fold is None without folds."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """Seed and folds of a trial.
-
-    Args:
-        seed: seed of the training.
-        fold: test fold of the population; None for the held-out clients that the population has.
-        validation: validation fold; None likewise.
-    """
-
-    seed: int
-    fold: int | None = None
-    validation: int | None = None
-
-    @property
-    def unit(self) -> Unit:
-        return self.seed, self.fold
 
 
 @dataclass(frozen=True)
@@ -144,7 +126,7 @@ class Findings:
         if path is None:
             return []
         with readable_table(path, AGAIN):
-            return list(pq.read_schema(path).names)
+            return list(pq.read_schema(regular(path)).names)
 
     def rounds(self, trial: TrialRow, columns: Sequence[str]) -> dict[str, Values]:
         """Return a trial's rounds and some columns, NaN without a value; empty without a run."""
@@ -152,8 +134,8 @@ class Findings:
         if path is None:
             return {}
         with readable_table(path, AGAIN):
-            there = [name for name in columns if name in pq.read_schema(path).names]
-            table = pq.read_table(path, columns=["round", *there])
+            there = [name for name in columns if name in pq.read_schema(regular(path)).names]
+            table = pq.read_table(regular(path), columns=["round", *there])
         return {name: np.asarray(table[name].to_numpy(), dtype=np.float64) for name in table.column_names}
 
     def runs(self, dataset: str, algorithm: str, column: str) -> list[dict[str, Values]]:
@@ -202,9 +184,11 @@ def read_findings(folder: Path) -> Findings:
         )
     path = folder / TRIALS
     if not path.is_file():
-        raise InputError(f"{folder}: must have a trial that has ended; run the study: raysim study {folder / STUDY}")
+        raise InputError(
+            f"{folder}: must have a trial that has ended; run the study: raysim study {word(folder / STUDY)}"
+        )
     with readable_table(path, AGAIN):
-        table = pq.read_table(path)
+        table = pq.read_table(regular(path))
     study = Findings(folder, config, text, tuple(trial_rows(table)))
     _check_metrics(study)
     return study

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from raysim.common.statistics import mean_and_std
-from raysim.plots.charts import Panel, draw
+from raysim.plots.charts import Chart, chart
+from raysim.plots.panels import Panel
 from raysim.plots.search import RANKED, heatmap, ranking
-from raysim.plots.style import MUTED, Stroke
+from raysim.plots.style import MUTED, Stroke, themed
 from raysim.studies.read import Findings, TrialRow, keys_of
 from raysim.studies.statistics import complete_mean
 from raysim.studies.words import MetricColumn, point_text, value_text
@@ -84,7 +85,7 @@ def searches_of(study: Findings) -> list[Search]:
     return [each for each in found if len(each.points) > 1]
 
 
-def search_chart(name: str, search: Search, by: MetricColumn) -> str:
+def search_chart(name: str, search: Search, by: MetricColumn) -> Chart:
     """Draw a search: means for one key, a heat map for two, else a ranking of the best points.
 
     Args:
@@ -100,17 +101,18 @@ def search_chart(name: str, search: Search, by: MetricColumn) -> str:
         points.sort(key=lambda point: values.index(point.keys[key]))
         samples = {value_text(point.keys[key]) + point.mark: point.complete or [np.nan] for point in points}
         panel = Panel(search.title, metric.title, metric.kind, samples={"": samples})
-        return draw(name, [panel], {"": Stroke(MUTED, ())}, "points", x=key, is_wide=False)
+        return chart(name, search.title, [panel], {"": Stroke(MUTED, ())}, "points", x=key)
     points = [point for point in points if point.mean is not None]
     points.sort(key=lambda point: point.mean or 0.0, reverse=not by.is_smaller_better)
     best = points[:RANKED]
     means, stds = np.array([point.mean for point in best]), np.array([point.std or 0.0 for point in best])
     labels = [point_text(point.text) + point.mark for point in best]
     x = f"{metric.title}: the best {len(best)} of {len(search.points)} points"
-    return ranking(name, search.title, labels, means, stds, x, metric.kind)
+    svg = ranking(name, search.title, labels, means, stds, x, metric.kind)
+    return Chart(search.title, [themed(svg)], {}, True)
 
 
-def _heatmap(name: str, search: Search, by: MetricColumn) -> str:
+def _heatmap(name: str, search: Search, by: MetricColumn) -> Chart:
     (down, rows), (right, columns) = search.axes.items()
     means, texts = np.full((len(rows), len(columns)), np.nan), [[""] * len(columns) for _ in rows]
     for point in search.points:
@@ -118,7 +120,8 @@ def _heatmap(name: str, search: Search, by: MetricColumn) -> str:
         means[row, column] = np.nan if point.mean is None else point.mean
         texts[row][column] = by.text(point.mean) + point.mark
     ticks = [value_text(value) for value in rows], [value_text(value) for value in columns]
-    return heatmap(name, search.title, (down, right), ticks, means, texts, by.is_smaller_better)
+    svg = heatmap(name, search.title, (down, right), ticks, means, texts, by.is_smaller_better)
+    return Chart(search.title, [themed(svg)], {})
 
 
 def _search(study: Findings, dataset: str, algorithm: str) -> Search:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow.compute as pc
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
-from rich.text import Text
 
+from partitioning.cli.console import Console
 from raysim.studies.progress import StudyProgress
 from raysim.studies.tables import progress_table
 from raysim.watching.progress import Watcher
@@ -68,7 +68,7 @@ class LiveBoard(Board):
         self._live = live
 
     def phase(self, text: str) -> None:
-        self._live.update(Text(text))
+        self._live.update(text)
 
     def notice(self, text: str) -> None:
         self._live.console.print(f"notice: {text}", soft_wrap=True)
@@ -77,7 +77,7 @@ class LiveBoard(Board):
         done = progress.trials.num_rows
         left = sum(progress.planned.values()) - done - running
         line = f"trials: {done} done, {running} running, {left} left"
-        self._live.update(Group(progress_table(progress), Text(line)))
+        self._live.update(Group(progress_table(progress), line))
 
 
 @contextmanager

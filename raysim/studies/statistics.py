@@ -12,7 +12,8 @@ import numpy as np
 
 from raysim.common.statistics import mean_and_std
 from raysim.measures.selection import is_better
-from raysim.studies.read import Findings, TrialRow, Unit
+from raysim.studies.read import Findings, TrialRow
+from raysim.studies.split import Unit
 
 LEVEL = 0.05
 """Significance level: a difference is significant if its corrected p is below it."""

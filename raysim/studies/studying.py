@@ -15,17 +15,18 @@ import pyarrow.parquet as pq
 
 from partitioning.common.disk import DiskFullError, write_whole
 from raysim.common.errors import InputError, StoppedError, one_input_error
+from raysim.common.surface import call
 from raysim.config import own
 from raysim.config.own import own_code_notices
+from raysim.config.read import module_folders, read
 from raysim.fleet.machine import settled
-from raysim.simulation.api import module_folders
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
-from raysim.store.run_folder import write_config
+from raysim.store.config_file import check_config, write_config
 from raysim.studies.concluding import conclude
 from raysim.studies.course import Course
 from raysim.studies.file import Study, completed, read_study
-from raysim.studies.folder import STUDY, TRIALS, study_folder
+from raysim.studies.folder import POPULATIONS, STUDY, TRIALS, study_folder
 from raysim.studies.populations import fitted, populations_of
 from raysim.studies.progress import StudyProgress
 from raysim.studies.runners import TrialRunner, runner_for
@@ -84,7 +85,7 @@ def study(
         name, text = next(iter(failed.items()))
         raise RuntimeError(
             f"{len(failed)} trials failed, {name} with {text}; see {folder / 'run.log'}, and run them again with: "
-            f"raysim study {folder}"
+            f"{call('study', folder)}"
         )
     return course.progress(folder)
 
@@ -97,6 +98,8 @@ def _opened(
         if not (Path(config) / STUDY).is_file():
             raise InputError(f"{config}: must be the folder of a study, with a {STUDY}; give a study file")
         config, out = Path(config) / STUDY, out or Path(config)
+        if (config.parent / POPULATIONS).is_dir():  # else the file is the user's own
+            check_config(config, read(config))
     name = "study" if isinstance(config, Mapping) else Path(config).stem
     raw = completed(config, changes) if isinstance(config, Mapping) else read_study(config, changes)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -109,7 +112,7 @@ def _planned(plan: Study, folder: Path, board: Board) -> Course:
         LOG.info(text)
         board.notice(text)
     with settled(max(dataset.experiment.fleet.cpus_per_actor for dataset in plan.datasets)):
-        populations = populations_of(plan, folder / "populations", board.phase)
+        populations = populations_of(plan, folder / POPULATIONS, board.phase)
         plan, columns = fitted(plan, populations, folder)
     (folder / "trials").mkdir(exist_ok=True)
     write_config(folder / STUDY, plan.to_toml())
@@ -180,5 +183,5 @@ def _resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        remedy = f"; continue with: raysim study {folder}" if (folder / STUDY).is_file() else ""
+        remedy = f"; continue with: {call('study', folder)}" if (folder / STUDY).is_file() else ""
         raise StoppedError(f"stopped{remedy}") from None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import rich.table
 
+from partitioning.common.text import markdown
 from raysim.report.tables import ResultTable, TableColumn, best_rows
 from raysim.report.words import ABSENT
 from raysim.studies.progress import StudyProgress
@@ -54,17 +55,12 @@ def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     return _table(keys, headings, lines, best)
 
 
-def markdown(table: ResultTable) -> str:
+def markdown_table(table: ResultTable) -> str:
     """Return a table in GitHub's Markdown."""
-    head = [piped(column.title) for column in (*table.keys, *table.columns)]
+    head = [markdown(column.title) for column in (*table.keys, *table.columns)]
     rule = ["---"] * len(table.keys) + ["---:"] * len(table.columns)
     body = [[_markdown_cell(*cell) for cell in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body]) + "\n"
-
-
-def piped(text: str) -> str:
-    """Escape a text so that it ends no cell and begins no emphasis."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
 
 
 def progress_table(progress: StudyProgress) -> rich.table.Table:
@@ -163,5 +159,5 @@ def _test_cells(row: ResultRow) -> list[Cell]:
 
 
 def _markdown_cell(text: str, is_best: bool, is_starred: bool) -> str:
-    text = piped(text) + f"\\{STAR}" * is_starred
+    text = markdown(text) + f"\\{STAR}" * is_starred
     return f"**{text}**" if is_best else text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +12,17 @@ import pyarrow.parquet as pq
 
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
+from partitioning.common.paths import regular
 from raysim.common.errors import DivergedError, InputError
 from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS, STRENGTHS, DataTable
 from raysim.config.experiment import Experiment
-from raysim.config.read import read
+from raysim.config.read import module_folders, read
+from raysim.store.names import CONFIG, STOPPED
 from raysim.store.resume import read_result, settings
-from raysim.store.run_folder import STOPPED, await_free, has_begun
-from raysim.studies.read import Split
+from raysim.store.run_folder import await_free, has_begun, remove_run
+from raysim.store.summary import read_summary
+from raysim.studies.split import Split
 
 if TYPE_CHECKING:
     from raysim.simulation.options import RunOptions
@@ -120,7 +122,7 @@ def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> End
         options: options of the run.
     """
     # Imported here: these need Ray, and reading results does not.
-    from raysim.simulation.api import module_folders, resume_experiment, run_experiment
+    from raysim.simulation.api import resume_experiment, run_experiment
     from raysim.store.location import RunLocation
 
     location = RunLocation(folder, str(folder))
@@ -130,9 +132,10 @@ def attempt(config: Mapping[str, Any], folder: Path, options: RunOptions) -> End
         if _can_resume(folder, config):
             resume_experiment(location, options)
         else:
+            experiment = Experiment.of(config, module_folders(config))
             if folder.exists():
-                shutil.rmtree(folder)
-            run_experiment(Experiment.of(config, module_folders(config)), location, options)
+                remove_run(folder, experiment.names)
+            run_experiment(experiment, location, options)
     except DivergedError as error:
         return "diverged", str(error)
     except InputError as error:
@@ -148,7 +151,8 @@ def read_trial_result(folder: Path, trial: Trial) -> TrialResult | None:
     """Read a trial's result from its folder; None if the trial has not ended."""
     name = trial.experiment.names[0]
     if (folder / name / STOPPED).is_file():
-        seconds = pq.read_table(folder / name / "metrics.parquet", columns=["seconds"])["seconds"].to_pylist()
+        read_summary(folder / name / STOPPED)
+        seconds = pq.read_table(regular(folder / name / "metrics.parquet"), columns=["seconds"])["seconds"].to_pylist()
         return TrialResult("diverged", sum(seconds), len(seconds))
     result = read_result(folder / name, trial.experiment)
     return None if result is None else TrialResult("done", result.seconds, result.rounds, result.metrics)
@@ -156,4 +160,4 @@ def read_trial_result(folder: Path, trial: Trial) -> TrialResult | None:
 
 def _can_resume(folder: Path, config: Mapping[str, Any]) -> bool:
     """Return whether the trial has begun on the present population; a study's folder may have been moved."""
-    return has_begun(folder) and read(folder / "config.toml")["data"]["population"] == config["data"]["population"]
+    return has_begun(folder) and read(folder / CONFIG)["data"]["population"] == config["data"]["population"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raysim.common.errors import unknown
-from raysim.report.words import ABSENT, METRICS, TARGETS, Metric, Term
+from raysim.report.words import ABSENT, METRICS, TARGETS, ShownMetric, Term
 from raysim.studies.read import Findings, keys_of
 from raysim.studies.statistics import LEVEL, ResultRow
 
@@ -24,7 +24,7 @@ class MetricColumn:
     column: str
     target: str
     short: str
-    metric: Metric
+    metric: ShownMetric
 
     @classmethod
     def of(cls, column: str) -> MetricColumn:

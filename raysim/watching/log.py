@@ -14,11 +14,14 @@ from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from algorithms import Algorithm
 from partitioning import Population
 from partitioning.common.disk import DiskFullError
+from partitioning.common.text import PARAGRAPH, printable, printable_lines
+from raysim.common.distribution import VERSION
 from raysim.common.errors import DivergedError, InputError, OutOfMemoryError
 from raysim.watching.stopwatch import StageTime
 
@@ -51,6 +54,17 @@ def at_most_every(seconds: float, first: float = 0.0) -> Callable[[], bool]:
     return is_due
 
 
+class LineFormatter(logging.Formatter):
+    """Formatter of one printable line for each message; lines of a traceback are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name in logging
+        record.message = printable(record.message, PARAGRAPH)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name in logging
+        return indent(printable_lines(super().formatException(ei)), "  ")
+
+
 @contextmanager
 def run_log(path: Path, log: logging.Logger = LOG) -> Iterator[logging.Logger]:
     """Log a run to a file, from its command to its end."""
@@ -77,7 +91,7 @@ def _handled(path: Path, log: logging.Logger) -> Iterator[None]:
     handler = logging.FileHandler(path, encoding="utf-8")
     # A full disk also stops the writer of the results, which reports it.
     handler.handleError = lambda record: None  # type: ignore[method-assign]
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     level = log.level
     log.setLevel(logging.INFO)
     log.addHandler(handler)
@@ -152,6 +166,6 @@ def _log_machine(log: logging.Logger) -> None:
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     log.info(
         "raysim %s on %s, %d CPUs: Python %s, %s",
-        *(version("raysim"), platform.node(), os.cpu_count() or 1, platform.python_version(), versions),
+        *(VERSION, platform.node(), os.cpu_count() or 1, platform.python_version(), versions),
     )
     log.info("command: %s, in %s", shlex.join(sys.argv), Path.cwd())

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from algorithms import Block
+from partitioning.cli.console import Console
+from partitioning.common.text import caption
 from raysim.watching.log import at_most_every
+
+if TYPE_CHECKING:
+    from algorithms import Block
 
 PATIENCE = (2, 5)
 """Seconds before the first report on a copy, and between two reports."""
+
+
+PERIOD = 10
+"""Seconds between two lines on the rounds, for an output that is no terminal."""
+
+MOST_BARS = 50
+"""Most bars on the terminal: the newest algorithms have one."""
 
 
 class Watcher:
@@ -21,19 +41,24 @@ class Watcher:
     def stage(self, text: str) -> None:
         """Receive the name of work that may take seconds."""
 
+    def beside(self, text: str, has_ended: Callable[[], bool]) -> None:
+        """Receive the name of work beside the rounds, and a function that says whether it has ended."""
+        self.stage(text)
+
     def notice(self, text: str) -> None:
         """Receive a text for the user."""
 
     def line(self, text: str) -> None:
         """Receive a line of output from a run on another machine."""
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         """Receive the start of an algorithm.
 
         Args:
             name: folder name of the algorithm.
             rounds: number of rounds.
             cohort: client updates per round.
+            done: rounds that an earlier command ran.
         """
 
     def block(self, block: Block) -> None:
@@ -41,6 +66,9 @@ class Watcher:
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         """Receive a finished round with the newest metrics."""
+
+    def end(self) -> None:
+        """Receive the end of the run; its report is written."""
 
 
 def copy_progress(stage: Callable[[str], object], what: str) -> Callable[[int, int], None]:
@@ -64,6 +92,8 @@ class LineWatcher(Watcher):
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._is_due = at_most_every(PERIOD, first=PERIOD)
+        self._name, self._rounds, self._done, self._since = "", 0, 0, monotonic()
 
     def stage(self, text: str) -> None:
         self._console.print(text)
@@ -72,11 +102,21 @@ class LineWatcher(Watcher):
         self._console.print(f"notice: {text}", soft_wrap=True)
 
     def line(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+        self._console.print(text, soft_wrap=True, highlight=False)
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
+        self._name, self._rounds, self._done, self._since = name, rounds, done, monotonic()
         updates = "1 client update" if cohort == 1 else f"{cohort} client updates"
-        self._console.print(f"{name}: rounds 1 to {rounds}, {updates} each")
+        what = f"rounds {done + 1} to {rounds}, {updates} each" if rounds > done else "no rounds are left"
+        self._console.print(f"{name}: {what if rounds else 'no rounds, the initial model alone'}")
+
+    def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        if self._is_due():
+            spent = monotonic() - self._since
+            left = spent * (self._rounds - round_number) / max(1, round_number - self._done)
+            place = f"{self._name} {round_number}/{self._rounds}"
+            times = f"{_clock(spent)} elapsed, about {_clock(left)} left"
+            self._console.print("  ".join(filter(None, (place, _accuracy(metrics), times))), soft_wrap=True)
 
 
 class BarWatcher(Watcher):
@@ -87,30 +127,51 @@ class BarWatcher(Watcher):
         self._stage = progress.add_task("starting", total=None, note="")
         self._bar = self._stage
         self._rounds, self._updates, self._cohort = 0, 0, 1
+        self._has_ended: Callable[[], bool] = lambda: True
 
     def stage(self, text: str) -> None:
-        self._progress.update(self._stage, description=text, visible=True)
+        self._progress.update(self._stage, description=caption(text), visible=True)
+
+    def beside(self, text: str, has_ended: Callable[[], bool]) -> None:
+        self.stage(text)
+        self._has_ended = has_ended
 
     def notice(self, text: str) -> None:
         self._progress.console.print(f"notice: {text}", soft_wrap=True)
 
     def line(self, text: str) -> None:
-        self._progress.console.print(text, soft_wrap=True, markup=False, highlight=False)
+        self._progress.console.print(text, soft_wrap=True, highlight=False)
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
-        self._rounds, self._updates, self._cohort = 0, 0, cohort
-        self._progress.update(self._stage, visible=False)
-        self._bar = self._progress.add_task(name, total=rounds, note="")
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
+        self._rounds, self._updates, self._cohort = done, 0, cohort
+        self._progress.update(self._stage, visible=not self._has_ended())
+        for old in self._progress.task_ids[1:-MOST_BARS]:
+            self._progress.remove_task(old)
+        self._bar = self._progress.add_task(caption(name), total=rounds, completed=done, note="")
 
     def block(self, block: Block) -> None:
         # Blocks of an evaluation follow the round's client updates and must not move the bar.
         self._updates = min(self._updates + len(block.clients), self._cohort)
         self._progress.update(self._bar, completed=self._rounds + self._updates / self._cohort)
+        if self._has_ended():
+            self._progress.update(self._stage, visible=False)
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._rounds, self._updates = round_number, 0
-        shown = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
-        self._progress.update(self._bar, completed=round_number, note=shown.replace("_", " "))
+        self._progress.update(self._bar, completed=round_number, note=caption(_accuracy(metrics)))
+
+
+def _accuracy(metrics: dict[str, float]) -> str:
+    """Return the first accuracy with its name; "" without one."""
+    shown = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
+    return shown.replace("_", " ")
+
+
+def _clock(seconds: float) -> str:
+    """Return a duration as 0:07, 12:34 or 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @contextmanager
@@ -122,11 +183,12 @@ def display() -> Iterator[Watcher]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
         yield BarWatcher(progress)

@@ -21,6 +21,13 @@ SECONDS = 0.2
 """Least seconds between two lines on blocks and rounds, which may come thousands of times a second."""
 
 
+MOST = 2**53
+"""Bound of the rounds and clients in an event."""
+
+MOST_UPDATES = 10**6
+"""Most client updates in an event."""
+
+
 def is_followed() -> bool:
     """Return whether this process must write events as lines instead of showing them."""
     return FOLLOWED in os.environ
@@ -41,8 +48,8 @@ class RemoteWatcher(Watcher):
     def notice(self, text: str) -> None:
         self._write_now("notice", text)
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
-        self._write_now("begin", name, rounds, cohort)
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
+        self._write_now("begin", name, rounds, cohort, done)
 
     def block(self, block: Block) -> None:
         self._updates += len(block.clients)
@@ -82,17 +89,24 @@ def replay(line: str, watcher: Watcher, rewrite: Callable[[str], str] = str) -> 
         return False
     try:
         event = json.loads(line.removeprefix(MARK))
-    except ValueError:  # Another program's line may begin with the mark.
+    except (ValueError, RecursionError):  # Another program's line may begin with the mark.
         return False
     match event:
         case ["stage", str(text)]:
             watcher.stage(rewrite(text))
         case ["notice", str(text)]:
             watcher.notice(rewrite(text))
-        case ["begin", str(name), int(rounds), int(cohort)]:
-            watcher.begin(name, rounds, cohort)
-        case ["block", int(updates)]:
-            watcher.block(Block(0, tuple(range(updates)), 0))
-        case ["round", int(round_number), dict(metrics)]:
-            watcher.round(round_number, metrics)
+        case ["begin", str(name), int(rounds), int(cohort), int(done)] if (
+            0 <= done <= rounds < MOST and 0 < cohort < MOST
+        ):
+            watcher.begin(name, rounds, cohort, done)
+        case ["block", int(updates)] if updates > 0:
+            # A watcher only counts the clients.
+            watcher.block(Block(0, tuple(range(min(updates, MOST_UPDATES))), 0))
+        case ["round", int(round_number), dict(metrics)] if 0 < round_number < MOST:
+            watcher.round(round_number, {name: float(value) for name, value in metrics.items() if _is_number(value)})
     return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < MOST)

@@ -398,7 +398,10 @@ PERSONAL = Sharing(statistics="personal")
         (lambda: replace(fedasync(HALF, LOCAL), weighting=Samples()), "'weighted-mix' with weighting = Samples"),
         (lambda: fedasync(replace(HALF, by="size"), LOCAL), 'algorithm.sampling = "size"'),
         (lambda: fedasync(HALF, LOCAL, concurrency=0), "algorithm.concurrency = 0: must be a whole number >= 1"),
-        (lambda: fedasync(HALF, LOCAL, max_staleness=-1), "algorithm.max_staleness = -1: must be a whole number >= 0"),
+        (
+            lambda: fedasync(HALF, LOCAL, max_staleness=-1),
+            "algorithm.max_staleness = -1: must be a whole number from 0",
+        ),
         (lambda: fedasync(HALF, LOCAL, max_staleness=2, concurrency=2), r"= \(2, 2\): must be one of them"),
         (lambda: fedasync(HALF, LOCAL, staleness="linear"), "algorithm.staleness = 'linear'"),  # type: ignore[arg-type]
         (lambda: fedasync(HALF, LOCAL, staleness="constant", a=1.0), 'algorithm.a = 1.0 with .* "constant"'),

@@ -33,7 +33,9 @@ class Plain:
 
 CASES = {
     "fedavg": Plain(fedavg(HALF, LOCAL), by_samples=True),
+    "fedavg equally": Plain(fedavg(HALF, LOCAL, weighting="equal")),
     "fedprox": Plain(fedprox(HALF, LOCAL, proximal=0.4), by_samples=True, mu=0.4),
+    "fedprox equally": Plain(fedprox(HALF, LOCAL, weighting="equal", proximal=0.4), mu=0.4),
     "fedbn": Plain(fedbn(HALF, LOCAL), AFFINE + STATISTICS),
     "fedbn by samples": Plain(fedbn(HALF, LOCAL, weighting="samples"), AFFINE + STATISTICS, by_samples=True),
     "silobn": Plain(silobn(HALF, LOCAL), STATISTICS),

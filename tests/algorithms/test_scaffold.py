@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from algorithms import InputError, Local, Sample, choose, scaffold
+from algorithms.parts.weighting import WeightingName
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
 
@@ -15,9 +16,19 @@ Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2)
 
 
-@pytest.mark.parametrize("sample", [Sample(fraction=0.5), Sample(fraction=0.4), Sample(cohort=4)])
-def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation, sample: Sample) -> None:
-    state, fleet = engine(federation, scaffold(sample, LOCAL), rounds=6)
+@pytest.mark.parametrize(
+    ("sample", "weighting"),
+    [
+        (Sample(fraction=0.5), "equal"),
+        (Sample(fraction=0.4), "equal"),
+        (Sample(cohort=4), "equal"),
+        (Sample(cohort=4), "samples"),
+    ],
+)
+def test_scaffold_matches_algorithm_1_with_option_2(
+    federation: Federation, sample: Sample, weighting: WeightingName
+) -> None:
+    state, fleet = engine(federation, scaffold(sample, LOCAL, weighting=weighting), rounds=6)
     x = module()
     zero = {name: torch.zeros_like(p) for name, p in x.named_parameters()}
     c, controls = dict(zero), [dict(zero) for _ in DATA]
@@ -39,8 +50,10 @@ def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation, samp
             changes.append({k: new[k] - own[k] for k in own})
             controls[client] = new
             models.append(y)
-        x.load_state_dict(mean(models, [1.0] * len(models)))
-        c = {k: c[k] + sum(change[k] for change in changes) / 6 for k in c}  # m / K of their mean
+        shares = [len(DATA[client][1]) if weighting == "samples" else 1.0 for client in cohort]
+        x.load_state_dict(mean(models, shares))
+        scale = len(cohort) / (6 * sum(shares))  # m / K of the weighted mean
+        c = {k: c[k] + scale * sum(w * change[k] for w, change in zip(shares, changes, strict=True)) for k in c}
     agree(state, fleet, {**x.state_dict(), **{f"common_control/{k}": value for k, value in c.items()}})
     location = state.personal.latest(int(cohort[0]), 6)
     assert location is not None
@@ -59,6 +72,11 @@ def test_scaffold_matches_algorithm_1_with_option_2(federation: Federation, samp
 def test_what_makes_no_sense_is_refused(sample: Sample, local: Local, message: str) -> None:
     with pytest.raises(InputError, match=message):
         scaffold(sample, local)
+
+
+def test_an_unknown_weighting_is_refused() -> None:
+    with pytest.raises(InputError, match=r'algorithm.weighting = \'size\': must be "samples" or "equal"'):
+        scaffold(Sample(), LOCAL, weighting="size")  # type: ignore[arg-type]
 
 
 def test_auto_may_stack_it() -> None:

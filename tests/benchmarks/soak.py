@@ -57,7 +57,7 @@ class Sampler(Watcher):
         self._every = every
         self._driver = psutil.Process()
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         """Wait for the actors: until they arrive the driver runs blocks itself, if need be all of them."""
         deadline = time.monotonic() + START_SECONDS
         while len(self._actors()) < EXPERIMENT["fleet"]["actors"] and time.monotonic() < deadline:

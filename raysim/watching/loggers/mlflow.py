@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partitioning.common.paths import read_text
 from raysim.watching.loggers.logger import LoggedRun, metric_path
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class MLflow:
         """Begin an MLflow run, or continue the one with the id in RUN/watch/mlflow/ALGORITHM.id."""
         known = self._folder / f"{name}.id"
         if known.exists():
-            self._id = known.read_text(encoding="utf-8")
+            self._id = read_text(known)
             self._logged = max((each.step for each in self._client.get_metric_history(self._id, CLOCK)), default=0)
             self._client.update_run(self._id, status="RUNNING")
         else:

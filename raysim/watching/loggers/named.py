@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pkgutil import resolve_name
 
+from raysim.common.distribution import install
 from raysim.common.errors import InputError
 from raysim.config import own
 from raysim.config.tables import WatchTable
@@ -53,7 +54,5 @@ def _installed(name: str) -> object:
     kind, packages = LOGGERS[name]
     for package in packages:
         if find_spec(package) is None:
-            raise InputError(
-                f'watch.loggers = {name!r}: must be installed, and {package} is not; pip install "raysim[{name}]"'
-            )
+            raise InputError(f"watch.loggers = {name!r}: must be installed, and {package} is not; {install(name)}")
     return resolve_name(kind)

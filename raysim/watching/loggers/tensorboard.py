@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,8 @@ class TensorBoard:
         self.close()
         self._settings = settings
         folder = self._run.folder / "tensorboard" / name
-        shutil.rmtree(folder, ignore_errors=True)
+        for events in folder.glob("events.out.tfevents.*"):
+            events.unlink()
         self._writer = SummaryWriter(folder)
 
     def round(self, number: int, row: Mapping[str, float]) -> None:

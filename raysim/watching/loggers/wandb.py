@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from partitioning.common.paths import read_text
 from raysim.common.errors import InputError
 from raysim.watching.loggers.logger import LoggedRun, metric_path
 
@@ -43,7 +44,7 @@ class WandB:
         known = folder / f"{name}.id"
         if not known.exists():
             known.write_text(secrets.token_hex(8), encoding="utf-8")
-        identity = known.read_text(encoding="utf-8")
+        identity = read_text(known)
         for before in folder.glob(f"offline-run-*-{identity}"):
             shutil.rmtree(before)  # Every round is logged again.
         self._logged = wandb.init(

@@ -147,7 +147,7 @@ def test_as_many_steps_as_the_largest_client() -> None:
         ({"batches": 0}, "local.batches = 0"),
         ({"steps": "most"}, 'local.steps = .most.: must be a whole number >= 1, or "largest"'),
         ({"optimizer": "lamb"}, "local.optimizer = 'lamb': must be 'sgd' or 'adam'"),
-        ({"optimizer": "adam", "momentum": 0.9}, "local.momentum = 0.9: must be 0 with Adam"),
+        ({"optimizer": "adam", "momentum": 0.9}, "local.momentum = 0.9: must be 0 with optimizer = .adam."),
         ({"beta2": 1.0}, "local.beta2 = 1.0"),
         ({"eps": 0.0}, "local.eps = 0.0"),
         ({"lr_decay": 0.1, "lr_decay_at": (0.5, 0.5)}, "local.lr_decay_at = .* ascending"),

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
 from algorithms.engine.chunks import CHUNK, chunks
-from algorithms.training.losses import cross_entropies, labelled, mean_loss
+from algorithms.parts.losses import CrossEntropy, labelled
 from algorithms.training.work import Work
 
 LOCAL = Local(lr=0.3, batch_size=2, epochs=2, momentum=0.5)
@@ -48,19 +48,19 @@ def images(samples: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_loss_by_hand() -> None:
     logits = torch.tensor([[[0.0, log(3.0), 9.0]], [[log(3.0), 0.0, -9.0]]])[None]
     y = torch.tensor([[[1, 1, 255]]], dtype=torch.uint8)
-    assert cross_entropies(logits, y).tolist() == pytest.approx([log(4 / 3), log(4), 0], abs=1e-6)
-    assert float(mean_loss(logits, y)) == pytest.approx((log(4 / 3) + log(4)) / 2) and labelled(y) == 2
+    assert CrossEntropy()(logits, y).tolist() == pytest.approx([log(4 / 3), log(4), 0], abs=1e-6)
+    assert float(CrossEntropy().mean(logits, y)) == pytest.approx((log(4 / 3) + log(4)) / 2) and labelled(y) == 2
 
 
 def test_where_no_pixel_has_a_class_nothing_is_learnt() -> None:
     logits = torch.randn(2, 3, 2, 2, requires_grad=True)
-    loss = mean_loss(logits, torch.full((2, 2, 2), 255, dtype=torch.uint8))
+    loss = CrossEntropy().mean(logits, torch.full((2, 2, 2), 255, dtype=torch.uint8))
     assert loss.item() == 0 and torch.autograd.grad(loss, logits)[0].abs().max() == 0
 
 
 def test_the_class_255_of_samples_is_a_class() -> None:
     logits, y = torch.randn(3, 300), torch.tensor([255, 7, 299])
-    assert torch.equal(mean_loss(logits, y), cross_entropy(logits, y)) and labelled(y) == 3
+    assert torch.equal(CrossEntropy().mean(logits, y), cross_entropy(logits, y)) and labelled(y) == 3
 
 
 def test_chunks_are_fixed_by_the_shape() -> None:
@@ -116,7 +116,8 @@ def plain(work: Work) -> tuple[float, nn.Module]:
 def test_a_model_that_gives_pixels_logits_is_stacked_where_it_is_asked_for() -> None:
     sample = torch.zeros(2, 4, 6, dtype=torch.float64)
     asked = Local(compute=Compute("vectorised", precision="fp64"))
-    assert choose(asked, model(), sample, "cpu", 8).execution == "vectorised"
+    label = torch.zeros(4, 6, dtype=torch.uint8)
+    assert choose(asked, model(), sample, "cpu", 8, label=label).execution == "vectorised"
     assert choose(Local(), model(), sample, "cpu", 8).execution == "sequential"
     with pytest.raises(InputError, match="must be sequential or vectorised"):
         choose(Local(compute=Compute("fused")), model(), sample, "cpu", 8)

@@ -15,6 +15,7 @@ import partitioning
 from algorithms import Algorithm, Sample, fedavg, fedbn, radfed
 from algorithms.parts.compute import Execution
 from raysim.data.decoding import decode_population
+from raysim.data.tensors import decoder_of
 from raysim.fleet.worker_plan import ModelPlan
 from raysim.models.build import MODELS
 from tests.benchmarks.gpu.harness import local_of, measured, model_of, plan_of
@@ -123,7 +124,7 @@ def _one_round(setting: Setting, name: str) -> Mapping[str, Any]:
     path = setting.work / f"model-{name}"
     partitioning.make(_samples(name, load), path, scheme="iid", clients=load.clients)
     path = decode_population(partitioning.Population.open(path))  # labels that are images become an array
-    model = replace(model_of(name, load), per_pixel=name == "deeplab_v3plus")
+    model = replace(model_of(name, load), labels=decoder_of(partitioning.Population.open(path)).labels)
     # RADFed measures the models after their training, too.
     plan = plan_of(path, load, setting.device, model, radfed(Sample(cohort=2), local_of(load), aggregate_every=1))
     found = measured(plan, 1)

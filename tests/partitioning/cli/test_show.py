@@ -101,7 +101,7 @@ def test_the_rows_are_written(call, folder, other, ending):
     assert len(json.loads(said)) == 2
     text = out.read_text()
     assert "C-score" in text
-    assert text.count(str(folder.parent).replace("_", r"\_") if ending == ".tex" else str(folder.parent)) == 2
+    assert text.count(str(folder.parent).replace("_", r"\_") if ending in (".md", ".tex") else str(folder.parent)) == 2
     assert sorted(path.name for path in folder.parent.iterdir()) == ["p", "q", out.name]
 
 

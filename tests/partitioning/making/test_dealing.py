@@ -288,5 +288,5 @@ def test_test_sets_are_of_domains_that_there_are(tmp_path):
 def test_a_path_is_a_source_and_other_things_are_none(tmp_path):
     (tmp_path / "t.csv").write_text("label,x\n" + "a,1\nb,2\n" * 10)
     assert len(partitioning.make(str(tmp_path / "t.csv"), tmp_path / "p", scheme="iid", clients=3)) == 3
-    with pytest.raises(InputError, match="source is dict: give a pyarrow table"):
-        partitioning.make({"label": [1]}, tmp_path / "q", scheme="iid", clients=1)
+    with pytest.raises(InputError, match="the data are int: must be a pair"):
+        partitioning.make(3, tmp_path / "q", scheme="iid", clients=1)

@@ -29,7 +29,7 @@ def test_markdown():
         "| Dataset | Min | Max | Mean | Stdev | C-score |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         "| Cifar10 | 2 | 2,850 | 600 | 605 | 1.29 |",
-        r"| a_b\|c | 2 | 4 | 3.3 | 0.9 | 0.67 |",
+        r"| a\_b\|c | 2 | 4 | 3.3 | 0.9 | 0.67 |",
     ]
 
 
@@ -37,6 +37,6 @@ def test_latex_escapes_what_it_would_read_as_commands():
     lines = to_latex([CIFAR, SMALL, {**SMALL, "Dataset": r"50% of \x"}]).splitlines()
     assert lines[0] == r"\begin{tabular}{lrrrrr}"
     assert r"Cifar10 & 2 & 2,850 & 600 & 605 & 1.29 \\" in lines
-    assert r"a\_b|c & 2 & 4 & 3.3 & 0.9 & 0.67 \\" in lines
+    assert r"a\_b$|$c & 2 & 4 & 3.3 & 0.9 & 0.67 \\" in lines
     assert any(line.startswith(r"50\% of \textbackslash{}x &") for line in lines)
     assert lines[-1] == r"\end{tabular}"

@@ -72,7 +72,7 @@ def test_seeds_decide():
 @pytest.mark.parametrize(
     ("walk", "message"),
     [
-        ({"burn_in": -1}, "burn_in is -1: give a whole number, 0 or more"),
+        ({"burn_in": -1}, "burn_in is -1: give a whole number from 0 to"),
         ({"search": 0}, "search is 0"),
         ({"step": 1.5}, "step is 1.5: give a share above 0, 1 at most"),
         ({"ratio": 0.9}, "burn_in_ratio is 0.9: give 1 or more"),

@@ -154,7 +154,7 @@ def test_parameters_are_resolved_alike_from_any_number():
         ({"size_alpha": float("nan")}, "size_alpha is nan"),
         ({"size_alpha": float("inf")}, "size_alpha is inf"),
         ({"size_alpha": "1"}, "size_alpha is '1'"),
-        ({"clients": 0}, "clients is 0: give a whole number, 1 or more"),
+        ({"clients": 0}, "clients is 0: give a whole number from 1 to"),
         ({"clients": 2.5}, "clients is 2.5"),
         ({"clients": True}, "clients is True"),
         ({"clients": 21}, "21 clients of at least 1 need 21 samples and there are 20"),

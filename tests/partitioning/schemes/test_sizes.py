@@ -17,7 +17,7 @@ def test_raise_to_follows_its_formula():
     assert raise_to(np.array([0, 0, 6]), 2).tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("alpha", [1e-300, 1e-3, 1.0, 1e6, 1e300])
+@pytest.mark.parametrize("alpha", [1e-300, 1e-3, 1.0, 1e6, 1e12])
 @pytest.mark.parametrize("clients", [1, 2, 40])
 def test_sizes_are_whole_exact_and_large_enough(alpha, clients):
     random = np.random.default_rng(0)

@@ -3,6 +3,8 @@
 import io
 import zipfile
 from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +13,10 @@ import pytest
 from pyarrow import csv, feather
 
 from partitioning import InputError
+from partitioning.common.bounds import free_memory
 from partitioning.sources import source as shared
 from partitioning.sources.opening import open_source
+from partitioning.sources.parquet import decoded_bytes
 from partitioning.sources.source import TableSource, read_columns
 from tests.partitioning.conftest import rich_table
 
@@ -138,6 +142,8 @@ def test_an_array_of_no_rows_is_an_empty_column(tmp_path):
 
 def test_images_come_by_class_and_name_with_their_bytes(tmp_path):
     source = write(tmp_path, "images")
+    for clutter in (".DS_Store", "bee/Thumbs.db"):
+        (tmp_path / "images" / clutter).write_bytes(b"of a file manager")
     rows = read_columns(source).to_pylist()
     assert [row["label"] for row in rows] == ["ant"] * 70 + ["bee"] * 30 + ["wasp"] * 40
     assert rows[71] == {"image": {"bytes": b"bee 1" * 40, "path": "bee/001.png"}, "label": "bee"}
@@ -174,7 +180,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, name, kind):
         path.write_bytes(np.random.default_rng(0).bytes(2000) + b"\n1,2\t3\n")
     if kind == "folder":
         path.mkdir()
-    with pytest.raises(InputError, match=rf"{path} (cannot be read as|is not a file|is empty)") as caught:
+    with pytest.raises(InputError, match=rf"{path} (cannot be read as|cannot be opened|is empty)") as caught:
         read(path)
     assert "\n" not in str(caught.value)
 
@@ -314,6 +320,47 @@ def test_an_image_that_vanishes_is_refused(tmp_path):
     (tmp_path / "images" / "bee" / "003.png").unlink()
     with pytest.raises(InputError, match=r"images cannot be read as a folder of images .*003\.png"):
         read_columns(source)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_long_values_that_stand_often_are_decoded_in_small_batches(tmp_path, stored):
+    """A dictionary of one text makes 6 GB of 240 KB: the footer does not tell."""
+    count = 60_000
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array(["a" * 100_000]))
+    table = pa.table({"x": text, "inner": pa.StructArray.from_arrays([text], ["bytes"]), "label": range(count)})
+    pq.write_table(table, tmp_path / "data.parquet", store_schema=stored)
+    source = open_source(tmp_path / "data.parquet")
+    rows = 0
+    for batch, _ in zip(source.batches(), range(20), strict=False):
+        assert batch.nbytes < 2 * shared.BATCH_BYTES and batch.schema.equals(source.schema)
+        assert batch["label"].to_pylist() == list(range(rows, rows + len(batch)))
+        rows += len(batch)
+    assert rows > 1000
+
+
+@pytest.mark.parametrize("options", [{"row_group_size": 500}, {"dictionary_pagesize_limit": 100_000}])
+def test_images_with_dictionaries_may_stand_in_several_row_groups(tmp_path, options):
+    images = [index.to_bytes(2, "little") * 2500 for index in range(1000)]
+    encoded = pa.StructArray.from_arrays([pa.array(images), pa.array([None] * 1000, pa.string())], ["bytes", "path"])
+    table = pa.table({"image": encoded, "label": range(1000)})
+    pq.write_table(table, tmp_path / "data.parquet", **options)
+    source = open_source(tmp_path / "data.parquet")
+    assert pa.Table.from_batches(list(source.batches())).equals(table)
+
+
+@pytest.mark.skipif(free_memory() < 2**33, reason="a page of Parquet may need 2 GiB")
+def test_a_column_chunk_may_be_larger_than_the_memory():
+    """Pages are read one by one, so a file of one row group needs little memory."""
+    chunk = SimpleNamespace(total_uncompressed_size=2**46, num_values=2**27)
+    column = SimpleNamespace(length=0, physical_type="BYTE_ARRAY")
+    footer = SimpleNamespace(
+        num_rows=2**27,
+        num_columns=1,
+        num_row_groups=1,
+        row_group=lambda group: SimpleNamespace(column=lambda number: chunk),
+        schema=SimpleNamespace(column=lambda number: column),
+    )
+    assert decoded_bytes(Path("data.parquet"), footer) > 2**46
 
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known(tmp_path):

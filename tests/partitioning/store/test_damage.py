@@ -9,7 +9,7 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population
-from partitioning.store.manifest import sealed
+from partitioning.common.sealing import sealed
 from tests.partitioning.conftest import rich_table
 
 SHARD, TEST = "shard-00000.arrow", "test.arrow"
@@ -201,7 +201,7 @@ def test_a_client_table_in_another_form_is_refused(folder):
         return table.set_column(place, name, pa.array(values, table.schema.field(name).type))
 
     store(table.drop_columns(["offset"]), "no column 'offset'")
-    store(table.slice(0, 0), "has 0 clients and 0 samples, unlike")
+    store(table.slice(0, 0), "has 0 clients, unlike")
     store(replaced("client", [0, 1, 2, 4, 3]), "number its clients")
     store(replaced("file", ["../x"] * 5), "not in the manifest")
     store(replaced("offset", [10**12] * 5), "wrong 'offset' for client 0")

@@ -11,8 +11,8 @@ import pytest
 
 import partitioning
 from partitioning import InputError, Population, rewrite
+from partitioning.common.sealing import sealed
 from partitioning.sources.source import TableSource
-from partitioning.store.manifest import sealed
 from partitioning.store.splits import SPLITS
 from tests.partitioning.conftest import rich_table
 

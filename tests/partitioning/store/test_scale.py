@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import partitioning
 from partitioning import InputError, Parts, Population
+from partitioning.common.sealing import sealed
 from partitioning.making import dealing
 from partitioning.store import reading, verification, writing
 from partitioning.store.clients import LOCATIONS, ClientTable
 from partitioning.store.files import StoredFile
-from partitioning.store.manifest import sealed
 from partitioning.store.reading import parse_clients
 from tests.partitioning.conftest import rich_table
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 HEAVY = {"torch", "ray", "numpy", "pyarrow", "pandas", "matplotlib", "sklearn", "scipy", "cvxpy", "pydantic"}
-UNUSED = {"ray", "sklearn", "cvxpy", "torchvision", "pandas", "mlflow", "wandb", "tensorboard"}
+READING = {"numpy", "pyarrow", "pydantic"}
+UNUSED = {"ray", "sklearn", "cvxpy", "torchvision", "datasets", "mlflow", "wandb", "tensorboard"}
+"""Packages that a run of the quickstart has no use for. pyarrow imports pandas where it is installed."""
 
 
 def loaded(module: str, *arguments: object, status: int = 0) -> set[str]:
@@ -32,7 +34,35 @@ def test_help_loads_nothing_that_takes_seconds(arguments: list[str]) -> None:
 def test_a_file_that_cannot_be_read_is_refused_before_torch_is_loaded(name: str, tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("[data\n")
     path = tmp_path / name if name.endswith("toml") else name
-    assert not loaded("raysim.cli.commands", "run", path, status=2) & HEAVY
+    assert not loaded("raysim.cli.commands", "run", path, status=2) & (HEAVY - READING)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "quickstart", "--set", "lr=0.1"],
+        ["run", "quickstart", "--set", "data.shifts=[]", "--set", "data.dataset=file:nosuch.parquet"],
+        ["run", "quickstart", "--address", "nowhere"],
+        ["run", "quickstart", "--actors", "0"],
+        ["run", "quickstart", "--inline", "--out", str(Path(__file__).parent)],
+        ["study", "radfed-study-small", "--set", "local.rate=0.1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_input_is_refused_before_torch_is_loaded(arguments: list[str]) -> None:
+    assert not loaded("raysim.cli.commands", *arguments, status=2) & {"torch", "ray", "matplotlib", "sklearn"}
+
+
+@pytest.mark.parametrize("name", ["quickstart", "radfed-small"])
+def test_an_experiment_of_built_in_parts_is_read_without_torch(name: str) -> None:
+    """A wrong key is refused at once only if nothing on the way to the checks imports torch at its top."""
+    code = (
+        "import sys\nfrom raysim.config.experiment import Experiment\nfrom raysim.config.read import read\n"
+        f"Experiment.of(read({name!r}))\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    packages = {module.partition(".")[0] for module in done.stdout.split()}
+    assert not packages & {"torch", "ray", "scipy", "sklearn", "matplotlib", "rich"}
 
 
 def test_help_of_the_partitioner_loads_no_arrays() -> None:
@@ -60,4 +90,4 @@ def test_the_status_of_a_program_is_that_of_its_end(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text("[data]\ndataset = 'digits'\n[model]\nname = 'own:Net'\n")
     command = [sys.executable, "-m", "raysim", "run", "own.toml", "--inline"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr.strip().endswith("no weights here") and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "(SystemExit: no weights here)" in done.stderr and "Traceback" not in done.stderr

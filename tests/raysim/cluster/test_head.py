@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ import ray
 from aiohttp import ServerDisconnectedError
 from ray.job_submission import JobStatus
 
-from raysim.cluster.head import Head
+from raysim.cluster.head import MAX_LINE, Head
 from raysim.common.errors import InputError
 from raysim.fleet.ray_runtime import check_answers
 
@@ -89,6 +89,41 @@ def test_what_swallows_every_packet() -> None:
 def test_what_takes_a_connection_and_is_silent() -> None:
     with listening() as address:
         assert "nothing answered within 20 s" in refusal(f"http://{address}")
+
+
+@pytest.mark.slow
+def test_what_answers_byte_by_byte_is_given_up() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with suppress(OSError):
+                for _ in range(120):
+                    self.wfile.write(b"x")
+                    time.sleep(1)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        assert "nothing answered within 20 s" in refusal(f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.socket.close()
+
+
+def test_a_line_without_an_end_is_cut() -> None:
+    class Client(Head):
+        def __init__(self) -> None:
+            self.address, self._read = "http://127.0.0.1:1", Counter()
+
+        def _log(self, job: str) -> Iterator[str]:
+            yield from ["a\n", *["x" * 2**16] * 5, "y\nb\n"]
+
+    assert [(line[0], len(line)) for line in Client().lines("job")] == [("a", 1), ("x", MAX_LINE), ("b", 1)]
 
 
 def test_a_server_of_something_else() -> None:

@@ -6,6 +6,7 @@ import json
 import tarfile
 from base64 import b64encode
 from hashlib import sha256
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_what_unpacks_to_more_than_the_limit_is_refused_here(run: Path, tmp_path
 def test_what_was_damaged_on_the_way_leaves_nothing(run: Path, tmp_path: Path, damage: str) -> None:
     lines = sent(run)
     broken = {"cut": lines[:-1], "changed": [lines[0][:-8] + "AAAAAAA=", *lines[1:]], "empty": []}[damage]
-    with pytest.raises(ParcelError, match=r"breaks off after|bytes differ from those sent"):
+    with pytest.raises(ParcelError, match=r"breaks off after|bytes differ from those sent|it is damaged"):
         receive(broken, tmp_path / "here")
     assert [path.name for path in tmp_path.iterdir()] == ["raysim-x"]
 
@@ -132,6 +133,22 @@ def test_what_is_no_parcel_is_told_in_a_line_and_leaves_nothing(tmp_path: Path, 
     with pytest.raises(ParcelError, match=r"it is damaged|no run writes its entry"):
         receive(lines, tmp_path / "here")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_endless_log_ends(tmp_path: Path) -> None:
+    with pytest.raises(ParcelError, match="its log has more than"):
+        receive(repeat("x" * 2**17), tmp_path / "here", limit=1000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_completed_before_it_appears(run: Path, tmp_path: Path) -> None:
+    def fail(draft: Path) -> None:
+        assert (draft / "config.toml").exists() and not (tmp_path / "here").exists()
+        raise ParcelError("wrong")
+
+    with pytest.raises(ParcelError, match="wrong"):
+        receive(sent(run), tmp_path / "here", complete=fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["raysim-x"]
 
 
 def test_a_file_may_come_before_its_folder(tmp_path: Path) -> None:

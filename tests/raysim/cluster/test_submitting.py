@@ -1,5 +1,6 @@
 """A run as a job of a cluster on this machine: what comes back is what a laptop's run leaves, to the byte."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -172,23 +173,24 @@ def test_a_job_that_is_left_goes_on_and_is_followed_later(cluster: Grid, file: P
     folder = ("--working-dir", file.parent, "--detach", "--keep")
     status, lines = ran(cluster, *submit(cluster, file, tmp_path / "out", *folder))
     assert status == 0 and lines[-1].startswith("raysim follow raysim-exp-"), lines
-    job = lines[-1].split()[2]
+    again = shlex.split(lines[-1])[1:]
+    job = again[1]
     status, lines = ran(cluster, "follow", job, "--address", cluster.dashboard, "--out", tmp_path / "other", "--keep")
     assert status == 0, lines
     check_same(tmp_path / "other", raysim.run(file, tmp_path / "here", inline=True).folder)
     assert (cluster.stage / job / "out" / "config.toml").exists()
-    status, lines = ran(cluster, "follow", job, "--address", cluster.dashboard)
+    status, lines = ran(cluster, *again)
     assert status == 0 and (tmp_path / "out" / "radfed" / "model.safetensors").exists()
     assert until_gone(cluster.stage)
-    status, lines = ran(cluster, "follow", "nosuch", "--address", cluster.dashboard, "--out", tmp_path / "third")
-    assert status == 2 and lines[-1].startswith("raysim: job 'nosuch': must be a job of the cluster"), lines
+    status, lines = ran(cluster, "follow", "raysim-nosuch", "--address", cluster.dashboard, "--out", tmp_path / "third")
+    assert status == 2 and lines[-1].startswith("raysim: job 'raysim-nosuch': must be a job of the cluster"), lines
 
 
 @pytest.mark.slow
 def test_a_run_at_a_uri_is_kept_there(cluster: Grid, file: Path, tmp_path: Path) -> None:
     uri = (tmp_path / "stored").as_uri()
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)
-    assert status == 0 and f"kept    {uri}" in lines, "\n".join(lines[-3:])
+    assert status == 0 and f"stored  {uri}" in lines, "\n".join(lines[-3:])
     check_same(tmp_path / "stored", raysim.run(file, tmp_path / "here", inline=True).folder)
     assert until_gone(cluster.stage)
     status, lines = ran(cluster, "submit", file, "--address", cluster.dashboard, "--out", uri)

@@ -177,7 +177,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "fedprox", "proximal": -1}}, r"proximal = -1"),
     ({"algorithm": {"name": "radfed", "aggregate_every": 0}}, r"_every = 0"),
     ({"algorithm": {"name": "radfed", "aggregate_every": 2.5}}, r"algorithm.aggregate_every = 2.5"),
-    ({"algorithm": {"name": "fedbn", "weighting": "size"}}, r"algorithm.weighting = 'size'.*'equal' or 'samples'"),
+    ({"algorithm": {"name": "fedbn", "weighting": "size"}}, r"algorithm.weighting = 'size'.*'samples' or 'equal'"),
     ({"algorithm": []}, r"algorithm = \[\]: must be a table"),
     ({"algorithm": "fedavg"}, r"must be a table"),
     ({"local": {"lr": float("nan")}}, r"local.lr = nan"),

@@ -24,7 +24,7 @@ from raysim.reproduction.file import Reproduction
 from raysim.studies.file import Study
 
 BASE: dict[str, Any] = {"data": {"dataset": "digits"}, "partition": {"clients": 5}, "algorithm": {"name": "radfed"}}
-MERGE = r"algorithm\.merge_every = 4: is now algorithm\.aggregate_every; rename the key"
+MERGE = r"algorithm\.(radfed\.)?merge_every = 4: is now algorithm\.(radfed\.)?aggregate_every; rename the key"
 
 
 @pytest.mark.parametrize(

@@ -268,3 +268,16 @@ def test_a_run_starts_from_weights_and_trains_a_part(tmp_path: Path) -> None:
         rows = pq.read_table(inline.folder / name / "metrics.parquet").to_pydict()
         assert rows["bytes_up"] == [5 * (part + of_norm)] * 2
         assert rows["bytes_down"] == rows["bytes_up"]
+
+
+@pytest.mark.parametrize("name", ["types:SimpleNamespace", "builtins:type"])
+def test_a_class_whose_parameters_cannot_be_read_is_refused(name: str) -> None:
+    for table in ({"model": {"name": name}}, {"algorithm": {"name": name}}, {"server": {"rule": name}}):
+        with pytest.raises(InputError, match="must have parameters that can be read"):
+            Experiment.of({"data": {"dataset": "digits"}, **table})
+
+
+def test_own_code_that_exits_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(InputError, match=r"leaving must be importable \(SystemExit: 0\)"):
+        Experiment.of({"data": {"dataset": "digits"}, "model": {"name": "leaving:x"}}, [tmp_path])

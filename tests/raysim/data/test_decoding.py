@@ -12,7 +12,7 @@ from PIL import Image
 
 import partitioning
 from partitioning import InputError, Population
-from raysim.data.arrays import nested
+from partitioning.sources.arrays import nested
 from raysim.data.decoding import decode_population
 from raysim.data.images import ImageFormat
 from raysim.data.sources import load

@@ -1,6 +1,9 @@
 """Encoded images as pixels."""
 
 import io
+import struct
+import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from PIL import Image
 
 from partitioning import InputError
 from raysim.data.images import pixels
+from raysim.data.masks import mask_of
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -61,3 +65,29 @@ def test_image_that_cannot_be_decoded(case: str) -> None:
     assert str(error.value).startswith("column 'x' of client 3, row 4, ")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def _claiming(width: int, height: int) -> bytes:
+    """Return a PNG of no pixels whose header claims a size."""
+    chunks = (
+        (b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"")),
+        (b"IEND", b""),
+    )
+    parts = [struct.pack(">I", len(c)) + name + c + struct.pack(">I", zlib.crc32(name + c)) for name, c in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize("read", [pixels, mask_of])
+@pytest.mark.parametrize(("width", "height"), [(8193, 8192), (10_000, 10_000), (2**16, 2**16), (2**31 - 1, 1)])
+def test_pixels_are_bounded_before_they_are_decoded(
+    read: Callable[[bytes, str], object], width: int, height: int
+) -> None:
+    with pytest.raises(InputError, match="more than MAX_PIXELS = 67,108,864"):
+        read(_claiming(width, height), "image")
+
+
+def test_a_picture_at_the_bound_reaches_the_decoder() -> None:
+    with pytest.raises(InputError, match="cannot be decoded") as error:
+        pixels(_claiming(8192, 8192), "image")
+    assert "MAX_PIXELS" not in str(error.value)

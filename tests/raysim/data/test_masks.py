@@ -14,9 +14,9 @@ from PIL import Image
 
 import partitioning
 from partitioning import InputError, Population
+from partitioning.sources.arrays import nested
 from partitioning.store.verification import verify
 from raysim.config.experiment import Experiment
-from raysim.data.arrays import nested
 from raysim.data.decoding import decode_population
 from raysim.data.folders import ENCODED
 from raysim.data.images import ImageFormat
@@ -60,7 +60,7 @@ def test_masks_become_classes_of_pixels(tmp_path: Path) -> None:
     for name, masks in {"files": files, "arrays": nested(np.stack([MASK] * 3).astype(np.int64))}.items():
         population = decoded(table(masks), tmp_path / name)
         decode = decoder_of(population)
-        assert (decode.shape, decode.classes, decode.per_pixel, decode.nbytes) == ((3, 2, 4), 3, True, 104)
+        assert (decode.shape, decode.labels.outputs, decode.labels.kind, decode.nbytes) == ((3, 2, 4), 3, "pixels", 104)
         for client in range(2):
             x, y = decode(population.batch(client))
             assert x.shape == (population.sizes[client], 3, 2, 4)

@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 
 from algorithms import Purpose, torch_seed
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.data.arrays import nested
 from raysim.data.augment import AugmentationChain, ColourJitter, Crop, Flip
 from raysim.data.images import pixels
 from raysim.data.prepare import append_augmented, select_classes, select_split, take_rows

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from partitioning import InputError
-from raysim.data.arrays import flat, nested
+from partitioning.sources.arrays import nested
+from raysim.data.arrays import flat
 from raysim.data.catalogue import DATASETS, NamedDataSet
 from raysim.data.images import pixels
 from raysim.data.morphology import fractured, swollen, thickened, thinned
@@ -163,14 +164,15 @@ def test_domains_beside_those_of_other_sets() -> None:
     assert (images[domains != "digits"] == _images(alone)).all()
     assert images[domains == "digits"].mean() == pytest.approx(255 - images[domains == "invert"].mean(), abs=2)
     assert load("digits, shifted:digits", shifts=["invert", "blur"], dividing=["domain"], seed=3).train.equals(made)
-    with pytest.raises(InputError, match=r"data set 'digit': .*digits"):
+    with pytest.raises(InputError, match=r"data.dataset = 'digit': .*did you mean 'digits'"):
         load("digits,shifted:digit", shifts=["invert"])
 
 
 def test_domains_of_two_sets_that_are_called_the_same_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second would stand for the first, whose rows nobody would miss."""
     own = NamedDataSet("digits by domain", f"{__name__}:own_domains", ("domain",))
-    monkeypatch.setattr("raysim.data.sources.DATASETS", {**DATASETS, "own": own})
+    for module in ("sources", "catalogue"):
+        monkeypatch.setattr(f"raysim.data.{module}.DATASETS", {**DATASETS, "own": own})
     with pytest.raises(InputError, match="domain 'invert' twice"):
         load("own,shifted:digits", shifts=["invert"], dividing=["domain"])
 

@@ -13,8 +13,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from partitioning import InputError
+from partitioning.sources.arrays import nested
 from raysim.data import small_images
-from raysim.data.arrays import nested
 from raysim.data.catalogue import DATASETS
 from raysim.data.images import pixels
 from raysim.data.sources import check_classes, load

@@ -9,7 +9,7 @@ import torch
 
 import partitioning
 from partitioning import Population
-from raysim.data.arrays import nested
+from partitioning.sources.arrays import nested
 from raysim.data.decoding import decode_population
 from raysim.data.images import ImageFormat
 from raysim.data.shards import Shards

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv, feather
 
 from partitioning import InputError
 from raysim.data.sources import load
@@ -17,7 +18,7 @@ HUB = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 ALLOWED = {
     "numbers": pa.table({"b": [1.5, 2.0], "label": [3, 7], "a": pa.array([1, 2], pa.int8()), "c": [True, False]}),
     "one array": pa.table({"label": [0, 1], "x": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64(), 2))}),
-    "nested arrays": pa.table({"x": pa.array([[[1], [2]]], pa.list_(pa.list_(pa.uint8(), 1), 2)), "label": [0]}),
+    "nested arrays": pa.table({"x": pa.array([[[1], [2]]], pa.list_(pa.list_(pa.int16(), 1), 2)), "label": [0]}),
     "tensors": pa.table(
         {
             "x": pa.ExtensionArray.from_storage(TENSOR, pa.array([range(6)], pa.list_(pa.uint8(), 6))),
@@ -32,9 +33,9 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     "no rows": (pa.table({"x": pa.array([], pa.float32()), "label": pa.array([], pa.int64())}), "no rows"),
     "no label": (pa.table({"x": [1.0], "labels": [0]}), "'labels'"),
     "only a label": (pa.table({"label": [0]}), "no column but the label"),
-    "float labels": (
-        pa.table({"x": [1.0], "label": [0.0]}),
-        "'label' is double, but must hold whole numbers or strings",
+    "labels that are float arrays": (
+        pa.table({"x": [1.0], "label": pa.array([[[0.0]]], pa.list_(pa.list_(pa.float64(), 1), 1))}),
+        "'label' is fixed_size_list<",
     ),
     "byte labels": (
         pa.table({"x": [1.0], "label": [b"cat"]}),
@@ -70,7 +71,7 @@ REFUSED: dict[str, tuple[pa.Table, str]] = {
     ),
     "lists that vary": (pa.table({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}), "'x' is list<"),
     "lists inside": (
-        pa.table({"x": pa.array([[[1.0]]], pa.list_(pa.list_(pa.float32()), 1)), "label": [0]}),
+        pa.table({"x": pa.array([[[1.0], [1.0, 2.0]]], pa.list_(pa.list_(pa.float32()), 2)), "label": [0]}),
         "vary",
     ),
     "arrays of text": (
@@ -170,3 +171,67 @@ def test_real_covertype_names_its_text_column(real: Callable[[str], Path], tmp_p
 )
 def test_real_tables_of_images(name: str, rows: int, real: Callable[[str], Path]) -> None:
     assert load(f"file:{real(name + '.parquet')}").train.num_rows == rows
+
+
+NUMBERS = pa.table({"a": [1.5, 2.0, 3.0], "b": [1, 2, 3], "label": ["x", "y", "x"]})
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".arrow", ".npz", ".parquet"])
+def test_every_kind_of_file_is_the_same_table(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"own{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **{name: np.array(NUMBERS[name].to_pylist()) for name in NUMBERS.schema.names})
+    elif suffix == ".arrow":
+        feather.write_feather(NUMBERS, str(path), compression="uncompressed")
+    elif suffix == ".parquet":
+        pq.write_table(NUMBERS, path)
+    else:
+        csv.write_csv(NUMBERS, path, csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ","))
+    assert load(f"file:{path}").train.to_pydict() == NUMBERS.to_pydict()
+
+
+def test_a_csv_file_is_judged_by_all_of_its_values(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    rows = "".join(f"{number},0\n" for number in range(400_000))
+    path.write_text(f"a,label\n{rows}0.5,1\n")  # beyond the first block of Arrow's reader
+    assert load(f"file:{path}").train.schema.field("a").type == pa.float64()
+    for content, line in (
+        ("a,label\n1,2,3\n", "cannot be read as delimited text"),
+        ("a,label\n1,0\n,1\n", "'a' has nulls (1 rows)"),
+        ("a,label\nred,0\n", "'a' is string"),
+        ("a,a,label\n1,2,3\n", "2 columns named 'a'"),
+    ):
+        path.write_text(content)
+        assert line in _line(path)
+
+
+def test_an_archive_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "own.npz"
+    np.savez(path, x=np.zeros((3, 2)), y=np.zeros(3, int))
+    assert "data.label = 'label'" in _line(path) and load(f"file:{path}", label="y").train.num_rows == 3
+    np.savez(path, x=np.zeros((3, 2)), label=np.zeros(2, int))
+    assert "different lengths" in _line(path)
+    path.write_bytes(b"PK")
+    assert "cannot be read as NumPy's .npz" in _line(path)
+
+
+def test_lists_of_one_length_are_arrays_and_bytes_are_images(tmp_path: Path) -> None:
+    path = tmp_path / "own.parquet"
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    bytes_, doubles = pa.list_(pa.list_(pa.uint8())), pa.list_(pa.list_(pa.float64()))
+    for values, kind, shape in (
+        (pixels, bytes_, (1, 3, 4)),
+        (pixels.reshape(2, 2, 2, 3), pa.list_(bytes_), (3, 2, 2)),
+        (pixels / 2, doubles, (3, 4)),
+    ):
+        pq.write_table(pa.table({"x": pa.array(values.tolist(), kind), "label": [0, 1]}), path)
+        read = load(f"file:{path}").train["x"]
+        assert np.array(read.to_pylist()).shape == (2, *shape) and pa.types.is_fixed_size_list(read.type)
+    assert np.array_equal(np.array(read.to_pylist()), pixels / 2)
+
+
+def test_files_of_any_kind_are_domains(tmp_path: Path) -> None:
+    csv.write_csv(NUMBERS, tmp_path / "north-train.csv")
+    np.savez(tmp_path / "south.npz", **{name: np.array(NUMBERS[name].to_pylist()) for name in NUMBERS.schema.names})
+    source = load("file:north-train.csv,south.npz", root=str(tmp_path), dividing=["domain"])
+    assert source.train["domain"].to_pylist() == ["north"] * 3 + ["south"] * 3

@@ -14,6 +14,7 @@ import pytest
 
 from partitioning import InputError
 from raysim.data.abide import connectomes
+from raysim.data.reading import read_delimited, table_of
 from raysim.data.sources import load
 from raysim.data.tabular import COVERTYPE
 
@@ -146,3 +147,28 @@ def test_files_of_abide_that_are_refused(tmp_path: Path) -> None:
     (folder / "UM_1_2_rois_ho.1D").unlink()
     with pytest.raises(InputError, match=r"UM_1_2_rois_ho.1D not found in .*abide, nor 0 others"):
         load("abide", root=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["late.csv", "late.csv.gz"])
+def test_the_types_of_columns_come_from_all_rows(tmp_path: Path, name: str) -> None:
+    """Arrow reads a megabyte at once; whole numbers and blanks may come before other values."""
+    early, late = [f"{row},1,\n" for row in range(150_000)], "1,1.5,x\n"
+    with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wt", encoding="utf-8") as file:
+        file.write("".join(["row,number,text\n", *early, late]))
+    table = table_of(tmp_path / name)
+    assert table["number"][-1].as_py() == 1.5 and table["text"][-1].as_py() == "x" and len(table) == 150_001
+
+
+def test_delimited_text_has_a_largest_number_of_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a\n" + "1\n" * 9)
+    assert len(read_delimited(tmp_path / "rows.csv", 9)) == 9
+    with pytest.raises(InputError, match=r"rows\.csv has more than 8 rows"):
+        read_delimited(tmp_path / "rows.csv", 8)
+
+
+def test_images_with_dictionaries_may_stand_in_several_row_groups(tmp_path: Path) -> None:
+    images = [index.to_bytes(2, "little") * 2500 for index in range(1000)]
+    encoded = pa.StructArray.from_arrays([pa.array(images), pa.array([None] * 1000, pa.string())], ["bytes", "path"])
+    table = pa.table({"image": encoded, "label": range(1000)})
+    pq.write_table(table, tmp_path / "data.parquet", row_group_size=500)
+    assert table_of(tmp_path / "data.parquet").equals(table)

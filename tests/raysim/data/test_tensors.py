@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from partitioning import InputError
-from raysim.data.arrays import nested
+from partitioning.sources.arrays import nested
 from raysim.data.sources import load
 from raysim.data.tensors import BatchDecoder
 
@@ -26,7 +26,7 @@ def _batch(columns: dict[str, Any]) -> pa.RecordBatch:
 def test_digits_are_taken_as_they_are() -> None:
     table = load("digits").train
     decoder = BatchDecoder(table.schema, "label", range(10))
-    assert (decoder.shape, decoder.classes) == ((1, 8, 8), 10)
+    assert (decoder.shape, decoder.labels.outputs) == ((1, 8, 8), 10)
     x, y = decoder(table.to_batches()[0])
     assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
     assert x.shape == (1797, 1, 8, 8)
@@ -68,7 +68,7 @@ def test_fixed_shape_tensors() -> None:
 def test_numbers_keep_the_order_of_columns() -> None:
     batch = _batch({"b": [0.5, 1.5], "label": [7, 3], "a": pa.array([200, 3], pa.uint8()), "c": [True, False]})
     decoder = BatchDecoder(batch.schema, "label", [3, 5, 7])
-    assert (decoder.shape, decoder.classes) == ((3,), 3)
+    assert (decoder.shape, decoder.labels.outputs) == ((3,), 3)
     x, y = decoder(batch)
     assert x.tolist() == [[0.5, 200, 1], [1.5, 3, 0]]
     assert y.tolist() == [2, 0]
@@ -117,8 +117,8 @@ def test_labels_may_be_words(encode: bool) -> None:
 def test_schemas_that_cannot_be_decoded() -> None:
     with pytest.raises(InputError, match="'label'"):
         BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.int64()}), "lable", [0])
-    with pytest.raises(InputError, match="'label' is double, but must hold whole numbers or strings"):
-        BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.float64()}), "label", [0])
+    with pytest.raises(InputError, match="'label' is list<item: double>, but must hold whole numbers, strings"):
+        BatchDecoder(pa.schema({"x": pa.float32(), "label": pa.list_(pa.float64())}), "label", [0])
     with pytest.raises(InputError, match="encoded images"):
         BatchDecoder(pa.schema({"x": pa.binary(), "label": pa.int64()}), "label", [0])
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import partitioning
-from algorithms import Algorithm, Block, Fleet, Output, PersonalStore, State, Worker, begin, next_round
+from algorithms import Algorithm, Block, Fleet, Function, Output, PersonalStore, State, Worker, begin, next_round
 from partitioning import Population
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
+from raysim.measures.metrics import METRICS as BY_NAME
 
 MODEL = ModelPlan("mlp", {"hidden": (12,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
 ROUNDS = 4
@@ -27,7 +29,7 @@ ROW_BYTES = 7 * 8
 
 
 @dataclass(frozen=True)
-class Struck:
+class Struck(Function):
     """What a function does, in a process that a signal strikes when it is done and has not told yet; so often.
 
     Where it is several times, they are at once: each waits for the others.
@@ -59,7 +61,7 @@ class Struck:
 
 
 @dataclass(frozen=True)
-class Poison:
+class Poison(Function):
     """Ends the process of whoever works for a client."""
 
     client: int
@@ -118,13 +120,19 @@ def plan_of(population: Population, algorithm: Algorithm, personal: Path) -> Wor
 
 def trained(fleet: Fleet, plan: WorkerPlan, population: Population) -> tuple[object, ...]:
     """What some rounds come to, one of them evaluated on its way: models, what clients keep, metrics."""
-    targets = Targets.of(population, None, ["loss"])
+    targets = Targets.of(population, None, [BY_NAME["loss"]])
     state, metrics = begin(plan.module(), fleet, 0, ROUNDS), []
     for number in range(1, ROUNDS + 1):
         state = next_round(state, plan.algorithm, fleet, last=number == ROUNDS)
         if number % 2 == 0:
             metrics.append(evaluate(state, plan.algorithm, fleet, targets))
     return *of_bytes(state, plan), metrics
+
+
+def trained_here(plan: WorkerPlan, population: Population) -> tuple[object, ...]:
+    """Return the same of rounds in this process."""
+    with closing(InlineWorkplace().fleet(plan)) as fleet:
+        return trained(fleet, plan, population)
 
 
 def of_bytes(state: State, plan: WorkerPlan) -> tuple[object, ...]:

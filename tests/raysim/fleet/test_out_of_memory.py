@@ -14,6 +14,7 @@ from algorithms import (
     Block,
     ClientInput,
     ClientUpdates,
+    Function,
     Local,
     Output,
     Sample,
@@ -56,7 +57,7 @@ class Greedy(ClientUpdates):
 
 
 @dataclass(frozen=True)
-class Hungry:
+class Hungry(Function):
     """Work that is no client update."""
 
     def objects(self, block: Block) -> int:

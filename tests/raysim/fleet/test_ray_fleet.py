@@ -20,6 +20,7 @@ from algorithms import (
     Block,
     Compute,
     DivergedError,
+    Function,
     Local,
     Output,
     Sample,
@@ -184,7 +185,7 @@ def test_both_actors_work(actors: ClientActors, population: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Threads:
+class Threads(Function):
     """Tells with how many threads a block runs, and whether kernels are deterministic."""
 
     def objects(self, block: Block) -> int:
@@ -249,7 +250,7 @@ def test_array_bytes_looks_inside() -> None:
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:x", "127.0.0.1:9"])
 def test_an_address_where_no_cluster_is_fails_at_once(address: str) -> None:
-    with pytest.raises(InputError, match=r"--address = .*: must be HOST:PORT of a running Ray cluster"):
+    with pytest.raises(InputError, match=r"address = .*: must be HOST:PORT of a running Ray cluster"):
         check_answers(address)
 
 

@@ -21,6 +21,7 @@ from raysim.data.sources import load
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.evaluate import Targets, evaluate
+from raysim.measures.metrics import METRICS as BY_NAME
 from tests.algorithms.conftest import named
 
 LOCAL = Local(lr=0.1, batch_size=16)
@@ -95,7 +96,7 @@ def test_every_target_is_what_a_plain_module_gives(
     algorithm = named(name, Sample(fraction=0.5), LOCAL)
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, rounds)
-    found = evaluate(state, algorithm, fleet, Targets.of(population, None, METRICS))
+    found = evaluate(state, algorithm, fleet, Targets.of(population, None, [BY_NAME[name] for name in METRICS]))
     shards = Shards(population.path)
     outsider = with_own_statistics if name == "silobn" else lambda module, samples: module
     hands: dict[str, list[tuple[float, float, int]]] = {
@@ -146,7 +147,7 @@ def test_between_aggregates_another_model_is_evaluated_than_the_last_aggregated(
 ) -> None:
     algorithm = radfed(Sample(cohort=4), LOCAL, aggregate_every=10)
     fleet = fleets(algorithm)
-    targets = Targets.of(population, ["test"], ["loss"])
+    targets = Targets.of(population, ["test"], [BY_NAME["loss"]])
     losses = [evaluate(simulate(algorithm, fleet, rounds), algorithm, fleet, targets)["test_loss"] for rounds in (0, 3)]
     assert losses[1] < losses[0]
 
@@ -167,7 +168,7 @@ def test_an_outsider_may_have_statistics_of_its_own(
     algorithm = make(Sample(), LOCAL, outsider="own")
     fleet = fleets(algorithm)
     state = simulate(algorithm, fleet, 2)
-    targets, losses = Targets.of(population, ["held_out"], ["loss"]), []
+    targets, losses = Targets.of(population, ["held_out"], [BY_NAME["loss"]]), []
     for client in population.test_clients:
         samples, module = Shards(population.path).samples(int(client), "all"), module_of(state, algorithm, fleet, None)
         affine = module.norm1.weight.clone()
@@ -193,7 +194,7 @@ def test_an_outsider_of_a_single_sample_keeps_the_average(fleets: Fleets, popula
             each = [Shards(population.path).samples(client, part) for client in clients]
             return torch.cat([x[:1] for x, _ in each]), torch.cat([y[:1] for _, y in each]), np.ones(len(each), int)
 
-    targets = Targets.of(population, ["held_out"], ["loss"])
+    targets = Targets.of(population, ["held_out"], [BY_NAME["loss"]])
     fleet._worker = replace(fleet._worker, data=First())  # type: ignore[arg-type]
     found = evaluate(state, algorithm, fleet, targets)
     average = replace(algorithm, sharing=replace(algorithm.sharing, outsider="average"))
@@ -211,7 +212,7 @@ def test_initial_entries_are_never_used_in_silence(newcomer: str, fleets: Fleets
     np.testing.assert_allclose(state.average.floats, np.mean([each.floats for each in personal], axis=0), rtol=1e-6)
     module, shards = module_of(state, algorithm, fleet, None), Shards(population.path)
     assert module.norm1.running_mean.any() and (module.norm1.running_var != 1).all()
-    found = evaluate(state, algorithm, fleet, Targets.of(population, ["test"], ["loss"]))
+    found = evaluate(state, algorithm, fleet, Targets.of(population, ["test"], [BY_NAME["loss"]]))
     _, loss, samples = by_hand(module, shards.test_slice(0))
     assert found["test_loss"] == pytest.approx(loss / samples, rel=1e-5)
 
@@ -224,7 +225,7 @@ def test_a_domain_s_clients_are_measured_on_its_test_set(name: str, tmp_path: Pa
     population = partitioning.make(
         sources, tmp_path / "population", scheme="domains", clients_per_domain=3, test=tests, seed=2
     )
-    targets = Targets.of(population, None, ["accuracy", "loss"])
+    targets = Targets.of(population, None, [BY_NAME["accuracy"], BY_NAME["loss"]])
     assert [(target.name, target.clients) for target in targets.targets] == [
         ("domain_paper", (3, 4, 5)),
         ("domain_glass", (0, 1, 2)),

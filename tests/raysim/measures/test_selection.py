@@ -139,8 +139,8 @@ RAW: dict[str, Any] = {"data": {"dataset": "digits", "test": 0.1}, "algorithm": 
 @pytest.mark.parametrize(
     ("evaluate", "message"),
     [
-        ({"select": "best"}, r"evaluate.every = 0 with evaluate.select = \"best\": must be >= 1"),
-        ({"patience": 3}, r"evaluate.every = 0 with evaluate.patience = 3: must be >= 1"),
+        ({"every": 0, "select": "best"}, r"evaluate.every = 0 with evaluate.select = \"best\": must be >= 1"),
+        ({"every": 0, "patience": 3}, r"evaluate.every = 0 with evaluate.patience = 3: must be >= 1"),
         ({"every": 1, "patience": 0}, r"evaluate.patience = 0"),
         ({"every": 1, "patience": 2, "select_by": "test_accuracy"}, r"must be a column of the validation clients"),
         ({"every": 1, "patience": 2}, r"'validation_accuracy': must be a measured column \(test_accuracy, "),

@@ -210,7 +210,7 @@ def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"evaluate": {"measures": ["concordance"]}}, "evaluate.every = 0 with .* must be 1"),
+        ({"evaluate": {"every": 0, "measures": ["concordance"]}}, "evaluate.every = 0 with .* must be 1"),
         (
             {"evaluate": {"every": 1, "measures": ["concordance"], "metrics": ["accuracy"]}},
             "without a loss on a global",

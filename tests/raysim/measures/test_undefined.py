@@ -44,7 +44,10 @@ def test_an_undefined_metric_is_null(experiment: dict[str, Any], tmp_path: Path)
 
 def test_a_diverged_metric_is_not_a_number(experiment: dict[str, Any], tmp_path: Path) -> None:
     """A step so long that the weights are still numbers, and the logits are not."""
-    changed = {**experiment, "rounds": 1, "local": {"lr": 3e37}}
+    labels = np.arange(12) % 2
+    long = pa.table({"x": 1e15 * labels, "y": 1e15 - labels, "label": labels})
+    pq.write_table(long, experiment["data"]["dataset"].removeprefix("file:"))
+    changed = {**experiment, "rounds": 1, "local": {"lr": 1e12}}
     run = raysim.run(changed, tmp_path / "run", inline=True)
     table = pq.read_table(run.folder / "fedavg" / "metrics.parquet")
     for name in ("local_loss", "local_mean_loss", "local_auc", "local_mean_auc"):

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from partitioning import InputError
 from raysim.models.build import build
-from raysim.models.residual import ResidualBlock
+from raysim.models.residual_layers import ResidualBlock
 from raysim.models.stack import WindowMean
 
 

@@ -19,9 +19,10 @@ from algorithms.engine.sums import Sum
 from raysim.common.errors import InputError
 from raysim.models.build import build
 from raysim.models.fixup import ScalarAffine, ShiftedConv2d
+from raysim.models.keys import KEYS, NORMS, RenormLimits
 from raysim.models.modified_convolutions import StandardisedConv2d, standardised
-from raysim.models.norm import KEYS, NORMS, Normaliser, converted
-from raysim.models.renorm import BatchRenorm, RenormLimits
+from raysim.models.norm import Normaliser, converted
+from raysim.models.renorm import BatchRenorm
 
 LIMITS = RenormLimits(r_max=1.5, d_max=0.5, start=2, r_end=8, d_end=5)
 

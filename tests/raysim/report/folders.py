@@ -1,12 +1,13 @@
 """Small run folders, written as a run writes them, with numbers that a formula gives."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
+
+from raysim.store.summary import read_summary, write_summary
 
 METRICS = ("accuracy", "macro_f1", "weighted_f1", "auc", "loss")
 
@@ -34,13 +35,20 @@ def write_run(
         own = folder / (name if before == 0 else f"{name}-{before + 1}")
         own.mkdir()
         pq.write_table(metrics(rounds, every, targets, index), own / "metrics.parquet")
-        (own / "summary.json").write_text(json.dumps(summary(name, rounds)), encoding="utf-8")
+        write_summary(own / "summary.json", summary(name, rounds))
     return folder
+
+
+def told(own: Path, metrics: pa.Table | None = None, **keys: object) -> None:
+    """Add to an algorithm's summary, and give it other metrics."""
+    if metrics is not None:
+        pq.write_table(metrics, own / "metrics.parquet")
+    write_summary(own / "summary.json", read_summary(own / "summary.json", ()) | keys)
 
 
 def summary(name: str, rounds: int) -> dict[str, object]:
     return {
-        "algorithm": f"Algorithm(schedule=Rounds(sample=1.0), local=Local(epochs=1), weighting={name!r})",
+        "algorithm": "Algorithm(schedule=Rounds(sample=1.0), local=Local(epochs=1), weighting=Samples())",
         "name": name,
         "rounds": rounds,
         "seconds": 0.4 * rounds,

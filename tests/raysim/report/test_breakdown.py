@@ -12,7 +12,7 @@ from raysim.report.page import write_report
 from raysim.report.words import STAGES as WORDS
 from raysim.store.algorithm_folder import STAGES
 
-from .folders import write_run
+from .folders import told, write_run
 
 SECONDS = {
     "sample": 0.001,
@@ -33,7 +33,7 @@ def measure(folder: Path, seconds: dict[str, float]) -> None:
         values = [None, value, None] if stage == "evaluate" else [value, value, 9 * value]
         table = table.drop_columns([name for name in table.column_names if name == f"seconds_{stage}"])
         table = table.append_column(f"seconds_{stage}", pa.array(values, pa.float64()))
-    pq.write_table(table, path)
+    told(path.parent, table)
 
 
 def cells_of(page: str) -> list[list[str]]:
@@ -73,7 +73,7 @@ def test_runs_side_by_side_and_one_that_did_not_measure(tmp_path):
     assert [row[3] for row in cells_of(page)] == ["0.5 s", "0.25 s"]
     assert cells_of(page)[1] == ["0.5 s", "–", "–", "0.25 s", "0 s", "–", "50 ms", "–"]
     drawn = page[page.index("by stage") :]
-    drawn = drawn[: drawn.index("</figure>")]
+    drawn = drawn[: drawn.index("<table")]
     assert "new/radfed" in drawn and "old/" not in drawn
 
 

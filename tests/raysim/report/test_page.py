@@ -2,18 +2,20 @@
 
 import json
 import re
+import tomllib
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+import tomli_w
 
 from partitioning import InputError
 from raysim.report.page import models_of, write_report
 
-from .folders import write_run
+from .folders import told, write_run
 
 VOID = {"meta", "link", "line", "br"}
 
@@ -43,7 +45,7 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in ("style", "script"):
             self.text += data
 
 
@@ -64,7 +66,7 @@ def test_the_page_is_whole_and_fetches_nothing(tmp_path, out):
     assert all(address.startswith(("#", "data:")) for address in outline.addresses)
     assert "http:" not in page
     assert "https:" not in page
-    assert "<script" not in page
+    assert not re.search(r"<script[^>]*\bsrc", page)
     assert "@import" not in page
     targets = {f"#{each}" for each in outline.ids}
     assert set(re.findall(r"url\((#[^)]*)\)", page)) <= targets
@@ -82,19 +84,13 @@ def test_every_algorithm_has_its_row_and_its_parts(tmp_path, out):
 def test_the_headline_shows_last_values_and_totals(tmp_path, out):
     page = page_of(write_run(tmp_path / "run", ["fedavg"], rounds=10, every=4, targets=["test"]), out=out)
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
-    # accuracy after round 10; rounds; the sum of seconds; 40 messages of 217 kB a round up and down; exchanges
-    assert cells[:7] == ["24.9 %", "10", "4 s", "86.8 MB", "86.8 MB", "10", "17.4 MB"]
-
-
-def told(run: Path, name: str, **keys: object) -> None:
-    """Add to an algorithm's summary."""
-    path = run / name / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | keys), encoding="utf-8")
+    # accuracy after round 10; weights; rounds; the sum of seconds; 40 messages of 217 kB a round up and down; exchanges
+    assert cells[:8] == ["24.9 %", "samples", "10", "4 s", "86.8 MB", "86.8 MB", "10", "17.4 MB"]
 
 
 def test_the_chosen_round_s_values_stand_in_the_headline(tmp_path, out):
     run = write_run(tmp_path / "run", ["fedavg", "radfed"], rounds=10, every=4, targets=["test"])
-    told(run, "fedavg", model_round=4, stopped_early=True)
+    told(run / "fedavg", model_round=4, stopped_early=True)
     page = page_of(run, out=out)
     text = Outline(page).text
     # 1 - 0.97^4 of 0.95
@@ -107,7 +103,7 @@ def test_the_chosen_round_s_values_stand_in_the_headline(tmp_path, out):
 def test_best_values_and_rounds_to_targets(tmp_path, out):
     run = write_run(tmp_path / "run", ["fedavg", "radfed"], targets=["test"])
     reached = {"test_accuracy": {"target": 0.25, "round": 6}, "test_loss": {"target": 1.0, "round": None}}
-    told(run, "fedavg", best={"test_accuracy": {"value": 0.3125, "round": 9}}, reached=reached)
+    told(run / "fedavg", best={"test_accuracy": {"value": 0.3125, "round": 9}}, reached=reached)
     text = Outline(page_of(run, out=out)).text
     assert "31.2 % (9)" in text
     assert "test_accuracy 0.25" in text and "not reached" in text
@@ -125,10 +121,64 @@ def test_runs_side_by_side_are_told_apart(tmp_path, out):
         assert label in text
 
 
+def changed(run: Path, **tables: Mapping[str, object]) -> Path:
+    """Change keys of a run's configuration; `algorithm` changes the first one."""
+    config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+    for name, keys in tables.items():
+        (config["algorithm"][0] if name == "algorithm" else config.setdefault(name, {})).update(keys)
+    (run / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    return run
+
+
+def test_the_differences_of_runs_are_listed(tmp_path, out):
+    runs = [
+        write_run(tmp_path / "a"),
+        changed(write_run(tmp_path / "b"), algorithm={"fraction": 0.5}, partition={"clients": 60}),
+        changed(write_run(tmp_path / "c", ["fedavg"]), evaluate={"every": 2}),
+    ]
+    page = page_of(*runs, out=out)
+    table = page[page.index("<h2>Differences</h2>") : page.index("<h2>Results</h2>")]
+    assert re.findall(r'data-name="([^"]*)">', table)[1:] == [
+        "partition.clients", "evaluate.every", "algorithm", "fedavg: fraction"
+    ]  # fmt: skip
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", table)
+    assert cells == ["50", "–", "fedavg, radfed", "1.0", "60", "–", "fedavg, radfed", "0.5", "50", "2", "fedavg", "1.0"]
+    # What is common stands above, once.
+    assert "<dt>Data</dt><dd>digits</dd>" in page and "<dt>Clients</dt>" not in page
+    equal = page_of(*(write_run(tmp_path / name) for name in "xy"), out=out)
+    assert "The configurations of the runs are equal." in equal
+
+
+def test_only_what_was_measured_is_drawn(tmp_path, out):
+    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", ["fedavg"], targets=["held_out"])]
+    page = page_of(*runs, out=out)
+    data = [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', page)]
+    names = {panel["title"]: [line["name"] for line in panel["lines"]] for panel in data[0]["panels"]}
+    assert names == {
+        "Held-out clients, pooled": ["a/fedavg", "a/radfed", "b/fedavg"],
+        "Held-out clients, mean": ["a/fedavg", "a/radfed"],
+    }
+    assert "<dt>Held-out clients, mean</dt>" in page and "<dt>Validation clients, mean</dt>" not in page
+    none = page_of(write_run(tmp_path / "none", rounds=0), out=out)
+    assert "<h2>Results</h2>" in none
+    for section in ("Evaluation", "Measures", "Training and cost", "Clients"):
+        assert f"<h2>{section}</h2>" not in none
+
+
+def test_weights_in_the_aggregation_are_shown(tmp_path, out):
+    run = write_run(tmp_path / "run", ["fedavg", "fedbs", "mine"])
+    told(run / "fedavg", algorithm="Algorithm(weighting=Samples(), server=Assign())")
+    told(run / "fedbs", algorithm="Algorithm(weighting=ClientLoss(of='training'), then=Algorithm(weighting=Equal()))")
+    told(run / "mine", algorithm="Algorithm(weighting=Root(power=0.5))")
+    page = page_of(run, out=out)
+    for text in ("samples", "loss, then equal", "Root"):
+        assert f"<td>{text}</td>" in page
+
+
 def test_names_are_escaped(tmp_path, out):
     page = page_of(write_run(tmp_path / "a & <b>", ["<script>alert(1)"]), out=out)
     assert Outline(page).open == []
-    assert "<script" not in page
+    assert "<script>alert" not in page
     assert "<b>" not in page
     assert "a &amp; &lt;b&gt;" in page
 
@@ -161,14 +211,14 @@ def test_an_algorithm_that_has_not_ended_is_shown(tmp_path, out):
 
 def test_columns_may_be_absent(tmp_path, out):
     run = write_run(tmp_path / "run", ["fedavg"])
-    pq.write_table(pa.table({"round": [1, 2], "train_loss": [2.0, None]}), run / "fedavg" / "metrics.parquet")
+    told(run / "fedavg", pa.table({"round": [1, 2], "train_loss": [2.0, None]}))
     assert Outline(page_of(run, out=out)).open == []
 
 
 def test_a_diverged_loss_is_no_missing_evaluation(tmp_path, out):
     run = write_run(tmp_path / "run", ["fedavg"])
     table = pa.table({"round": [1, 2], "test_accuracy": [0.5, 0.1], "test_loss": [2.0, np.nan]})
-    pq.write_table(table, run / "fedavg" / "metrics.parquet")
+    told(run / "fedavg", table)
     text = Outline(page_of(run, out=out)).text
     assert "diverged" in text
     assert "Evaluated after round 2." in text
@@ -178,7 +228,7 @@ def test_an_undefined_metric_is_absent_and_a_diverged_one_never_the_best(tmp_pat
     run = write_run(tmp_path / "run", ["fedavg", "fedprox", "fedbn"])
     for name, value in (("fedavg", None), ("fedprox", np.nan), ("fedbn", 0.25)):
         columns = {"round": [1, 2], "test_loss": [2.0, 1.0], "test_auc": pa.array([value, value], pa.float64())}
-        pq.write_table(pa.table(columns), run / name / "metrics.parquet")
+        told(run / name, pa.table(columns))
     page = page_of(run, out=out)
     assert "<td>–</td>" in page
     assert "<td>diverged</td>" in page
@@ -197,7 +247,7 @@ def test_a_page_is_replaced_whole_and_leaves_nothing_beside_it(tmp_path):
     write_report([run], out)
     (run / "fedavg" / "summary.json").write_text("{", encoding="utf-8")
     before = out.read_bytes()
-    with pytest.raises(InputError, match="is not JSON"):
+    with pytest.raises(InputError, match=r"summary.json is damaged"):
         write_report([run], out)
     assert out.read_bytes() == before
     assert [each.name for each in out.parent.iterdir()] == ["report.html"]
@@ -212,14 +262,14 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path, out):
         ([], "no run given"),
         ([tmp_path / "nowhere"], "no run in"),
         ([tmp_path], "no run in"),
-        ([damaged], "is not a Parquet table"),
+        ([damaged], "metrics.parquet is damaged"),
         ([misspelt], "is not TOML"),
     ]:
         with pytest.raises(InputError, match=words) as refusal:
             write_report(runs, out)
         assert "\n" not in str(refusal.value)
         assert not out.exists()
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match="is not a regular file"):
         write_report([write_run(tmp_path / "run")], tmp_path)
 
 

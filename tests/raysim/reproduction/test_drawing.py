@@ -16,7 +16,8 @@ import tomli_w
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError
-from raysim.plots.charts import Curve, Panel, draw
+from raysim.plots.charts import draw
+from raysim.plots.panels import Curve, Panel
 from raysim.plots.style import stroke
 from raysim.reproduction.drawing import CROWD, drawn, rounds_that_fit, words_of
 from raysim.reproduction.figure import Figure
@@ -172,7 +173,7 @@ def test_however_many_rounds_there_are_the_file_is_small(rounds: int, panels: in
         label: Curve(number, np.sin(number), np.full(rounds, 0.1) if series <= CROWD else None) for label in strokes
     }
     every = [Panel(f"Panel {each}", "Accuracy, test set", "share", lines) for each in range(panels)]
-    assert len(draw("a", every, strokes, has_legend=True, most=rounds_that_fit(every))) < 60_000
+    assert len(draw("a", every, strokes, most=rounds_that_fit(every))) < 60_000
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raysim.cli.tables import listing
+from raysim.cli.listing import LISTS
 from raysim.common.errors import InputError, StoppedError
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import reproduce
@@ -36,7 +36,7 @@ def test_a_reproduction_leaves_its_claims(tmp_path: Path) -> None:
     _, claims = reproduce(_small(tmp_path), tmp_path / "run", changes=changes, inline=True)
     assert [each.verdict for each in claims] == ["holds", "not tested here", "not tested here"]
     page = (tmp_path / "run" / "claims.md").read_text()
-    assert "raysim reproduce small --set model.hidden=[16]" in page and "| holds |" in page
+    assert "raysim reproduce small --set 'model.hidden=[16]'" in page and "| holds |" in page
     assert "`rounds` 2 (paper: 100)" in page
 
 
@@ -70,7 +70,7 @@ def test_one_that_reduces_nothing_is_not_begun_by_chance(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"'fixbn-table-2' has no reduced setting: .*--full"):
         reproduce("fixbn-table-2", tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    assert "[--full alone]" in dict(listing("reproductions"))["fixbn-table-2"]
+    assert "[--full alone]" in dict(LISTS["reproductions"]())["fixbn-table-2"]
     for name in ("fixbn-quick", "fedbn-figure-9", "fixbn-table-1"):
         assert not read_reproduction(name).is_full_alone
 

@@ -65,7 +65,7 @@ def test_every_exchange_takes_its_latency(tmp_path: Path) -> None:
                 "model": {"name": "deeplab_v3plus"},
                 "data": {"dataset": "digits", "channels": 3, "image_size": 64},
             },
-            "model.name = 'deeplab_v3plus': must return 10 logits a sample",
+            "model.name = 'deeplab_v3plus': must return .* it must have 10 logits a sample",
         ),
         ({"server": {"rule": "os:getcwd"}}, "server.rule = 'os:getcwd': must be a class whose instances take"),
         ({"algorithm": {"name": "fedavg", "maintained_momentum": "local"}}, "local.momentum = 0.0: must have momentum"),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from algorithms import Census, Local, Sample, centralized, fedavg, fedmmb
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed
-from raysim.simulation.budget import rounds_of, samples_per_update
+from raysim.fleet.inline import InlineWorkplace
+from raysim.simulation.budget import check_updates, rounds_of, samples_per_update
+from raysim.simulation.options import RunOptions, with_workplace
 
 SIZES = np.array([0, 1, 4, 5, 6, 10, 23], np.int64)
 
@@ -103,3 +106,22 @@ def test_united_data_are_one_clients() -> None:
     # Steps of batches of 10, though no client has as many; the next batch of a pass over 12 samples is 10 or 2.
     assert rounds_of(5, centralized(Sample(), Local(steps=1, batch_size=10)), census) == 6
     assert rounds_of(5, centralized(Sample(), Local(batches=1, batch_size=10)), census) == 10
+
+
+@pytest.mark.parametrize("keys", [{"epochs": 10**9}, {"steps": 10**9}, {"steps": 10**8, "batch_size": "full"}])
+def test_updates_whose_batches_fill_the_memory_are_refused(keys: dict[str, Any]) -> None:
+    census = Census(np.arange(3), np.array([5, 40, 0]))
+    with pytest.raises(InputError, match=r"local\.\w+ = 10+: the batches of 3 client updates .* GB: must be at most"):
+        check_updates(fedavg(Sample(), Local(**keys)), census, 3)
+    check_updates(fedavg(Sample(), Local(epochs=10_000)), census, 3)
+
+
+def test_a_budget_of_too_many_rounds_is_refused() -> None:
+    with pytest.raises(InputError, match=r"epochs = 1e\+12: are 1e\+12 rounds: must be at most"):
+        rounds_of(1e12, fedavg(Sample(), Local()), Census(np.arange(3), np.array([5, 40, 5])))
+
+
+def test_without_rounds_no_actors_start() -> None:
+    raw = {"rounds": 0, "data": {"dataset": "digits"}}
+    assert with_workplace(Experiment.of(raw), RunOptions())[1] is InlineWorkplace
+    assert with_workplace(Experiment.of({**raw, "rounds": 1}), RunOptions())[1] is not InlineWorkplace

@@ -145,3 +145,31 @@ def test_a_pinned_population_is_not_fetched(tmp_path: Path) -> None:
     raw = {"data": {"population": "s3://bucket/p"}, "fleet": {"pinned": True}}
     with pytest.raises(InputError, match="must be a folder in which each node has the samples of its own site; give"):
         population_of(Experiment.of(raw), tmp_path / "unused")
+
+
+def drawn(tmp_path: Path, name: str, seed: int = 0, **data: Any) -> Population:
+    raw = {**BASE, "seed": seed, "data": {"dataset": "digits", **data}}
+    return population_of(Experiment.of(raw), tmp_path / name)
+
+
+@pytest.mark.parametrize(("sample", "rows"), [(0.1, (144, 36)), (144, (144, 36)), (4, (4, 1)), (1438, (1438, 359))])
+def test_a_sample_is_drawn_of_the_training_rows_and_the_same_share_of_the_test_rows(
+    tmp_path: Path, sample: float, rows: tuple[int, int]
+) -> None:
+    population = drawn(tmp_path, "own", test=0.2, sample=sample)
+    counts = population.manifest.counts
+    assert (counts.samples, counts.test_rows) == rows
+
+
+def test_a_sample_depends_on_the_seed_alone_and_has_rows_of_the_whole(tmp_path: Path) -> None:
+    own = [drawn(tmp_path, name, seed, sample=50) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    found = [sorted(rows([each.batch(client) for client in range(4)])) for each in own]
+    assert found[0] == found[1] != found[2]
+    assert set(found[0]) <= set(rows(load("digits").train.to_batches()))
+
+
+def test_a_sample_may_lack_a_class_of_the_test_set(tmp_path: Path) -> None:
+    population = drawn(tmp_path, "own", test=0.5, sample=5)
+    assert population.manifest.counts.samples == 5
+    with pytest.raises(InputError, match=r"data.sample = 1798: must be at most 1797, the number of training rows"):
+        drawn(tmp_path, "large", sample=1798)

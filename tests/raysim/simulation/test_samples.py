@@ -12,9 +12,9 @@ from safetensors.numpy import load_file
 
 import raysim
 from partitioning import Population
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.data.arrays import nested
 from raysim.data.augment import AugmentationChain, Crop, Flip
 from raysim.simulation.population import population_of
 from raysim.simulation.samples import prepare_samples
@@ -78,7 +78,9 @@ def test_a_made_population_stays_and_is_prepared_as_asked(tmp_path: Path, monkey
     weights = load_file(tmp_path / "run" / "fedavg" / "model.safetensors")
     assert {3 * 6 * 6} == {value.shape[1] for value in weights.values() if value.shape[:1] == (12,) and value.ndim == 2}
     found = prepare_samples(made, Experiment.of(file).data)
-    assert (found.shape, found.classes) == ((3, 6, 6), 10) and found.augment == AugmentationChain((Crop(2), Flip()))
+    assert (found.shape, found.labels.outputs) == ((3, 6, 6), 10) and found.augment == AugmentationChain(
+        (Crop(2), Flip())
+    )
     assert found.standardise is not None and not found.standardise.per_client
     assert len(found.standardise.scale.mean) == 3
     assert Population.open(made.path).digest == made.digest

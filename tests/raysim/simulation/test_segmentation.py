@@ -14,8 +14,8 @@ from torch import nn
 
 import raysim
 from partitioning import Population
+from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
-from raysim.data.arrays import nested
 
 CITIES = ("aachen", "bochum", "bremen")
 
@@ -134,7 +134,7 @@ def test_metrics_by_hand(pixels: dict[str, Any], tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"evaluate": {"metrics": ["auc"]}}, "evaluate.metrics has 'auc' with labels that are images"),
-        ({"model": {"name": "lenet"}, "data": {"image_size": 32}}, "'lenet': must return 3 logits a pixel"),
+        ({"model": {"name": "lenet"}, "data": {"image_size": 32}}, "because it must have 3 logits a pixel"),
         ({"data": {"augment": "append"}}, "data.augment with \"append\" with label column 'label'"),
         ({"data": {"classes": [1]}}, "data.classes with label column 'label': must be left out"),
         (

@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
-from algorithms import Assign, Layout, Local, Location, Packed, PersonalLedger, PersonalStore, Sample, State, fedavg
+from algorithms import (
+    Assign,
+    DamagedError,
+    Layout,
+    Local,
+    Location,
+    Packed,
+    PersonalLedger,
+    PersonalStore,
+    Sample,
+    State,
+    fedavg,
+)
 from algorithms.engine.asynchronous import AsyncProgress
 from algorithms.engine.rows import UpdateRows
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
@@ -20,6 +34,7 @@ from raysim.common.errors import InputError
 from raysim.measures.selection import EvaluationHistory
 from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper
 from raysim.store.codec import Codec
+from raysim.store.journal import Journal, JournalMark
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 PACKED = Packed(np.arange(16, dtype=np.float32), np.arange(16))
@@ -156,26 +171,26 @@ ALGORITHM = fedavg(Sample(), Local(epochs=1), Assign())
 LAYOUT = Layout.of(torch.nn.BatchNorm1d(2000))
 
 
-def rows(folder: Path, count: int) -> None:
-    """Journals of so many rounds, as another run may have left them."""
-    import pyarrow as pa
-
-    from raysim.store.journal import Journal
-
+def rows(folder: Path, count: int) -> list[dict[str, JournalMark]]:
+    """Journals of so many rounds, as another run may have left them; their marks after each round."""
     schema = pa.schema([("round", pa.int64())])
+    marks = []
     for name in ("metrics", "updates"):
         journal = Journal(folder / f"{name}.journal", schema)
+        marks.append([journal.mark])
         for number in range(1, count + 1):
             journal.append(pa.RecordBatch.from_pydict({"round": [number]}, schema))
+            marks[-1].append(journal.mark)
         journal.close()
+    return [dict(zip(("metrics", "updates"), both, strict=True)) for both in zip(*marks, strict=True)]
 
 
 def test_the_newest_two_stay_and_a_damaged_one_is_left_out(tmp_path: Path) -> None:
-    rows(tmp_path, 4)
+    marks = rows(tmp_path, 4)
     checkpoints, notices = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}), list[str]()
     assert checkpoints.newest(notices.append) is None
     for number in (1, 2, 4):
-        checkpoints.write(snapshot(number, PersonalLedger()))
+        checkpoints.write(snapshot(number, PersonalLedger()), marks[number])
     older, newest = sorted((tmp_path / "checkpoint").iterdir())
     assert older.name.startswith("round-000000002-")
     found = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append)
@@ -192,11 +207,11 @@ def test_the_newest_two_stay_and_a_damaged_one_is_left_out(tmp_path: Path) -> No
     assert len(notices) == 1 and newest.name in notices[0] and "sha256" in notices[0]
     rows(tmp_path, 1)
     assert Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}).newest(notices.append) is None
-    assert "metrics.journal has 1 rounds of 2" in notices[1]
+    assert "metrics.journal is damaged" in notices[1]
 
 
 def test_another_machine_is_named(tmp_path: Path) -> None:
-    Checkpoints(tmp_path, ALGORITHM, {"cpu": "x", "torch": "2"}).write(snapshot(1, PersonalLedger()))
+    Checkpoints(tmp_path, ALGORITHM, {"cpu": "x", "torch": "2"}).write(snapshot(1, PersonalLedger()), {})
     with pytest.raises(InputError, match="begun with cpu = x, and here it is y"):
         Checkpoints(tmp_path, ALGORITHM, {"cpu": "y", "torch": "2"}).newest(print)
 
@@ -241,7 +256,7 @@ def test_the_next_checkpoint_waits_for_a_multiple_of_the_last(
         now[0] += 2  # seconds that the checkpoint takes
 
     checkpoints = Checkpoints(tmp_path, ALGORITHM, {"cpu": "x"}, saved=saved)
-    checkpoints.write(snapshot(1, ledger))
+    checkpoints.write(snapshot(1, ledger), {})
     now[0] += 2 * wait - 0.1
     assert not checkpoints.due
     now[0] += 0.2
@@ -254,7 +269,26 @@ def test_a_record_that_was_cut_is_no_entry(tmp_path: Path) -> None:
     store.close()
     path = tmp_path / at.file
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(OSError, match="personal entries are lost"):
+    with pytest.raises(DamagedError, match="personal state at byte 0 is damaged"):
+        store.read(at)
+
+
+def test_a_file_that_cannot_be_read_now_is_not_damaged(tmp_path: Path) -> None:
+    store, (mark, *_) = PersonalStore(tmp_path, LAYOUT), rows(tmp_path, 1)
+    at = store.append(LAYOUT.pack(torch.nn.BatchNorm1d(2000).state_dict()))
+    store.close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            store.read(at)
+        with pytest.raises(OSError, match="Too many open files"):
+            mark["metrics"].holds(tmp_path / "metrics.journal")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    store.read(at)
+    (tmp_path / at.file).unlink()
+    with pytest.raises(DamagedError, match="personal state is lost"):
         store.read(at)
 
 

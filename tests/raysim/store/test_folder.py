@@ -14,24 +14,25 @@ import torch
 from algorithms import Layout, Sharing, State
 from algorithms.engine.report import RoundReport
 from algorithms.engine.rows import UpdateRows
+from partitioning.common.sealing import is_intact
 from raysim.common.errors import InputError, StoppedError
 from raysim.config.read import algorithm_names
 from raysim.simulation.failures import offer_resume
+from raysim.simulation.options import RunOptions
 from raysim.store.algorithm_folder import UPDATES, AlgorithmFolder, metrics_schema
 from raysim.store.run_folder import run_folder
-from raysim.watching.progress import Watcher
 
 
 def fail_in(out: Path, made: Path) -> None:
     """A run whose input turns out to be wrong after it has made something."""
-    with run_folder(out):
+    with run_folder(out, []):
         made.mkdir()
         raise InputError("wrong")
 
 
 def test_only_one_of_two_runs_gets_a_folder(tmp_path: Path) -> None:
-    with run_folder(tmp_path / "run"):
-        with pytest.raises(InputError, match="already holds a run"), run_folder(tmp_path / "run"):
+    with run_folder(tmp_path / "run", []):
+        with pytest.raises(InputError, match="already holds a run"), run_folder(tmp_path / "run", []):
             pass
         assert (tmp_path / "run" / "run.log").exists()
 
@@ -47,7 +48,7 @@ def test_wrong_input_leaves_a_folder_that_was_there_empty(tmp_path: Path) -> Non
 
 def end_in(out: Path, begun: bool) -> None:
     """A run that is interrupted, or for which there is no room, before its configuration is written or after it."""
-    with offer_resume(out, Watcher()), run_folder(out):
+    with offer_resume(out, RunOptions(inline=True), str(out)), run_folder(out, []):
         if begun:
             (out / "config.toml").touch()
         raise KeyboardInterrupt
@@ -56,7 +57,7 @@ def end_in(out: Path, begun: bool) -> None:
 def test_a_run_that_ends_before_it_can_go_on_leaves_nothing_and_says_nothing_of_going_on(tmp_path: Path) -> None:
     with pytest.raises(StoppedError, match=r"^interrupted$"):
         end_in(tmp_path / "one", begun=False)
-    with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim resume .*two$"):
+    with pytest.raises(StoppedError, match=r"^interrupted; continue with: raysim\.resume\(\".*two\", inline=True\)$"):
         end_in(tmp_path / "two", begun=True)
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
 
@@ -69,7 +70,7 @@ def test_parents_that_another_run_uses_stay(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="--out"), run_folder(tmp_path / "file"):
+    with pytest.raises(InputError, match="out = "), run_folder(tmp_path / "file", []):
         pass
 
 
@@ -82,7 +83,9 @@ def test_the_summary_is_plain_json(tmp_path: Path) -> None:
         files.finish(State(0, 0, model, personal, personal), layouts, {"rounds": 0, "metrics": metrics}, {})
     text = (files.path / "summary.json").read_text(encoding="utf-8")
     metrics = {"test_loss": "nan", "test_accuracy": 0.5, "local_loss": "inf", "test_auc": None}
-    assert json.loads(text) == {"rounds": 0, "metrics": metrics}
+    found = json.loads(text)
+    assert is_intact(found) and found["files"].keys() == {"metrics.parquet", "updates.parquet", "model.safetensors"}
+    assert {"rounds": 0, "metrics": metrics}.items() <= found.items()
 
 
 def test_a_repeated_algorithm_is_numbered() -> None:

@@ -93,7 +93,7 @@ def test_a_run_goes_on_from_its_uri(far: Path, whole: Path, cache: Path, error: 
     with pytest.raises(error or StoppedError) as ended:
         raysim.run(EXPERIMENT, far.as_uri(), inline=True, watcher=watcher, stop=watcher.stop)
     told = str(ended.value) if error is None else watcher.notices[-1]
-    assert told.endswith(f"continue with: raysim resume {far.as_uri()}")
+    assert told.endswith(f'continue with: raysim.resume("{far.as_uri()}", inline=True)')
     shutil.rmtree(cache)  # as on another machine
     done = raysim.resume(f"{far.as_uri()}/fedbn", inline=True)
     assert_same(far, whole)

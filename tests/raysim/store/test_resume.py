@@ -1,7 +1,6 @@
 """A run that was stopped, in whatever way, ends as one that was not."""
 
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -24,12 +23,14 @@ from algorithms import Function, Outcome
 from algorithms.engine.fleet import Block
 from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
+from raysim import Run
 from raysim.cli.commands import cli
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
-from raysim.simulation.api import Run
 from raysim.simulation.stop import Stop
+from raysim.store.config_file import write_config
 from raysim.store.run_folder import existing_folder
+from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
 
 OWN: dict[str, dict[str, Any]] = {
@@ -89,7 +90,7 @@ class Breaks(Watcher):
         self.stop, self.notices, self.seen = Stop(), list[str](), set[str]()
         self._after, self._asks, self._name = after, asks, ""
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         self._name = name
 
     def notice(self, text: str) -> None:
@@ -129,7 +130,7 @@ def assert_same(one: Path, other: Path, name: str) -> None:
     for file in ("metrics.parquet", "updates.parquet"):
         # As texts, for what is not a number does not equal itself.
         assert str(table(one / name / file)) == str(table(other / name / file))
-    ends = [json.loads((folder / name / "summary.json").read_text()) for folder in (one, other)]
+    ends = [read_summary(folder / name / "summary.json") for folder in (one, other)]
     assert all(end.pop("seconds") > 0 for end in ends)
     assert ends[0] == ends[1]
 
@@ -200,7 +201,10 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     raysim.run(PERSONAL, folder / "whole", inline=True)
     with pytest.raises(StoppedError) as error:
         raysim.run(PERSONAL, folder / "run", inline=True, watcher=watcher, stop=watcher.stop)
-    assert str(error.value) == f"stopped after round 4; continue with: raysim resume {folder / 'run'}"
+    what, complete, left, page, remedy = str(error.value).split("; ")
+    assert (what, remedy) == ("stopped after round 4", f'continue with: raysim.resume("{folder / "run"}", inline=True)')
+    assert (complete[:10], left[:14]) == ("complete: ", "not complete: ")
+    assert page == f"{folder / 'run' / 'report.html'} shows the rounds so far" and (folder / "run/report.html").exists()
     assert len(list((folder / "run" / "fedbn" / "checkpoint").iterdir())) == 2
     return folder
 
@@ -216,10 +220,9 @@ def test_damaged_checkpoints(stopped: Path, tmp_path: Path, torn: int, goes_on: 
         path.write_bytes(content)
     for name in ("metrics", "updates"):
         with (folder / f"{name}.journal").open("r+b") as journal:
-            journal.seek(-8, os.SEEK_END)  # the mark of an end that no killed run wrote
-            journal.truncate()
+            journal.seek(0, os.SEEK_END)
             journal.write((folder / "updates.journal").read_bytes()[:99])
-    (folder / ".metrics.partial.journal").write_bytes(b"half")
+    (folder / ".metrics.partial.parquet").write_bytes(b"half")
     (tmp_path / "run" / ".population.1a2b3c4d.draft").mkdir()
     raysim.resume(tmp_path / "run" / "fedbn", inline=True, watcher=watcher)
     assert sum("sha256" in text for text in watcher.notices) == torn
@@ -258,10 +261,15 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
     shutil.copytree(stopped / "run", tmp_path / "run")
     with existing_folder(tmp_path / "run"):
         assert "another process runs it" in refused(tmp_path / "run")
-    config = (tmp_path / "run" / "config.toml").read_text()
-    (tmp_path / "run" / "config.toml").write_text(config.replace("rounds = 5", "rounds = 6"))
+    path = tmp_path / "run" / "config.toml"
+    config = path.read_text()
+    path.write_text(config.replace("rounds = 5", "rounds = 6"))
+    assert "config.toml: rounds was changed" in refused(tmp_path / "run")
+    path.write_text(config[: len(config) // 2])
+    assert "config.toml" in refused(tmp_path / "run")
+    write_config(path, tomllib.loads(config) | {"rounds": 6})
     assert "was begun with rounds = 5.0, and here it is 6.0" in refused(tmp_path / "run")
-    (tmp_path / "run" / "config.toml").write_text(config.replace('"fedbn"', '"__main__:mine"'))
+    write_config(path, tomllib.loads(config.replace('"fedbn"', '"__main__:mine"')))
     assert "call raysim.resume in that script" in refused(tmp_path / "run")
     assert (tmp_path / "run" / "fedbn" / "checkpoint").exists()
 
@@ -269,7 +277,7 @@ def test_what_cannot_be_resumed(stopped: Path, tmp_path: Path, capsys: pytest.Ca
 class Second(Watcher):
     """Ends a run when its second algorithm begins."""
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         if name == "fedavg":
             raise ZeroDivisionError
 
@@ -341,7 +349,7 @@ class Wrong(Watcher):
 
 
 def test_input_that_turns_out_wrong_after_a_round_leaves_the_rounds(stopped: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^a shard is damaged: restore it; .*raysim resume .*run"):
+    with pytest.raises(InputError, match=r"^a shard is damaged: restore it; .*raysim\.resume\(.*run"):
         raysim.run(PERSONAL, tmp_path / "run", inline=True, watcher=Wrong())
     raysim.resume(tmp_path / "run", inline=True)
     assert_same(stopped / "whole", tmp_path / "run", "fedbn")
@@ -368,7 +376,7 @@ class Losing(InlineWorkplace):
 def test_rounds_whose_models_are_lost_are_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**BASE, "rounds": 7, "algorithm": {"name": "radfed", "cohort": 3, "aggregate_every": 3}}
     config["evaluate"] = {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}
-    monkeypatch.setattr(raysim.simulation.options, "InlineWorkplace", Losing)
+    monkeypatch.setattr("raysim.fleet.inline.InlineWorkplace", Losing)
     LosingFleet.maps, LosingFleet.lost = 0, frozenset()
     raysim.run(config, tmp_path / "whole", inline=True)
     last = LosingFleet.maps  # what measures the last round
@@ -427,7 +435,7 @@ def test_a_signal_stops_a_run_after_the_round(
     thread.join()
     last = err.splitlines()[-1]
     assert ended == status and last.startswith("stopped after round ")
-    assert last.endswith(f"; continue with: raysim resume {tmp_path}")
+    assert last.endswith(f"; continue with: raysim resume {tmp_path} --inline")
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
     rounds = int(last.split()[3].rstrip(";"))
     assert f"{rounds:09}" in max((tmp_path / "fedbn" / "checkpoint").iterdir()).name
@@ -447,7 +455,7 @@ def test_two_signals_stop_a_run_at_once(long: Path, tmp_path: Path, capsys: pyte
     thread = when(tmp_path / "run" / "config.toml", "", lambda: os.kill(os.getpid(), signal.SIGINT))
     ended, _, err = command(capsys, "run", long / "long.toml", "--inline", "--out", tmp_path / "run")
     thread.join()
-    assert ended == 130 and err.splitlines()[-1].endswith(f"continue with: raysim resume {tmp_path / 'run'}")
+    assert ended == 130 and err.splitlines()[-1].endswith(f"continue with: raysim resume {tmp_path / 'run'} --inline")
     assert (tmp_path / "run" / "config.toml").exists()
 
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from partitioning.common.text import latex
 from raysim.common.errors import InputError
 from raysim.studies.concluding import conclude
-from raysim.studies.latex import escaped
 from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import rows_of
-from raysim.studies.tables import details, differences, markdown, progress_table
+from raysim.studies.tables import details, differences, markdown_table, progress_table
 from raysim.studies.words import MetricColumn, caption, notes, percent
 
 from .studies import SCHEMA, point, trial, trials, write_study
@@ -25,7 +25,7 @@ BASE, AHEAD = [0.5, 0.6, 0.7, 0.8, 0.7, 0.6], [0.51, 0.62, 0.73, 0.84, 0.75, 0.6
 def shown(folder: Path) -> list[list[str]]:
     """The table of differences as Markdown has it, cell by cell, without its head."""
     study = read_findings(folder)
-    lines = markdown(differences(study, rows_of(study))).splitlines()[2:]
+    lines = markdown_table(differences(study, rows_of(study))).splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
@@ -129,7 +129,7 @@ def test_what_has_to_be_said_stands_above_the_latex_table(tmp_path: Path) -> Non
 def test_minus_is_a_minus_in_latex(tmp_path: Path) -> None:
     conclude(write_study(tmp_path, [*trials("fedavg", AHEAD), *trials("radfed", BASE)]))
     assert r"digits & \textbf{(68.50)} & $-$5.11$^*$ \\" in (tmp_path / "table.tex").read_text(encoding="utf-8")
-    assert escaped("±") == r"$\pm$"
+    assert latex("±") == r"$\pm$"
 
 
 @pytest.mark.parametrize(("value", "text"), [(2.744, "+2.74"), (-1.45, "-1.45"), (-0.001, "0.00"), (None, "–")])

@@ -20,7 +20,7 @@ class Recorder(Watcher):
     def notice(self, text: str) -> None:
         self.seen.append(("notice", text))
 
-    def begin(self, name: str, rounds: int, cohort: int) -> None:
+    def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
         self.seen.append(("begin", name, rounds, cohort))
 
     def block(self, block: Block) -> None:

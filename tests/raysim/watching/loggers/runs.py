@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import raysim
-from raysim.simulation.api import Run
+from raysim import Run
 from raysim.simulation.stop import Stop
 from raysim.watching.loggers.logger import metric_path
 from raysim.watching.progress import Watcher

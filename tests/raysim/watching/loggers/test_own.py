@@ -120,6 +120,6 @@ def test_an_extra_that_is_not_installed_is_named(name: str, monkeypatch: pytest.
         monkeypatch.delitem(sys.modules, package, raising=False)
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
-    with pytest.raises(InputError, match=rf'is not; pip install "raysim\[{name}\]"') as error:
+    with pytest.raises(InputError, match=rf'run `uv sync --extra {name}`, or `pip install "\.\[{name}\]"`') as error:
         loggers_of(WatchTable(loggers=(name,)))
     assert "\n" not in str(error.value)

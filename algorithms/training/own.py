@@ -1,0 +1,145 @@
+"""Client updates by a user's own function, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from algorithms.engine.batch_norm import train_mode
+from algorithms.engine.entries import PERSONAL
+from algorithms.engine.errors import InputError
+from algorithms.engine.resident import Resident
+from algorithms.parts.local import Local
+from algorithms.parts.own_update import Context, OwnUpdate
+from algorithms.training.batches import stacked_batches
+from algorithms.training.forked import forked
+from algorithms.training.work import Trainer, Work
+
+MOST_TENSORS = 1000
+"""Largest number of a client's personal tensors."""
+
+
+class Own(Trainer):
+    """Trainer that calls a user's function with a copy of the module, with the model in lane 0.
+
+    Each client update gets a copy of the module as it was made: hooks, attributes and frozen parameters of an earlier
+    update are gone.
+
+    Args:
+        resident: model.
+        update: the user's client update.
+    """
+
+    has_dropout = True  # the works bring a key for the default generators
+
+    def __init__(self, resident: Resident, update: OwnUpdate) -> None:
+        super().__init__(resident)
+        self.lanes = 1
+        self._update = update
+        self._made = deepcopy(resident.module)
+        self._reported: Mapping[str, float] = {}
+        self._personal = {
+            entry.name.removeprefix(PERSONAL).replace(":", "."): stack[0]
+            for entry, stack in resident.stacks.items()
+            if entry.name.startswith(PERSONAL)
+        }
+
+    def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+        """Make one client update; see `Trainer`."""
+        (work,), module = works, deepcopy(self._made)
+        self._reported = {}
+        if not work.batches or work.masks is None:
+            return np.array([np.nan])
+        self._copy(module)
+        train_mode(module, local.statistics)
+        module.train()
+        batches = [(batch.x[0], batch.y[0]) for batch in stacked_batches(works)]
+        state = {name: tensor.clone() for name, tensor in self._personal.items()}
+        context = Context(work.client, work.round_number, lr, local.loss.mean, state)
+        devices = [] if self._resident.device.type == "cpu" else [self._resident.device]
+        with forked(work.masks.initial_seed(), devices), torch.enable_grad():
+            reported = self._update.train(module, batches, context)
+        self._copy(module, back=True)
+        self._keep(context.state)
+        self._reported = self._numbers(reported)
+        return np.array([self._reported["loss"]])
+
+    @torch.no_grad()
+    def _copy(self, module: nn.Module, back: bool = False) -> None:
+        """Copy the model of the lane into a module, or back."""
+        tensors = module.state_dict(keep_vars=True)
+        for entry, stack in self._resident.stacks.items():
+            if entry.name.startswith(PERSONAL):
+                continue
+            tensor = tensors.get(entry.name)
+            if tensor is None or tensor.shape != entry.shape:
+                raise self._fault(f"leave the model's tensors and their shapes, and changed {entry.name!r}")
+            (stack[0] if back else tensor).copy_(tensor if back else stack[0])
+
+    def reported(self, lane: int) -> Mapping[str, float]:
+        """Return the numbers of the latest client update."""
+        return self._reported
+
+    def _keep(self, state: Mapping[str, object]) -> None:
+        """Copy the personal tensors into the lane."""
+        if state.keys() != self._personal.keys():
+            wrong = min(state.keys() ^ self._personal.keys(), key=str)
+            raise self._fault(
+                f"leave context.state with the tensors of its `personal` ({', '.join(self._personal) or 'none'}), and "
+                f"{wrong!r} is another or missing; return it from `personal`"
+            )
+        with torch.no_grad():
+            for name, kept in self._personal.items():
+                value = state[name]
+                if not isinstance(value, torch.Tensor):
+                    raise self._fault(f"leave context.state[{name!r}] as a tensor, and left a {type(value).__name__}")
+                if value.shape != kept.shape or not torch.can_cast(value.dtype, kept.dtype):
+                    wanted, given = (f"{tuple(each.shape)} of {each.dtype}" for each in (kept, value))
+                    raise self._fault(f"leave context.state[{name!r}] as a tensor {wanted}, and left {given}")
+                kept.copy_(value)
+
+    def _numbers(self, reported: object) -> dict[str, float]:
+        """Return the numbers of a client update, as floats."""
+        if not isinstance(reported, Mapping) or "loss" not in reported:
+            raise self._fault('return numbers by name with the training loss, such as {"loss": 0.5}')
+        numbers = {}
+        for name, value in reported.items():
+            try:
+                numbers[str(name)] = float(value.detach() if isinstance(value, torch.Tensor) else value)
+            except (TypeError, ValueError):
+                raise self._fault(f"return numbers, and {name!r} is a {type(value).__name__}") from None
+        return numbers
+
+    def _fault(self, duty: str) -> InputError:
+        return InputError(f"local.update = {self._update.name!r}: must {duty}")
+
+
+def with_personal(module: nn.Module, update: OwnUpdate) -> nn.Module:
+    """Add a client's first personal tensors to a module, as buffers.
+
+    Raises:
+        InputError: the user's function gives no tensors by name, or too many.
+    """
+    if update.personal is None:
+        return module
+    given = update.personal(module)
+    fits = isinstance(given, Mapping) and len(given) <= MOST_TENSORS
+    if not fits or not all(_is_personal(name, each) for name, each in given.items()):
+        raise InputError(
+            f"local.update = {update.name!r}: its `personal` must return at most {MOST_TENSORS:,} real tensors by "
+            f"names without a colon, and returns a {type(given).__name__}; correct it"
+        )
+    floating = next((p.dtype for p in module.parameters()), torch.float32)
+    for name, value in given.items():
+        kind = floating if value.is_floating_point() else torch.int64
+        module.register_buffer(f"{PERSONAL}{name}".replace(".", ":"), value.detach().to(kind).clone())
+    return module
+
+
+def _is_personal(name: object, value: object) -> bool:
+    return isinstance(name, str) and ":" not in name and isinstance(value, torch.Tensor) and not value.is_complex()

@@ -1,0 +1,178 @@
+"""A commented experiment file for the user's data, as `raysim init` writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import pyarrow as pa
+
+from partitioning.common.columns import distinct, is_label
+from partitioning.common.errors import listing
+from partitioning.common.text import printable, word
+from partitioning.sources.opening import open_source
+from partitioning.sources.source import Source
+from partitioning.store.manifest import MANIFEST
+from raysim.common.errors import InputError, unknown
+from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
+from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
+
+LABELS = ("label", "labels", "target", "class", "y", "outcome", "diagnosis", "species")
+"""Usual names of the label column, the likeliest first."""
+
+OWNER = re.compile(
+    "(client|user|patient|subject|person|site|hospital|clinic|centre|center|ward|device|speaker|writer|school|domain)"
+    "(_?(id|name|no))?",
+    re.IGNORECASE,
+)
+"""Usual names of a column that says whose a row is."""
+
+MODELS = {"shakespeare": "lstm", "cityscapes": "deeplab_v3plus"}
+"""Models of data sets that neither `mlp` nor `cnn` fits."""
+
+MOST_CLASSES = 8
+"""Most classes that a comment lists."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about data, from which an experiment begins.
+
+    Args:
+        data: keys of `[data]` that name the data.
+        about: description of the data in a line.
+        model: name of a model that fits.
+        sizes: whether images have many sizes.
+        owner: column that says whose a row is; "" without one.
+        without: columns that are no features.
+        made: whether the clients exist already.
+        test: whether the data have a test set of their own.
+        numbers: whether the label is a number to predict.
+    """
+
+    data: Mapping[str, object]
+    about: str
+    model: str
+    sizes: bool = False
+    owner: str = ""
+    without: Sequence[str] = ()
+    made: bool = False
+    test: bool = False
+    numbers: bool = False
+
+
+def experiment_for(data: str, file: str, label: str | None = None) -> str:
+    """Return the text of an experiment file.
+
+    Args:
+        data: name of a data set, or path of a table, of a folder of images, or of a population.
+        file: path of the experiment file, for its first lines.
+        label: label column of a table; by default the likeliest.
+
+    Raises:
+        InputError: there are no such data, they cannot be read, or no column can be the label.
+    """
+    facts = _facts(data, label)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("raysim.cli", package_path=""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("experiment.toml.j2").render(
+        facts=facts,
+        name=printable(data),
+        about=printable(facts.about),
+        file=word(printable(file)),
+        data=_toml(facts.data),
+        without=_toml({"without": list(facts.without)}),
+        partition=_toml({"scheme": "natural", "column": facts.owner}),
+    )
+
+
+def _toml(keys: Mapping[str, object]) -> str:
+    """Return keys as lines of TOML, a line each."""
+    # A text of JSON is one of TOML, but for this one character.
+    values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for key, value in keys.items()}
+    return "\n".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _facts(data: str, label: str | None) -> Facts:
+    path = Path(data.removeprefix(FILE).removeprefix(FOLDER)).expanduser()
+    if path.is_dir() and (path / MANIFEST).is_file():
+        return Facts({"population": str(path)}, "clients made earlier", "mlp", made=True, test=True)
+    if path.is_dir():
+        return Facts({"dataset": f"{FOLDER}{path}"}, "images by class", "cnn", sizes=True)
+    if path.is_file():
+        return _of_table(path, label)
+    check_dataset(data)
+    name = BESIDE.split(data.removeprefix(SHIFTED))[0].partition(",")[0].strip()
+    if name not in DATASETS:
+        raise InputError(
+            f"{data!r}: must be a file, a folder or the name of a data set, and is missing; check the path"
+        )
+    known = DATASETS[name]
+    has_images = re.search(r"\dx\d|many sizes", known.description) is not None
+    owner = "" if "domain" in known.dividing else next(iter(known.dividing), "")
+    return Facts(
+        {"dataset": data},
+        known.description,
+        MODELS.get(name, "cnn" if has_images else "mlp"),
+        sizes="many sizes" in known.description,
+        owner=owner,
+        test="for test" in known.description,
+    )
+
+
+def _of_table(path: Path, label: str | None) -> Facts:
+    """Return the facts about a user's own table."""
+    source = open_source(path)
+    fields = {field.name: field.type for field in source.schema}
+    label = _label(fields, label, str(path))
+    others = [name for name in fields if name != label]
+    owner = next((name for name in others if OWNER.fullmatch(name) and is_label(fields[name])), "")
+    texts = [name for name in others if name != owner and _is_text(fields[name])]
+    has_images = any(_is_image(source.schema.field(name)) for name in others)
+    data = {"dataset": f"{FILE}{path}"} | ({} if label == LABELS[0] else {"label": label})
+    about = f"{len(others)} columns and the label {label!r}: {_classes(source, label)}"
+    model, numbers = "cnn" if has_images else "mlp", not is_label(fields[label])
+    return Facts(data, about, model, sizes=has_images, owner=owner, without=texts, numbers=numbers)
+
+
+def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str:
+    if label is not None:
+        if label not in fields:
+            raise unknown(f"label column --label = {label!r} of {where}", label, list(fields))
+        return label
+    names = {name.casefold(): name for name in fields}
+    able = [names[name] for name in LABELS if name in names]
+    if not able:
+        raise InputError(
+            f"{where} has no column named like a label: must be named by --label; it has {listing(list(fields)[:20])}"
+        )
+    return able[0]
+
+
+def _classes(source: Source, label: str) -> str:
+    """Return the classes in words."""
+    kind = source.schema.field(label).type
+    if not is_label(kind):
+        return "numbers" if is_number(kind) else str(kind)
+    found = distinct(batch.column(0) for batch in source.batches([label]))
+    return ", ".join(map(str, found)) if len(found) <= MOST_CLASSES else f"{len(found)} classes"
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return is_label(kind) and not is_number(kind)
+
+
+def _is_image(field: pa.Field) -> bool:
+    try:
+        form = form_of(field)
+    except InputError:
+        return False
+    return isinstance(form, ImageColumn) or (isinstance(form, ArrayColumn) and len(form.shape) > 1)

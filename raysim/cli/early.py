@@ -1,0 +1,62 @@
+"""Refusal of a wrong command before torch and Ray are imported, which takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from raysim.common.errors import InputError, every
+from raysim.config.data import OWN_FILES, DataTable
+from raysim.config.experiment import Experiment
+from raysim.config.read import module_folders, read
+from raysim.data.catalogue import check_dataset
+from raysim.simulation.place import check_place
+from raysim.store.names import check_new
+
+
+def check_run(
+    file: str,
+    changes: Iterable[str],
+    out: Path | str | None,
+    actors: int | None,
+    inline: bool = False,
+    address: str | None = None,
+) -> None:
+    """Check a run's experiment and options; the arguments are those of `raysim run`.
+
+    Raises:
+        InputError: the experiment or an option is wrong, or both are.
+    """
+
+    def experiment() -> None:
+        found = Experiment.of(read(file, changes), module_folders(file))
+        place = partial(check_place, found, actors, inline, address)
+        every({"data": lambda: _check_data(found.data), "place": place})
+
+    every({"experiment": experiment, "out": lambda: check_new(out) if isinstance(out, Path) else None})
+
+
+def check_study(file: str, changes: Iterable[str]) -> None:
+    """Check a study file; the folder of a study is checked when it is read.
+
+    Raises:
+        InputError: the study or its experiment is wrong.
+    """
+    from raysim.studies.file import Study, read_study
+
+    if not Path(file).is_dir():
+        Study.of(read_study(file, changes), module_folders(file))
+
+
+def _check_data(data: DataTable) -> None:
+    """Check that the data set's name is known, or that its file is there; likewise for a test set."""
+    for key, dataset in (("dataset", data.dataset), ("test", data.test)):
+        if not isinstance(dataset, str):
+            continue
+        check_dataset(dataset)
+        form = OWN_FILES.match(dataset)
+        for name in dataset[form.end() :].split(",") if form else ():
+            path = Path(data.root or "") / Path(name.strip()).expanduser()
+            if name.strip() and not path.exists():
+                raise InputError(f"data.{key} = {dataset!r}: {path} is missing; check the path")

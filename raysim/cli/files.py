@@ -1,0 +1,89 @@
+"""Commands that list names and write files: `raysim list | show | init | export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from partitioning.cli.paths import PATH
+from partitioning.cli.terminal import echo
+from partitioning.common.text import PARAGRAPH, word
+
+KINDS = (
+    *("algorithms", "datasets", "losses", "metrics", "models", "optimisers", "recipes", "reproductions", "schemes"),
+)
+"""Kinds of names that `raysim list` takes."""
+
+
+def recipe_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the recipes that complete a word, and the shell's own files."""
+    from raysim.config.read import recipes
+
+    found = [CompletionItem(name) for name in recipes() if name.startswith(incomplete)]
+    return [*found, CompletionItem(incomplete, type="file")]
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("name", required=False)
+def list_(kind: str, name: str | None) -> None:
+    """List names for experiment files.
+
+    With the NAME of an algorithm, a loss, a model or a scheme, list its keys.
+    """
+    from raysim.cli.listing import LISTS, keys_of
+
+    lines = list(LISTS[kind]() if name is None else keys_of(kind, name))
+    width = max(len(name) for name, _ in lines) + 2
+    for name, description in lines:
+        echo(f"{name:<{width}}{description}")
+
+
+@click.command()
+@click.argument("recipe", shell_complete=recipe_names)
+def show(recipe: str) -> None:
+    """Print a recipe, to read or to save as a file of your own."""
+    from raysim.cli.listing import recipe as text_of
+
+    for line in text_of(recipe).splitlines():
+        echo(line, most=PARAGRAPH)
+
+
+@click.command()
+@click.argument("data", metavar="DATA")
+@click.argument("file", type=PATH, default="experiment.toml", metavar="[FILE.toml]")
+@click.option("--label", help="Label column of a table.  [default: a column with a usual name]")
+def init(data: str, file: Path, label: str | None) -> None:
+    """Write a commented experiment file for your data.
+
+    DATA is a table, a folder of images by class, a population, or a name from `raysim list datasets`. FILE.toml is new;
+    by default it is experiment.toml.
+    """
+    from partitioning.common.disk import write_whole
+    from raysim.cli.begin import experiment_for
+    from raysim.common.errors import InputError
+
+    if file.exists():
+        raise InputError(f"{file}: must be a new file, and exists; name another")
+    text = experiment_for(data, str(file), label)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with write_whole(file) as draft:
+        draft.write_text(text, encoding="utf-8")
+    echo(f"written {file}")
+    echo(f"next    read it; then: raysim run {word(file)}")
+
+
+@click.command()
+@click.argument("dataset")
+@click.argument("path", type=PATH, metavar="FILE.parquet")
+@click.option("--root", help="Folder of the data set's files.  [default: the cache]")
+@click.option("--shift", "shifts", multiple=True, help="Domain to make of shifted:NAME. Repeatable.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
+def export(dataset: str, path: Path, root: str | None, shifts: tuple[str, ...], seed: int) -> None:
+    """Write a data set as a table for `partitioning make`."""
+    from raysim.data.export import export as write
+
+    for written in write(dataset, path, root=root, shifts=shifts, seed=seed):
+        echo(written)

@@ -1,0 +1,170 @@
+"""Lists of names for experiment files, with a line on each; torch is not imported."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import partitioning
+from algorithms import Sample
+from algorithms.names import ALGORITHMS
+from algorithms.parts.losses import LOSSES
+from algorithms.parts.optimisers import OPTIMISERS
+from partitioning.common.paths import read_text
+from partitioning.schemes.registry import parameters
+from raysim.common.errors import InputError, unknown
+from raysim.config.own import FORM, MODEL_FORM, PARTS
+from raysim.config.read import recipes
+from raysim.data.catalogue import DATASET_FORMS, DATASETS
+from raysim.measures.metrics import METRICS
+from raysim.models.build import BUILDER_ARGUMENTS, MODELS
+from raysim.models.keys import RENORM_KEYS, RenormLimits
+from raysim.models.options import RENORM_PREFIX, ModelOptions
+
+
+def _algorithms() -> Iterator[tuple[str, str]]:
+    yield from ((name, _first_line(function)) for name, function in ALGORITHMS.items())
+    yield "module:function", f"your own, from the file's folder or the working directory: {FORM}"
+
+
+def _models() -> Iterator[tuple[str, str]]:
+    yield from ((name, model.description) for name, model in MODELS.items())
+    yield "module:Class", f"your own, from the file's folder or the working directory: {MODEL_FORM}"
+
+
+def _datasets() -> Iterator[tuple[str, str]]:
+    yield from ((name, data.description) for name, data in DATASETS.items())
+    yield from DATASET_FORMS.items()
+
+
+def _recipes() -> Iterator[tuple[str, str]]:
+    yield from ((name, _title(path)) for name, path in recipes().items())
+
+
+def _reproductions() -> Iterator[tuple[str, str]]:
+    from raysim.reproduction.file import read_reproduction, reproductions
+
+    for name, path in reproductions().items():
+        yield name, _title(path) + (" [--full alone]" if read_reproduction(name).is_full_alone else "")
+
+
+def _schemes() -> Iterator[tuple[str, str]]:
+    yield from ((name, _first_line(scheme)) for name, scheme in partitioning.SCHEMES.items())
+
+
+def _losses() -> Iterator[tuple[str, str]]:
+    yield from ((name, _first_line(loss)) for name, loss in LOSSES.items())
+    yield "module:function", "your own function of (outputs, y), which returns the loss of each sample"
+
+
+def _metrics() -> Iterator[tuple[str, str]]:
+    for name, metric in METRICS.items():
+        text = (_first_line(metric.value) or _first_line(metric.sums)).removeprefix("Return ").removeprefix("the ")
+        text = text.partition(", [n")[0].rstrip(".")
+        yield name, f"{text[:1].upper()}{text[1:]}; labels: {', '.join(metric.labels)}"
+    yield "module:function", "your own function of (outputs, y), which returns a number for each sample to average"
+
+
+def _optimisers() -> Iterator[tuple[str, str]]:
+    yield from ((name, f"torch.optim.{kind}") for name, kind in OPTIMISERS.items())
+
+
+LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
+    "algorithms": _algorithms,
+    "datasets": _datasets,
+    "losses": _losses,
+    "metrics": _metrics,
+    "models": _models,
+    "optimisers": _optimisers,
+    "recipes": _recipes,
+    "reproductions": _reproductions,
+    "schemes": _schemes,
+}
+"""Names of a kind, and a line on each."""
+
+
+def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys of an algorithm, a loss, a model or a scheme, with their defaults and the docstring's lines.
+
+    Args:
+        kind: "algorithms", "losses", "models" or "schemes".
+        name: name of one of these.
+
+    Raises:
+        InputError: an unknown name, or a kind without keys.
+    """
+    if kind == "algorithms":
+        _check("algorithm", name, ALGORITHMS)
+        yield from _keys(ALGORITHMS[name], PARTS)
+        yield from _keys(Sample, (), {"by": "sampling"})
+    elif kind == "models":
+        _check("model", name, MODELS)
+        yield from _keys(MODELS[name].build, BUILDER_ARGUMENTS)
+        yield from _keys(ModelOptions, RENORM_KEYS)
+        yield from _keys(RenormLimits, (), {key.removeprefix(RENORM_PREFIX): key for key in RENORM_KEYS})
+    elif kind == "losses":
+        _check("loss", name, LOSSES)
+        yield from _keys(LOSSES[name])
+    elif kind == "schemes":
+        _check("scheme", name, partitioning.SCHEMES)
+        for each in parameters(name).values():
+            yield f"{each.name}{_default(each.default)}", each.text
+    else:
+        raise InputError(
+            f"raysim list {kind} {name}: must be without a name, because only algorithms, losses, models and schemes "
+            "have keys; remove the name"
+        )
+
+
+def recipe(name: str) -> str:
+    """Return the text of a recipe or of a reproduction's file.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    found = recipes()
+    if name not in found:
+        from raysim.reproduction.file import reproductions
+
+        found |= reproductions()
+    _check("recipe", name, found)
+    return read_text(found[name])
+
+
+def _check(kind: str, name: str, table: Mapping[str, Any]) -> None:
+    if name not in table:
+        raise unknown(f"{kind} {name!r}", name, list(table))
+
+
+def _keys(
+    function: Callable[..., Any], skip: Sequence[str] = (), names: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """Yield `key = default` and the docstring's line for each parameter; `names` maps parameters to other keys."""
+    lines = _arguments(inspect.getdoc(function) or "")
+    for each in inspect.signature(function).parameters.values():
+        if each.name not in skip:
+            yield f"{names.get(each.name, each.name)}{_default(each.default)}", lines.get(each.name, "")
+
+
+def _default(value: object) -> str:
+    return "" if value in (None, inspect.Parameter.empty) else f" = {json.dumps(value, default=str)}"
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def _title(path: Path) -> str:
+    return read_text(path).partition("\n")[0].lstrip("# ")
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    """Return the line on each parameter in the "Args:" part of a docstring."""
+    part = docstring.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w[\w, ]*): (.+(?:\n     +.+)*)", part, re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}

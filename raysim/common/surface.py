@@ -1,0 +1,53 @@
+"""Words of the place where a user works: options and commands of a shell, or arguments and calls of Python."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from partitioning.common.text import word
+
+PYTHON_NAMES = {"set": "changes"}
+"""Arguments of Python that have another name than the option of the command line."""
+
+
+class _Surface:
+    """State of the process: whether a command of the shell runs."""
+
+    is_shell = False
+
+
+@contextmanager
+def shell() -> Iterator[None]:
+    """Word messages for the command line in the context."""
+    before, _Surface.is_shell = _Surface.is_shell, True
+    try:
+        yield
+    finally:
+        _Surface.is_shell = before
+
+
+def option(name: str) -> str:
+    """Return the name of an option: `--actors`, or `actors`."""
+    return f"--{name}" if _Surface.is_shell else PYTHON_NAMES.get(name, name)
+
+
+def assigned(name: str, value: object) -> str:
+    """Return the beginning of a message about an option: `--actors = 0`, or `actors = 0`."""
+    return f"{option(name)} = {value!r}"
+
+
+def given(name: str, value: object = True) -> str:
+    """Return an option with its value: `--actors 4`, or `actors=4`; `--inline`, or `inline=True`."""
+    if _Surface.is_shell:
+        return f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
+    return f"{option(name)}=[{value!r}]" if name == "set" else f"{name}={value!r}"
+
+
+def call(command: str, target: object, *options: str) -> str:
+    """Return a command with its options: `raysim resume DIR --inline`, or `raysim.resume("DIR", inline=True)`."""
+    if _Surface.is_shell:
+        return " ".join([f"raysim {command} {word(str(target))}", *(f"--{name}" for name in options)])
+    quoted = '"' + repr(str(target))[1:-1].replace('"', '\\"') + '"'
+    return f"raysim.{command}({', '.join([quoted, *(f'{name}=True' for name in options)])})"

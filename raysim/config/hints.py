@@ -1,0 +1,147 @@
+"""Nearest right keys and names for wrong ones, across all tables of an experiment file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import partitioning
+from algorithms.names import ALGORITHMS, SERVERS
+from algorithms.parts.losses import LOSSES
+from algorithms.parts.optimisers import OPTIMISERS
+from partitioning.common.errors import folded, nearest
+from partitioning.schemes.registry import parameters
+from raysim.common.errors import InputError, MistakesError, UnknownError, each_error
+from raysim.config import own
+from raysim.config.check import ConfigTable, UnknownKeyError
+from raysim.data.catalogue import DATASETS
+from raysim.models.build import MODELS
+
+SYNONYMS: Mapping[str, str] = {
+    **dict.fromkeys(("mu", "proximal-mu", "prox"), "proximal"),
+    **dict.fromkeys(("learning-rate", "eta", "step-size", "client-lr", "local-lr"), "lr"),
+    **dict.fromkeys(("local-epochs", "num-epochs", "e"), "epochs"),
+    **dict.fromkeys(("local-steps", "num-steps"), "steps"),
+    **dict.fromkeys(("batch", "bs", "local-batch-size", "b"), "batch_size"),
+    **dict.fromkeys(("num-clients", "n-clients", "num-partitions", "partitions"), "clients"),
+    **dict.fromkeys(("num-rounds", "n-rounds", "global-rounds", "communication-rounds", "t"), "rounds"),
+    **dict.fromkeys(("fraction-fit", "participation", "join-ratio", "c"), "fraction"),
+    **dict.fromkeys(("clients-per-round", "num-sampled-clients", "sampled-clients"), "cohort"),
+    **dict.fromkeys(("partition.alpha", "partition.concentration"), "label_alpha"),
+    **dict.fromkeys(("random-seed", "random-state"), "seed"),
+    **dict.fromkeys(("wd", "l2"), "weight_decay"),
+    **dict.fromkeys(("optim", "optimiser"), "optimizer"),
+    **dict.fromkeys(("criterion", "loss-function", "loss-fn"), "loss"),
+    **dict.fromkeys(("target", "target-column", "label-column", "y"), "label"),
+    **dict.fromkeys(("num-workers", "workers", "num-actors"), "actors"),
+    **dict.fromkeys(("architecture", "arch", "net"), "name"),
+}
+"""Keys that papers and other libraries use, folded, and ours; one with a table is meant there alone."""
+
+HERE, BESIDE = 0.2, 0.1
+"""Advantage of a key that the table takes, and of one that it would take with another algorithm, model or scheme."""
+
+LEAST_ELSEWHERE = 0.8
+"""Least likeness of a key of another table."""
+
+NAMES: Mapping[str, Collection[str]] = {
+    "algorithm.name": ALGORITHMS,
+    "server.rule": SERVERS,
+    "model.name": MODELS,
+    "partition.scheme": partitioning.SCHEMES,
+    "data.dataset": DATASETS,
+    "local.loss": LOSSES,
+    "local.optimizer": OPTIMISERS,
+}
+"""Names that keys take."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Known key of a table; `kind` and `thing` name the algorithm, model, scheme or rule that alone has it."""
+
+    table: str
+    name: str
+    kind: str = ""
+    thing: str = ""
+
+
+def hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
+    """Return the errors of an experiment with the nearest right key or name, also of other tables.
+
+    Args:
+        error: error, or several.
+        raw: tables of the file.
+        tables: models of the tables by name; "" for the keys outside of tables.
+    """
+    errors = [_hinted(each, raw, tables) for each in each_error(error)]
+    return errors[0] if len(errors) == 1 else MistakesError(*errors)
+
+
+def _hinted(error: InputError, raw: Mapping[str, Any], tables: Mapping[str, type[ConfigTable]]) -> InputError:
+    if isinstance(error, UnknownKeyError):
+        remedy = _key_remedy(error, _algorithms(raw), list(_known(tables)))
+        return UnknownKeyError(error.where, error.name, error.allowed, error.of, remedy)
+    if isinstance(error, UnknownError):
+        return UnknownError(error.what, error.name, error.allowed, _name_remedy(error))
+    return error
+
+
+def _key_remedy(error: UnknownKeyError, algorithms: Collection[str], known: Collection[_Key]) -> str:
+    """Return the end of the message about an unknown key: the nearest known one; "" if none is near."""
+    word = folded(error.name)
+    word = SYNONYMS.get(f"{error.where}.{word}", SYNONYMS.get(word, error.name))
+    found = [(likeness + HERE, f"; did you mean {name!r}?") for name, likeness in nearest(word, error.allowed)]
+    for key in known:
+        if not key.thing and (key.table, key.name) == (error.where, error.name):
+            continue  # a key of the usual loss: `_known` also names it with its loss
+        for _, likeness in nearest(word, [key.name], LEAST_ELSEWHERE):
+            score = likeness + BESIDE * (key.table == error.where) + BESIDE / 2 * (key.thing in algorithms)
+            found.append((score, _place(key, algorithms)))
+    return max(found, key=lambda each: each[0])[1] if found else ""
+
+
+def _place(key: _Key, algorithms: Collection[str]) -> str:
+    if key.kind == "algorithm" and key.thing in algorithms:
+        return f"; did you mean 'algorithm.{key.thing}.{key.name}'?"
+    path = f"{key.table}.{key.name}" if key.table else key.name
+    return f"; did you mean {path!r}" + (f" of {key.kind} {key.thing}?" if key.thing else "?")
+
+
+def _name_remedy(error: UnknownError) -> str:
+    """Return the end of the message about a name that another key takes; "" if none does."""
+    if any(folded(error.name) == folded(name) for name in error.allowed):
+        return ""
+    place = error.what.partition(" = ")[0]
+    for key, names in NAMES.items():
+        for name in names if key != place else ():
+            if folded(name) == folded(error.name):
+                return f"; did you mean {key} = {json.dumps(name)}?"
+    return ""
+
+
+def _known(tables: Mapping[str, type[ConfigTable]]) -> Iterator[_Key]:
+    """Yield the keys of all tables, and of everything that has a name in them."""
+    for table, model in tables.items():
+        yield from (_Key(table, name) for name in model.model_fields)
+    for scheme in partitioning.SCHEMES:
+        yield from (_Key("partition", name, "scheme", scheme) for name in parameters(scheme))
+    for model_name, builder in MODELS.items():
+        yield from (_Key("model", name, "model", model_name) for name in builder.parameters)
+    for algorithm, function in ALGORITHMS.items():
+        own_keys = [name for name in signature(function).parameters if name not in own.PARTS]
+        yield from (_Key("algorithm", name, "algorithm", algorithm) for name in own_keys)
+    for loss, kind in LOSSES.items():
+        yield from (_Key("local", name, "loss", loss) for name in signature(kind).parameters)
+    for rule_name, rule in SERVERS.items():
+        yield from (_Key("server", name, "rule", rule_name) for name in signature(rule).parameters)
+
+
+def _algorithms(raw: Mapping[str, Any]) -> list[str]:
+    """Return the names of the file's algorithms."""
+    given = raw.get("algorithm", {})
+    tables = given if isinstance(given, list) else [given]
+    return [str(table.get("name", "fedavg")) for table in tables if isinstance(table, dict)]

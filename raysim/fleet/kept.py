@@ -1,0 +1,76 @@
+"""Client actors that stay for several runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raysim.common.errors import InputError
+from raysim.config.tables import FleetTable
+
+if TYPE_CHECKING:  # It imports Ray.
+    from raysim.fleet.client_actors import ClientActors
+
+SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
+"""Keys of `[fleet]` that all runs of a fleet have in common."""
+
+
+class Fleet:
+    """Client actors that stay for several runs, so that only the first one waits for Ray; a context that ends them.
+
+    The runs may differ in everything but the keys of `[fleet]` that describe an actor. A fleet never changes a result.
+
+        with raysim.Fleet() as fleet:
+            first = raysim.run("first.toml", fleet=fleet)
+            second = raysim.run("second.toml", fleet=fleet)
+
+    Args:
+        actors: number of client actors; None for that of the first run.
+        address: address of a running Ray cluster; None starts Ray on this machine.
+    """
+
+    def __init__(self, actors: int | None = None, address: str | None = None) -> None:
+        self._actors, self._address = actors, address
+        self._place: ClientActors | None = None
+        self._first: FleetTable | None = None
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the actors, and Ray if the fleet started it; the next run starts them again."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.kept = False
+            place.__exit__()
+
+    def place(self, table: FleetTable) -> ClientActors:
+        """Return the client actors for a run with this `[fleet]` table.
+
+        Raises:
+            InputError: the run needs other actors than the first one had.
+        """
+        if table.pinned or table.gpus_per_actor == "auto":
+            key = "pinned = true" if table.pinned else 'gpus_per_actor = "auto"'
+            raise InputError(
+                f"fleet.{key} with a Fleet: must be left out, because such actors serve one run; run it without fleet"
+            )
+        if self._place is None or self._first is None:
+            from raysim.fleet.client_actors import ClientActors
+
+            self._first, actors = table, self._actors or table.actors
+            self._place = ClientActors(
+                actors, table.cpus_per_actor, table.gpus_per_actor, self._address, labels=table.labels
+            )
+            self._place.kept = True
+        for key in SHARED:
+            before, now = getattr(self._first, key), getattr(table, key)
+            if now != before:
+                raise InputError(
+                    f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of this Fleet; change it, or use "
+                    "another Fleet"
+                )
+        self._place.group = table.group
+        return self._place

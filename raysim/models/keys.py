@@ -1,0 +1,107 @@
+"""Values of the keys that all models have; torch, which takes seconds to import, is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from raysim.common.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import torch
+
+Norm: TypeAlias = Literal["none", "batch", "group", "layer", "instance", "group+ws", "batch-renorm", "fixup"]
+
+NORMS: tuple[str, ...] = get_args(Norm)
+
+RENORM_KEYS = ("renorm_r_max", "renorm_d_max", "renorm_start", "renorm_r_end", "renorm_d_end")
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "batch": ("norm_momentum", "norm_eps"),
+    "group": ("groups", "norm_eps"),
+    "layer": ("norm_eps",),
+    "instance": ("norm_eps",),
+    "group+ws": ("groups", "norm_eps"),
+    "batch-renorm": ("norm_momentum", "norm_eps", *RENORM_KEYS),
+    "fixup": (),
+}
+"""Keys of `[model]` that each normaliser has."""
+
+GROUPS = 8
+"""Default number of groups."""
+
+Init: TypeAlias = Literal["default", "glorot", "normal"]
+
+WEIGHTS_SUFFIX = ".safetensors"
+
+WHOLE_MODEL = "all"
+
+
+def check_keys(norm: str, given: Mapping[str, object]) -> None:
+    """Refuse a key that a normaliser does not have.
+
+    Args:
+        norm: name of a normaliser.
+        given: keys and their values; None counts as not given.
+
+    Raises:
+        InputError: a key does not belong to the normaliser; the message lists the keys that do.
+    """
+    for key, value in given.items():
+        if value is not None and key not in KEYS[norm]:
+            takers = " or ".join(f'"{each}"' for each in NORMS if key in KEYS[each])
+            raise InputError(
+                f"{key} = {value} with norm {norm!r}, which has {' and '.join(KEYS[norm]) or 'no keys'}: is only for "
+                f"norm {takers}; leave it out"
+            )
+
+
+def check_norm(norm: str) -> None:
+    """Raise an InputError if there is no such normaliser."""
+    if norm not in NORMS:
+        raise unknown(f"norm {norm!r}", norm, NORMS)
+
+
+@dataclass(frozen=True)
+class RenormLimits:
+    """Limits of r and d as functions of t, the number of batches that the layer has tracked.
+
+        r_max(t) = 1 + (r_max - 1) o(t; r_end),   d_max(t) = d_max o(t; d_end),
+        o(t; end) = (t - start) / (end - start), within [0, 1]
+
+    Args:
+        r_max: the limit of r at the end, >= 1.
+        d_max: the limit of d at the end, >= 0.
+        start: batches before which the layer is batch norm, >= 0; its first batch always is.
+        r_end: batches at which r_max is reached, >= start.
+        d_end: batches at which d_max is reached, >= start.
+
+    Raises:
+        InputError: a value is out of range.
+
+    Paper: section 4 opens r from 1 to 3 between 5,000 and 40,000 steps, and d from 0 to 5 between 5,000 and 25,000.
+
+    Deviations:
+        The defaults are a tenth of these steps, because federated runs are shorter.
+    """
+
+    r_max: float = 3.0
+    d_max: float = 5.0
+    start: int = 500
+    r_end: int = 4_000
+    d_end: int = 2_500
+
+    def __post_init__(self) -> None:
+        for name, least in (("r_max", 1), ("d_max", 0), ("start", 0), ("r_end", self.start), ("d_end", self.start)):
+            value = getattr(self, name)
+            if not value >= least:
+                raise InputError(f"renorm_{name} is {value}, but must be {least} or more: set renorm_{name} = {least}")
+
+    def after(self, tracked: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return r_max and d_max after `tracked` batches, as tensors."""
+        open_r, open_d = (
+            ((tracked - self.start) / max(1, end - self.start)).clamp(0, 1) for end in (self.r_end, self.d_end)
+        )
+        return 1 + (self.r_max - 1) * open_r, self.d_max * open_d

@@ -1,0 +1,140 @@
+"""A run's output in Python: tables as frames, curves, trained models, and its appearance in a notebook."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors.torch import load_file
+
+from partitioning.common.paths import regular
+from raysim.common.errors import InputError, unknown
+from raysim.common.files import text_sha256
+from raysim.simulation.plan import model_plan
+from raysim.simulation.population import population_of
+from raysim.simulation.samples import prepare_samples
+from raysim.store.journal import batches, joined
+from raysim.store.names import METRICS, MODEL, POPULATION, REPORT, UPDATES
+from raysim.store.result import AlgorithmResult
+from raysim.store.resume import read_result, run_of, stored_experiment
+
+if TYPE_CHECKING:  # pandas is an extra, and matplotlib takes a second to import.
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+    from torch.nn import Module
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, or one so far; a notebook shows its table and curves.
+
+    Args:
+        folder: folder of the run; for a run at a URI the local copy.
+        report: report page.
+        results: result of each finished algorithm.
+        uri: URI of the run; None for a local run.
+    """
+
+    folder: Path
+    report: Path
+    results: tuple[AlgorithmResult, ...]
+    uri: str | None = None
+
+    def metrics(self) -> DataFrame:
+        """Return one row per round of each algorithm: its metrics, seconds and bytes.
+
+        Raises:
+            InputError: pandas is not installed, or no round was run.
+        """
+        return self._frame(METRICS)
+
+    def updates(self) -> DataFrame:
+        """Return one row per client update of each algorithm.
+
+        Raises:
+            InputError: as for `metrics`.
+        """
+        return self._frame(UPDATES)
+
+    def plot(self, *columns: str) -> Figure:
+        """Draw columns of the metrics by round, one curve per algorithm.
+
+        Args:
+            columns: names such as "held_out_accuracy"; by default the first metric.
+
+        Raises:
+            InputError: no algorithm has the column.
+        """
+        from raysim.report.notebook import plot  # late, because matplotlib takes a second to import
+
+        return plot(self.folder, columns)
+
+    def model(self, algorithm: str | None = None) -> Module:
+        """Return the trained model of an algorithm, in evaluation mode.
+
+        Args:
+            algorithm: its folder's name; None if the run has only one.
+
+        Raises:
+            InputError: there is no such algorithm, or it has not ended.
+        """
+        experiment, names = stored_experiment(self.folder), [each.name for each in self.results]
+        if algorithm is None and len(names) != 1:
+            raise InputError(f"algorithm is missing: must be one of {', '.join(names)}; name it")
+        name = algorithm or names[0]
+        if name not in names:
+            raise unknown(f"algorithm = {name!r}", name, names)
+        samples = prepare_samples(population_of(experiment, self.folder / POPULATION), experiment.data)
+        plan = model_plan(experiment.table(name).model or experiment.model, experiment.seed, samples)
+        weights = load_file(regular(self.folder / name / MODEL))
+        module = plan.build()
+        floats = [each.dtype for each in weights.values() if each.is_floating_point()]
+        module.to(floats[0]).load_state_dict(weights)
+        return module.eval()
+
+    def _frame(self, file: str) -> DataFrame:
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise InputError(
+                "pandas is not installed: frames need it; install it with `uv sync --extra notebook`"
+            ) from None
+        tables = [table.add_column(0, "algorithm", pa.array([name] * len(table))) for name, table in self._tables(file)]
+        if not tables:
+            raise InputError(f"{self.folder}: no algorithm has run a round; run it first")
+        frame: DataFrame = pa.concat_tables(tables, promote_options="permissive").to_pandas()
+        return frame
+
+    def _tables(self, file: str) -> Iterator[tuple[str, pa.Table]]:
+        """Yield each algorithm's rows; those of an unfinished one are in its journal."""
+        for name in stored_experiment(self.folder).names:
+            path = self.folder / name / file
+            if path.is_file():
+                yield name, pq.read_table(regular(path))
+            elif rows := list(batches(path.with_suffix(".journal"))):
+                yield name, joined(rows, rows[0].schema)
+
+    def _repr_html_(self) -> str:
+        from raysim.report.notebook import as_html
+
+        return as_html(self.folder, Path(os.path.relpath(self.report)), f"run-{text_sha256(str(self.folder))[:8]}")
+
+
+def load(folder: str | Path) -> Run:
+    """Return the run in a folder: finished, stopped, or under way.
+
+    Args:
+        folder: folder of the run.
+
+    Raises:
+        InputError: the folder holds no run, or a damaged file.
+    """
+    path, _ = run_of(Path(folder))
+    experiment = stored_experiment(path)
+    results = [read_result(path / name, experiment) for name in experiment.names]
+    return Run(path, path / REPORT, tuple(each for each in results if each is not None))

@@ -1,0 +1,81 @@
+"""Resolved configuration of a run or a study on disk: TOML whose last line has a checksum of each key."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from partitioning.common.disk import write_whole
+from partitioning.common.paths import read_text
+from partitioning.common.sealing import digest_of
+from raysim.common.errors import InputError
+
+MARK = "# checksums "
+"""Beginning of the line of checksums; a user's comments may stand behind it."""
+
+DIGITS = 16
+"""Hexadecimal digits of a checksum."""
+
+FREE = {
+    *("modules", "watch", "checkpoint", "data.root", "data.population", "model.weights", "algorithm.model.weights"),
+    *(f"fleet.{key}" for key in ("actors", "gpus_per_actor", "copies", "group", "labels", "pinned")),
+}
+"""Keys that may be edited before a resume: they never change the result, or the files that they name are checked."""
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Write a resolved configuration with its checksums."""
+    with write_whole(path) as aside:
+        aside.write_text(config_text(config), encoding="utf-8")
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """Return a configuration as TOML with a line of checksums."""
+    text = tomli_w.dumps(config)
+    return f"{text}\n{MARK}{json.dumps(_checksums(tomllib.loads(text)))}\n"
+
+
+def check_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Check that a configuration is the one that raysim wrote, apart from the keys in `FREE`.
+
+    Args:
+        path: file of the configuration.
+        config: its tables.
+
+    Raises:
+        InputError: a key differs; the first one is named.
+    """
+    lines = reversed(read_text(path).split("\n"))
+    found = next((line.removeprefix(MARK) for line in lines if line.startswith(MARK)), "")
+    try:
+        there = json.loads(found) if found else None
+    except (ValueError, RecursionError):
+        there = None
+    remedy = "must be as raysim wrote it, because the result depends on it; restore it, or start a new run"
+    if not isinstance(there, dict):
+        raise InputError(f"{path} has no line of checksums: {remedy}")
+    here = _checksums(config)
+    for key in {**there, **here}:
+        if there.get(key) != here.get(key):
+            raise InputError(f"{path}: {key} was changed: {remedy}")
+
+
+def _checksums(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the checksum of each key at the top level."""
+    fixed = _fixed(config, "")
+    return {key: digest_of({key: value})[:DIGITS] for key, value in fixed.items()}
+
+
+def _fixed(value: Any, path: str) -> Any:
+    """Return a value without the keys in `FREE`."""
+    if isinstance(value, list):
+        return [_fixed(each, path) for each in value]
+    if not isinstance(value, Mapping):
+        return value if isinstance(value, str | int | float | bool) else str(value)
+    paths = {key: f"{path}.{key}".lstrip(".") for key in value}
+    return {key: _fixed(each, paths[key]) for key, each in value.items() if paths[key] not in FREE}

@@ -1,0 +1,87 @@
+"""Names of the files and folders of a run, and the check of an algorithm's name, which becomes a folder beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from unicodedata import normalize
+
+from raysim.common.errors import InputError
+from raysim.common.surface import assigned
+
+CONFIG, RUN_LOG, REPORT, WALL_CLOCK = "config.toml", "run.log", "report.html", "wall-clock.json"
+POPULATION, WATCH = "population", "watch"
+
+RUN_NAMES = (CONFIG, RUN_LOG, REPORT, WALL_CLOCK, POPULATION, WATCH)
+"""Entries of a run's folder beside those of its algorithms."""
+
+SUMMARY = "summary.json"
+"""File that marks an algorithm as finished: all its other files are complete."""
+
+STOPPED = "stopped.json"
+"""File with the reason why an algorithm stopped; it is removed when the algorithm continues."""
+
+METRICS, UPDATES, MODEL, PERSONAL = "metrics.parquet", "updates.parquet", "model.safetensors", "personal.safetensors"
+
+RESULTS = (METRICS, UPDATES, MODEL, PERSONAL)
+"""Files of an algorithm that stay."""
+
+DRAFTS = ".*.partial.*"
+"""Pattern of files that were not written to their end."""
+
+STATE_FILES = (
+    *("metrics.journal", "updates.journal", "checkpoint/.partial", "checkpoint/round-*.safetensors", "checkpoint"),
+    *("personal/*.bin", "personal/mark-*", "personal", DRAFTS),
+)
+"""Patterns of an algorithm's files that only a resume needs."""
+
+ALGORITHM_FILES = (*STATE_FILES, *RESULTS, SUMMARY, STOPPED)
+"""Patterns of all files of an algorithm."""
+
+LONGEST = 100
+"""Most bytes of an algorithm's name; other names are made of it."""
+
+NAME = re.compile(r"\w[\w.-]*(?<!\.)")
+"""An algorithm's name: letters, digits and _, inside also . and -."""
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Check that each algorithm gets a folder of its own in a run, on any file system.
+
+    Args:
+        names: folder names of the algorithms.
+
+    Raises:
+        InputError: a name is no name of a folder, or another file or folder of the run has it.
+    """
+    taken = {_alike(name): f"the run's own {name}" for name in RUN_NAMES}
+    for name in names:
+        shown = repr(name) if len(name) <= LONGEST else f"{name[:LONGEST]!r}..."
+        fault = None
+        if not NAME.fullmatch(name) or len(name.encode(errors="replace")) > LONGEST:
+            fault = f"must consist of letters, digits and . _ -, at most {LONGEST} bytes"
+        elif other := taken.get(_alike(name)):
+            fault = f"must differ from {other}, because both are entries of the run's folder"
+        if fault:
+            raise InputError(f"algorithm.name = {shown}: {fault}; rename the function")
+        taken[_alike(name)] = f"the algorithm {name}"
+
+
+def _alike(name: str) -> str:
+    """Return a name as a file system compares it that ignores case and the form of Unicode."""
+    return normalize("NFKC", normalize("NFKC", name).casefold())
+
+
+def check_new(out: Path) -> None:
+    """Raise InputError if the folder of a new run exists and is not empty, or if it is a file."""
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise in_use(out)
+
+
+def in_use(out: Path) -> InputError:
+    """Return the error for the folder of a new run that exists and is not empty."""
+    what = (
+        "already holds a run" if any((out / name).exists() for name in (CONFIG, RUN_LOG)) else "exists and is not empty"
+    )
+    return InputError(f"{assigned('out', str(out))} {what}: must be a new folder; choose another, or remove it")

@@ -1,0 +1,1 @@
+"""Damaged populations: they give the same as before, or are refused."""

@@ -1,0 +1,1 @@
+"""Hostile texts as names, labels and answers of a job server."""

@@ -1,0 +1,1 @@
+"""System calls that write files, struck one at a time."""

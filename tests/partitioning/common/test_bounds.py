@@ -1,0 +1,85 @@
+"""Bounds of data: refused by their names, before memory is taken."""
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from partitioning import InputError
+from partitioning.common import bounds
+from partitioning.sources.opening import open_source
+
+
+def test_a_number_above_its_bound_is_refused_by_name() -> None:
+    bounds.check_rows("x", bounds.MAX_ROWS)
+    with pytest.raises(InputError, match=r"x has 268,435,457 rows: at most MAX_ROWS = 268,435,456 are read; split"):
+        bounds.check_rows("x", bounds.MAX_ROWS + 1)
+
+
+def test_memory_is_compared_with_what_is_free() -> None:
+    free = bounds.free_memory()
+    assert free > 2**20
+    bounds.check_memory("x", 1)
+    with pytest.raises(InputError, match=r"x needs .* GB of memory: at most MEMORY_SHARE = 0.5 of the free"):
+        bounds.check_memory("x", free + 1)
+
+
+def test_rows_of_a_parquet_file_are_counted_by_its_footer(tmp_path: Path) -> None:
+    path = tmp_path / "many.parquet"
+    with pq.ParquetWriter(path, pa.schema([("label", pa.int8())])) as writer:
+        for _ in range(28):
+            writer.write_table(pa.table({"label": np.zeros(10**7, np.int8)}), row_group_size=10**7)
+    assert path.stat().st_size < 10**6
+    with pytest.raises(InputError, match="has 280,000,000 rows: at most MAX_ROWS"):
+        open_source(path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "message"),
+    [
+        ((10**12,), "<f8", "MAX_ROWS"),
+        ((3, 10**11), "<f8", "MAX_ROW_BYTES"),
+        ((3,), "<U100000000", "MAX_ROW_BYTES"),
+        ((-1,), "<f8", "give one entry per sample"),
+    ],
+)
+def test_an_array_that_claims_too_much_is_refused(
+    shape: tuple[int, ...], kind: str, message: str, tmp_path: Path
+) -> None:
+    header = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("label.npy", b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header)
+    (tmp_path / "a.npz").write_bytes(content.getvalue())
+    with pytest.raises(InputError, match=message):
+        open_source(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_packed_batch_is_bounded_by_its_header(
+    make: Callable[..., pa.RecordBatchStreamWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"label": np.zeros(2000, np.int64), "word": pa.array(["a", "b"] * 1000).dictionary_encode()})
+    for codec in ("zstd", "lz4", None):
+        path = tmp_path / f"{codec}.arrow"
+        with make(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+            writer.write_table(table)
+        assert next(open_source(path).batches()).num_rows == 2000
+    monkeypatch.setattr(bounds, "MAX_BATCH_BYTES", 16_000)
+    open_source(tmp_path / "None.arrow")  # its batch is a view on the file
+    for codec in ("zstd", "lz4"):
+        with pytest.raises(InputError, match="24,000 bytes: at most MAX_BATCH_BYTES = 16,000"):
+            open_source(tmp_path / f"{codec}.arrow")
+
+
+def test_columns_are_counted_before_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text("a," * 2**16 + "label\n" + "1," * 2**16 + "0\n")
+    with pytest.raises(InputError, match=r"65,537 columns: at most MAX_COLUMNS"):
+        open_source(path)

@@ -1,0 +1,118 @@
+"""`raysim init`, `raysim show`, `raysim list`: the way to an experiment file."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import partitioning
+from algorithms.parts.losses import LOSSES
+from algorithms.parts.optimisers import OPTIMISERS
+from raysim.cli.begin import experiment_for
+from raysim.cli.commands import cli
+from raysim.cli.files import KINDS
+from raysim.cli.listing import LISTS, keys_of
+from raysim.config.experiment import Experiment
+from raysim.config.read import recipes
+from raysim.data.catalogue import DATASETS
+from raysim.measures.metrics import METRICS
+
+
+def raysim(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+def table(**more: Any) -> pa.Table:
+    random = np.random.default_rng(0)
+    dose, ward = random.uniform(0, 1, 120), random.integers(0, 4, 120)
+    return pa.table({"dose": dose, "ward": ward, "outcome": np.where(dose > 0.5, "well", "ill"), **more})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(table(note=["free text"] * 120), "visits.parquet")
+    return tmp_path
+
+
+def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> None:
+    done = raysim("init", "visits.parquet", "first.toml")
+    assert done.exit_code == 0 and "raysim run first.toml" in done.output
+    raw = tomllib.loads((folder / "first.toml").read_text())
+    assert raw["data"]["label"] == "outcome" and raw["data"]["without"] == ["note"]
+    assert raw["partition"] == {"scheme": "natural", "column": "ward"}
+    assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_an_experiment_on_a_known_data_set_is_right(name: str) -> None:
+    experiment = Experiment.of(tomllib.loads(experiment_for(name, "x.toml")))
+    assert experiment.data.dataset == name and experiment.names == ["fedavg", "fedprox"]
+
+
+def test_an_experiment_on_a_population_makes_no_clients(folder: Path) -> None:
+    partitioning.make("visits.parquet", "made", scheme="iid", label="outcome", clients=3)
+    raw = tomllib.loads(experiment_for("made", "x.toml"))
+    assert raw["data"] == {"population": "made"} and "partition" not in raw
+    assert Experiment.of(raw).partition is None
+
+
+def test_names_of_the_users_stay_text_in_the_file(folder: Path) -> None:
+    odd = 'no"te\x7f\n[model]'
+    pyarrow.csv.write_csv(table(), "odd.csv")
+    pq.write_table(table().append_column(odd, pa.array(["x"] * 120)), "odd.parquet")
+    raw = tomllib.loads(experiment_for("odd.parquet", 'a"b\n.toml'))
+    assert raw["data"]["without"] == [odd] and raw["model"]["name"] == "mlp"
+    assert tomllib.loads(experiment_for("odd.csv", "x.toml"))["data"]["dataset"] == "file:odd.csv"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["init", "MNIST"], "did you mean 'mnist'?"),
+        (["init", "nosuch.parquet"], "nosuch.parquet"),
+        (["init", "visits.parquet", "visits.parquet"], "must be a new file"),
+        (["init", "visits.parquet", "--label", "outcom"], "did you mean 'outcome'?"),
+        (["init", "bare.parquet"], "must be named by --label"),
+        (["show", "quikstart"], "did you mean 'quickstart'?"),
+        (["list", "schemes", "dirichlet_qp"], "did you mean 'dirichlet-qp'?"),
+    ],
+)
+def test_wrong_input_is_one_line_and_writes_nothing(folder: Path, arguments: list[str], message: str) -> None:
+    pq.write_table(pa.table({"a": [1.0]}), "bare.parquet")
+    before = sorted(folder.iterdir())
+    done = raysim(*arguments)
+    assert message in str(done.exception) and "\n" not in str(done.exception)
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["quickstart", "fedbn-quick"])
+def test_show_prints_a_recipe_as_it_is(name: str) -> None:
+    from raysim.reproduction.file import reproductions
+
+    path = (recipes() | reproductions()).get(name) or next(iter(reproductions().values()))
+    done = raysim("show", path.stem)
+    assert done.output == path.read_text(encoding="utf-8")
+
+
+def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:
+    assert tuple(LISTS) == KINDS
+    assert [name for name, _ in LISTS["schemes"]()] == list(partitioning.SCHEMES)
+    for kind, names in (("schemes", partitioning.SCHEMES), ("losses", LOSSES)):
+        assert all(text for name in names for _, text in keys_of(kind, name))
+    for kind, names in (("losses", LOSSES), ("metrics", METRICS), ("optimisers", OPTIMISERS)):
+        lines = dict(LISTS[kind]())
+        assert set(names) <= set(lines) and all(lines.values())
+
+
+def test_a_shell_completes_commands_and_recipes() -> None:
+    for words, number, wanted in (("raysim r", 1, "resume"), ("raysim run quick", 2, "quickstart")):
+        shell = {"_RAYSIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+        done = CliRunner(env=shell).invoke(cli, prog_name="raysim", complete_var="_RAYSIM_COMPLETE")
+        assert f"plain,{wanted}" in done.output

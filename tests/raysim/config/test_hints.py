@@ -1,0 +1,101 @@
+"""The nearest right key or name, here and in other tables; all mistakes of a file at once."""
+
+import pytest
+
+from raysim.common.errors import InputError, each_error
+from raysim.config.experiment import Experiment, _tables
+from raysim.config.hints import SYNONYMS, _known
+from raysim.config.read import changed, read
+
+BOTH = {"algorithm": [{"name": "fedavg"}, {"name": "fedprox"}]}
+FEDAVG = {"algorithm": {"name": "fedavg"}}
+
+
+def refusals(changes: list[str], raw: dict[str, object] | None = None) -> list[str]:
+    tables = read("quickstart") | (raw or FEDAVG)
+    with pytest.raises(InputError) as error:
+        Experiment.of(changed(tables, changes))
+    return [str(each) for each in each_error(error.value)]
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("lr=0.1", "'local.lr'?"),
+        ("num_rounds=3", "'rounds'?"),
+        ("local.learning_rate=0.1", "'lr'?"),
+        ("local.rounds=3", "'rounds'?"),
+        ("data.clients=3", "'partition.clients'?"),
+        ("algorithm.momentum=0.9", "'local.momentum'?"),
+        ("algorithm.fedprox.mu=0.1", "'proximal'?"),
+        ("algorithm.proximal=0.1", "'algorithm.fedprox.proximal'?"),
+        ("algorithm.fedavg.mu=0.1", "'algorithm.fedprox.proximal'?"),
+        ("partition.alpha=0.5", "'partition.label_alpha' of scheme dirichlet-qp?"),
+        ("model.stem=small", "'model.stem' of model resnet18?"),
+        ("server.beta1=0.5", "'server.beta1' of rule adam?"),
+        ("evaluate.evrey=2", "'every'?"),
+        ("local.delta=1.0", "'local.delta' of loss huber?"),
+        ("fleet.zzzzzz=1", "use one of them"),
+    ],
+)
+def test_a_wrong_key_names_the_nearest_right_one(change: str, hint: str) -> None:
+    for line in refusals([change], BOTH):
+        assert line.startswith("unknown key ") and line.endswith(hint)
+
+
+def test_a_key_of_an_algorithm_that_the_file_lacks_names_the_algorithm() -> None:
+    (line,) = refusals(["algorithm.proximal=0.1"])
+    assert line.endswith("; did you mean 'algorithm.proximal' of algorithm fedprox?")
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("algorithm.name=SCAFFOLD", "; did you mean 'scaffold'?"),
+        ("algorithm.name=Static_BN", "; did you mean 'static-bn'?"),
+        ("algorithm.name=adam", '; did you mean server.rule = "adam"?'),
+        ("model.name=cifar10", '; did you mean data.dataset = "cifar10"?'),
+        ("partition.scheme=dirichlet_qq", "; did you mean 'dirichlet-qp'?"),
+    ],
+)
+def test_a_wrong_name_names_the_nearest_right_one_whatever_key_takes_it(change: str, hint: str) -> None:
+    (line,) = refusals([change])
+    assert line.endswith(hint), line
+
+
+def test_every_key_of_every_synonym_exists() -> None:
+    """A synonym of a key that was renamed would be refused with a key that is refused as well."""
+    assert set(SYNONYMS.values()) <= {key.name for key in _known(_tables())}
+
+
+def test_all_mistakes_of_a_file_come_in_one_go() -> None:
+    changes = ["sede=1", "partition.clients=0", "local.lr=fast", "local.momentm=0.9", "fleet.actors=0"]
+    lines = refusals([*changes, "evaluate.every=-1"])
+    begins = ["unknown key 'sede'", "partition.clients = 0", "unknown key 'local.momentm'", "local.lr = 'fast'"]
+    begins += ["fleet.actors = 0", "evaluate.every = -1"]
+    assert len(lines) == len(begins)
+    for begin in begins:
+        assert any(line.startswith(begin) for line in lines), (begin, lines)
+
+
+def test_a_mistake_in_a_table_that_algorithms_share_comes_once() -> None:
+    assert len(refusals(["local.lr=fast", "local.epoch=2"], BOTH)) == 2
+
+
+def test_an_error_of_several_mistakes_can_be_named_by_its_place() -> None:
+    with pytest.raises(InputError) as error:
+        Experiment.of(read("quickstart", ["lr=1", "rouds=2"]))
+    assert str(error.value).count("\n") == 1
+    assert "\n" not in str(InputError(f"study.datasets.one: {error.value}"))
+
+
+@pytest.mark.parametrize(
+    ("change", "begin"),
+    [
+        ("algorithm.fedprox.fraction=7", "algorithm.fedprox.fraction = 7"),
+        ("algorithm.fraction=7", "algorithm.fraction = 7"),
+    ],
+)
+def test_a_mistake_of_one_of_several_algorithms_names_it(change: str, begin: str) -> None:
+    (line,) = refusals([change], BOTH)
+    assert line.startswith(begin)
