@@ -225,7 +225,8 @@ class ClientUpdates(Function):
             "loss": loss,
         }
         if work.batches:
-            report |= self._reported(finished, report)
+            if self.local.update is not None:
+                report |= self._reported(finished, report)
             measured = [name for name in self.needs if name in REPORTS]
             report |= {name: REPORTS[name](finished) if finite else nan for name in measured}
             if lacking := [name for name in self.needs if name not in report]:

@@ -40,6 +40,8 @@ class Loss(ABC):
 
     labels: ClassVar[tuple[LabelKind, ...]]
     """Kinds of labels that the loss takes."""
+    limits: ClassVar[tuple[float, float] | None] = None
+    """Least and largest label that is a number; None for any."""
 
     @abstractmethod
     def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -152,6 +154,8 @@ class BinaryCrossEntropy(_NumberLoss):
     """
 
     positive_weight: float = 1.0
+
+    limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         weight = self.positive_weight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from math import isfinite
 from typing import TYPE_CHECKING, Protocol
@@ -59,10 +60,15 @@ def next_model(
         DivergedError: the next model or the rule's memory is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        reports = {"updates": updates} if "updates" in signature(rule.__call__).parameters else {}
+        reports = {"updates": updates} if _takes_updates(type(rule)) else {}
         model, memory = rule(model, mean, total, memory, layout, **reports)
     require_finite(model, layout, round_number, memory)
     return model, memory
+
+
+@cache
+def _takes_updates(rule: type[Server]) -> bool:
+    return "updates" in signature(rule.__call__).parameters
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -169,7 +169,13 @@ class PositionReader(LabelReader):
 
 @dataclass(frozen=True)
 class NumberReader(LabelReader):
-    """Reader of numbers: float32, [n, numbers]."""
+    """Reader of numbers: float32, [n, numbers].
+
+    Args:
+        limits: least and largest number that the loss takes; None for any.
+    """
+
+    limits: tuple[float, float] | None = None
 
     kind = "numbers"
 
@@ -192,6 +198,13 @@ class NumberReader(LabelReader):
                 f"label column {self.column!r} has values that are infinite in float32, or not a number: correct them, "
                 "or drop the rows"
             )
+        least, largest = self.limits or (-inf, inf)
+        wrong = y[(y < least) | (y > largest)]
+        if wrong.numel():
+            raise InputError(
+                f"label column {self.column!r} has {wrong[0].item():g}: must be from {least:g} to {largest:g} for "
+                'local.loss; scale the numbers, or set local.loss = "mse"'
+            )
         return y
 
 
@@ -205,13 +218,16 @@ def label_kind(schema: pa.Schema, label: str) -> LabelKind:
     return "sequence" if is_sequence(field) else "numbers"
 
 
-def label_reader(schema: pa.Schema, label: str, classes: Sequence[Label]) -> LabelReader:
+def label_reader(
+    schema: pa.Schema, label: str, classes: Sequence[Label], limits: tuple[float, float] | None = None
+) -> LabelReader:
     """Return the reader of a population's labels.
 
     Args:
         schema: columns of the population.
         label: name of the label column.
         classes: existing labels, in any order, if each sample has one class.
+        limits: see `NumberReader`.
 
     Raises:
         InputError: the column cannot hold labels.
@@ -231,13 +247,13 @@ def label_reader(schema: pa.Schema, label: str, classes: Sequence[Label]) -> Lab
             raise InputError(f"column {label!r} holds labels that are images: decode the population first, once")
         return MaskReader(label, masks.classes, masks.shape)
     if pa.types.is_floating(kind):
-        return NumberReader(label, 1)
+        return NumberReader(label, 1, limits)
     form = form_of(schema.field(label))
     if not isinstance(form, ArrayColumn):
         raise InputError(f"label column {label!r} is {kind}: must be a list of a fixed size; convert it")
     (length,) = form.shape
     if not is_sequence(schema.field(label)):
-        return NumberReader(label, length)
+        return NumberReader(label, length, limits)
     count = stated_classes(schema.field(label))
     if count is None:
         raise InputError(

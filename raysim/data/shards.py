@@ -70,6 +70,7 @@ class Shards:
         share: this process's part of the device, in (0, 1].
         standardise: standardisation of the inputs; None for none.
         sites: sites whose shards are on this machine; None for all.
+        limits: least and largest label that is a number; None for any.
     """
 
     def __init__(
@@ -79,10 +80,11 @@ class Shards:
         share: float = 1.0,
         standardise: Standardisation | None = None,
         sites: Collection[str] | None = None,
+        limits: tuple[float, float] | None = None,
     ) -> None:
         self._population = Population.open(path, sites=sites)
         self._test_sizes = self._population.test_sizes
-        self._decode = decoder_of(self._population)
+        self._decode = decoder_of(self._population, limits)
         self._standardise = standardise
         self._device = device
         self._on_device = TensorCache(CACHE_BYTES if device == "cpu" else _room(device, share))

@@ -32,17 +32,25 @@ class BatchDecoder:
         label: name of the label column.
         classes: existing labels, in any order; class i is the i-th smallest.
         dividing: columns that identify a row's owner and are no features.
+        limits: least and largest label that is a number; None for any.
 
     Raises:
         InputError: the columns cannot be features, or are encoded images, or the labels cannot be labels.
     """
 
-    def __init__(self, schema: pa.Schema, label: str, classes: Sequence[Label], dividing: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        label: str,
+        classes: Sequence[Label],
+        dividing: Collection[str] = (),
+        limits: tuple[float, float] | None = None,
+    ) -> None:
         form = features(schema, label, dividing)
         if isinstance(form, ImageColumn):
             raise InputError(f"column {form.column!r} holds encoded images: decode the population first, once")
         self._form = form
-        self.labels = label_reader(schema, label, classes)
+        self.labels = label_reader(schema, label, classes, limits)
         """Reader of the labels."""
 
     @property
@@ -100,8 +108,8 @@ def naming_samples(population: Population, owner: str) -> Iterator[None]:
         raise InputError(f"{population.path}: {owner}: {message}") from None
 
 
-def decoder_of(population: Population) -> BatchDecoder:
-    """Return the decoder of a population's batches."""
+def decoder_of(population: Population, limits: tuple[float, float] | None = None) -> BatchDecoder:
+    """Return the decoder of a population's batches, with limits of labels that are numbers."""
     manifest = population.manifest
     with naming_samples(population, "its columns"):
-        return BatchDecoder(population.schema, manifest.label, manifest.classes, manifest.dividing)
+        return BatchDecoder(population.schema, manifest.label, manifest.classes, manifest.dividing, limits)

@@ -243,9 +243,9 @@ class WorkerPlan:
         layouts = self.algorithm.divide(Layout.of(module))
         with models_fit(self.lanes):
             resident = Resident(module, layouts, torch.zeros(self.model.shape), self.device, self.lanes)
-        shards = Shards(self.population, self.device, share, self.standardise, self.here)
-        personal = PersonalStore(self.personal, layouts.personal)
         local = self.algorithm.local
+        shards = Shards(self.population, self.device, share, self.standardise, self.here, local.loss.limits)
+        personal = PersonalStore(self.personal, layouts.personal)
         low_rank = low_rank_trainer(resident, local.compute)
         return Worker(
             resident, shards, personal, trainer(resident, local.compute, local.update), low_rank, self.augment

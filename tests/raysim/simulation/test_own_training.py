@@ -1,4 +1,4 @@
-"""Whole runs with labels that are no classes, losses, metrics and client updates of the user's own."""
+"""Runs with labels that are no classes, losses, metrics and client updates of the user's own."""
 
 from __future__ import annotations
 
@@ -376,6 +376,7 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
         ("a", {"local": {"loss": "mse", "update": "own_training:words"}}, "'text' is a str"),
         ("a", {"local": {"loss": "mse", "update": "own_training:Rounding"}}, "of torch.int64, and left"),
         ("a", {"local": {"loss": "own_training:flat"}}, "it has no gradient by the outputs"),
+        ("a", {"local": {"loss": "binary"}}, r"label column 'a' has -?[\d.]+: must be from 0 to 1"),
         ("a", {"local": {"loss": "mse"}, "evaluate": {"metrics": ["own_training:Nothing"]}}, "must return a number"),
         ("a", {"local": {"loss": "mse", "update": "own_training:Leaving"}}, "'other' is another or missing"),
         (
