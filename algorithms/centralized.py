@@ -65,7 +65,9 @@ def union_round(
 def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
     """Train on mini-batches of the union of all training clients' data; a round is one update on it.
 
-        w <- w - lr grad F(w; batch),  batches drawn from D = D_1 + ... + D_K
+        u <- momentum u + grad F(w; batch),   w <- w - lr u,   batches drawn from D = D_1 + ... + D_K
+
+    u goes on from round to round.
 
     Args:
         sample: all clients.
@@ -75,10 +77,11 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     Raises:
         InputError: not all clients are in the cohort, or another rule is given.
 
-    Paper: the centralised counterpart of FedMMB, section 3.1, and of RADFed, section V. With one client it is FedAvg.
+    Paper: the centralised counterpart of FedMMB, section 3.1, and of RADFed, section V. With one client it is FedAvg
+    with maintained momentum.
 
-    Deviations: none. The draws are the first client's. One actor gathers the union, which must fit its memory. No
-    bytes are counted, because nothing is sent.
+    Deviations: the state of other optimisers than SGD starts anew in each round. The draws are the first client's. One
+    actor gathers the union, which must fit its memory. No bytes are counted, because nothing is sent.
     """
     remedy = "leave it out"
     require(
@@ -96,4 +99,5 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     require(whole, "algorithm.fraction", sample.fraction, "1 for united data", remedy)
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
-    return replace(fedavg(Sample(), local, server), schedule=UnionRounds(), own_round=union_round)
+    union = fedavg(Sample(), local, server, maintained_momentum="global" if local.momentum else "none")
+    return replace(union, schedule=UnionRounds(), own_round=union_round)

@@ -153,7 +153,8 @@ class _ArrivalRound:
         if weight:
             # A stale counter must not count back.
             counters = np.maximum(self._model.integers, model.integers)
-            arrived, layout = Packed(model.floats, counters), self._fleet.layouts.shared
+            arrived = Packed(model.floats, counters)
+            layout = self._algorithm.local.trained(self._fleet.layouts.shared)
             rule, number = self._algorithm.server, self._state.round + 1
             self._model, self._memory = next_model(
                 rule, self._model, arrived, weight, self._memory, layout, number, row

@@ -75,8 +75,7 @@ class Resident:
 
     def trained(self, local: Local) -> dict[str, torch.Tensor]:
         """Return the stacks of the parameters that client updates train, by name."""
-        frozen = {Kind.AFFINE} if local.affine == "frozen" else set()
-        return {e.name: stack for e, stack in self.stacks.items() if e.is_parameter and e.kind not in frozen}
+        return {e.name: stack for e, stack in self.stacks.items() if local.trains(e)}
 
     def load(self, shared: Packed, personal: Packed, lane: int = 0) -> None:
         """Load the shared entries of a model and the personal entries of a client into a lane."""

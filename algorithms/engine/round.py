@@ -86,7 +86,7 @@ def aggregate(
     mean = models.mean()
     if mean is None:  # no client had a sample to train on
         return state.model, state.memory
-    layout = fleet.layouts.shared
+    layout = algorithm.local.trained(fleet.layouts.shared)
     return next_model(algorithm.server, state.model, mean, models.total, state.memory, layout, state.round + 1, updates)
 
 

@@ -20,8 +20,8 @@ class Adaptive(ABC):
 
         delta = mean - w,   m <- beta1 m + (1 - beta1) delta,   v <- as the rule says,   w <- w + lr m / (sqrt(v) + tau)
 
-    Running statistics take the mean because such a step could make a variance negative. The first steps' bias is not
-    corrected.
+    Running statistics take the mean because such a step could make a variance negative. So do parameters that no client
+    trains in this phase, which m would still move. The first steps' bias is not corrected.
 
     Args:
         lr: eta, > 0.

@@ -36,12 +36,12 @@ class Importance:
     later are scored with all others.
     """
 
-    gamma: float = 0.5
+    gamma: float = 0.9
     per: ScoredBy = "batches"
     start: Literal["score", "equal"] = "score"
 
     def __post_init__(self) -> None:
-        require(0 < self.gamma <= 1, "algorithm.gamma", self.gamma, "in (0, 1]", "set algorithm.gamma = 0.5")
+        require(0 < self.gamma <= 1, "algorithm.gamma", self.gamma, "in (0, 1]", "set algorithm.gamma = 0.9")
         known = self.per in ("batches", "samples")
         require(known, "algorithm.per", self.per, '"batches" or "samples"', 'set algorithm.per = "batches"')
         known = self.start in ("score", "equal")

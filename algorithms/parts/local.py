@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from algorithms.engine.batch_norm import Statistics
 from algorithms.engine.clients import Census
+from algorithms.engine.entries import Entry, Kind
 from algorithms.engine.errors import InputError
 from algorithms.engine.finite import Nonfinite
+from algorithms.engine.layout import Layout
 from algorithms.parts.compute import Compute
 from algorithms.parts.local_values import check_local
 from algorithms.parts.losses import CrossEntropy, Loss
@@ -148,6 +150,17 @@ class Local:
     def has_gradient_by_hand(self) -> bool:
         """Whether executions with gradients by hand know the loss and the learning rates."""
         return self.loss == CrossEntropy() and self.lr_schedule == "constant"
+
+    def trains(self, entry: Entry) -> bool:
+        """Return whether client updates train an entry."""
+        return entry.is_parameter and not (self.affine == "frozen" and entry.kind is Kind.AFFINE)
+
+    def trained(self, layout: Layout) -> Layout:
+        """Return a layout for the server: parameters that no client trains are marked as frozen."""
+        if self.affine == "trained":
+            return layout
+        entries = (replace(e, frozen=e.frozen or (e.is_parameter and not self.trains(e))) for e in layout.entries)
+        return Layout(tuple(entries), layout.floating)
 
     def factor(self, step: int, steps: int) -> float:
         """Return the factor on the learning rate of a step.

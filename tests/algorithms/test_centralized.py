@@ -7,13 +7,18 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from algorithms import Compute, InputError, Local, Mix, Purpose, Sample, centralized, generator
+from algorithms import Compute, InputError, Local, Mix, Purpose, Sample, centralized, fedavg, generator
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.engine.test_round import SIZES, run, simulate
+from tests.algorithms.engine.test_round import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
-LOCALS = {"epochs": Local(lr=0.1, epochs=2, batch_size=4), "steps": Local(lr=0.1, steps=3, batch_size=10)}
+LOCALS = {
+    "epochs": Local(lr=0.1, epochs=2, batch_size=4),
+    "steps": Local(lr=0.1, steps=3, batch_size=10),
+    "momentum": Local(lr=0.05, steps=1, batch_size=10, momentum=0.9, lr_decay=0.8),
+    "nesterov": Local(lr=0.05, epochs=1, batch_size=10, momentum=0.9, nesterov=True, weight_decay=0.1),
+}
 
 
 @pytest.mark.parametrize("name", LOCALS)
@@ -24,15 +29,31 @@ def test_it_is_plain_sgd_on_the_union_in_float64(name: str, federation: Federati
     state = simulate(algorithm, fleet, module, rounds=3)
     module = perceptron(True).double()
     x, y = torch.cat([x for x, _ in data]).double(), torch.cat([y for _, y in data])
-    optimiser = torch.optim.SGD(module.parameters(), local.lr)
+    settings = {"momentum": local.momentum, "nesterov": local.nesterov, "weight_decay": local.weight_decay}
+    optimiser = torch.optim.SGD(module.parameters(), local.lr, **settings)
     for number in (1, 2, 3):
+        optimiser.param_groups[0]["lr"] = local.rate(number)
         for rows in local.passes(len(y), generator(0, Purpose.BATCHES, number)):
             if len(rows) > 1:
                 optimiser.zero_grad()
                 cross_entropy(module(x[rows]), y[rows]).backward()
                 optimiser.step()
-    for entry, value in fleet.layouts.shared.unpack(state.model).items():
-        np.testing.assert_allclose(value, module.state_dict()[entry].numpy(), rtol=1e-9, atol=1e-12, err_msg=entry)
+    velocities = {
+        f"momentum/{name}": optimiser.state[p]["momentum_buffer"]
+        for name, p in module.named_parameters()
+        if local.momentum
+    }
+    found = fleet.layouts.shared.unpack(state.model)
+    assert set(found) == set(module.state_dict()) | set(velocities)
+    for entry, value in (module.state_dict() | velocities).items():
+        np.testing.assert_allclose(found[entry], value.numpy(), rtol=1e-9, atol=1e-12, err_msg=entry)
+
+
+def test_with_one_client_it_is_fedavg_with_maintained_momentum(federation: Federation) -> None:
+    data, local = clients((23,)), LOCALS["momentum"]
+    ours = run(federation, centralized(Sample(), local), data)
+    assert same(ours.model, run(federation, fedavg(Sample(), local, maintained_momentum="global"), data).model)
+    assert not same(ours.model, run(federation, centralized(Sample(), LOCALS["steps"]), data).model)
 
 
 def test_a_round_is_one_update_of_nobody_and_sends_nothing(federation: Federation) -> None:

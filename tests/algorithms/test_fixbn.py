@@ -10,12 +10,26 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms import Equal, InputError, Layout, Local, Sample, SteadyStatistics, fedavg, fixbn, next_round
+from algorithms import (
+    Adagrad,
+    Adam,
+    Equal,
+    InputError,
+    Layout,
+    Local,
+    Sample,
+    Server,
+    SteadyStatistics,
+    Yogi,
+    fedavg,
+    fixbn,
+    next_round,
+)
 from algorithms.engine.state import begin
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.engine.test_round import SIZES, run, same
-from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module, train
+from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)
@@ -92,6 +106,23 @@ def test_fixbn_matches_its_algorithm(
     momentum = 8 * (4 * 6 + 6 + 6 * 3 + 3 + 2 * 6)
     assert state.report is not None
     assert state.report.bytes_up == 3 * (whole + (momentum if maintained == "global" else 0))
+
+
+@pytest.mark.parametrize("server", [Adam(), Yogi(), Adagrad()])
+@pytest.mark.parametrize("fixed", ["affine", "both"])
+def test_an_adaptive_server_leaves_alone_what_is_fixed(
+    federation: Federation, fixed: Literal["affine", "both"], server: Server
+) -> None:
+    algorithm, entries = fixbn(HALF, LOCAL, server, fix_after=3, fixed=fixed), []
+    fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
+    state = begin(module(), fleet, 0)
+    for _ in range(6):
+        state = next_round(state, algorithm, fleet)
+        entries.append({name: value.copy() for name, value in fleet.layouts.shared.unpack(state.model).items()})
+    kept = ("1.weight", "1.bias", *(("1.running_mean", "1.running_var") if fixed == "both" else ()))
+    for name in (*kept, "3.weight"):
+        assert not np.array_equal(entries[1][name], entries[2][name]), name
+        assert np.allclose(entries[5][name], entries[2][name], rtol=1e-12, atol=0) == (name in kept), name
 
 
 def test_maintained_momentum_needs_momentum() -> None:

@@ -156,6 +156,11 @@ def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> No
     assert state.importance.tolist() == state.report.updates.report["score"].tolist()
 
 
+def test_the_default_gamma_is_the_paper_s() -> None:
+    by = radfedi(Sample(), LOCAL).schedule.sample.by
+    assert isinstance(by, Importance) and by.gamma == Importance().gamma == 0.9  # Table II; its grid is 0.6 to 0.95
+
+
 def test_drawing_everybody_is_radfed(federation: Federation) -> None:
     a = run(federation, radfedi(Sample(), LOCAL, aggregate_every=3), DATA)
     assert same(a.model, run(federation, radfed(Sample(), LOCAL, aggregate_every=3), DATA).model)
