@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from algorithms.engine.batch_norm import is_batch_norm, is_frozen
+from algorithms.engine.head import head_layers, is_within
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +41,7 @@ class Entry:
         kind: kind of the entry.
         integer: whether it is a counter.
         frozen: whether it never changes and is never sent.
+        head: whether it belongs to the model's head; see `algorithms.engine.head`.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Entry:
     kind: Kind
     integer: bool = False
     frozen: bool = False
+    head: bool = False
 
     @property
     def size(self) -> int:
@@ -61,15 +64,15 @@ class Entry:
 def entries_of(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:
     """Yield each entry of a module with its tensor; tied tensors come once."""
     seen: set[int] = set()
-    saved = module.state_dict(keep_vars=True)
+    saved, heads = module.state_dict(keep_vars=True), head_layers(module)
     for prefix, layer in module.named_modules():
         for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
             path = f"{prefix}.{name}" if prefix else name
             if tensor is None or path not in saved or id(tensor) in seen:
                 continue
             seen.add(id(tensor))
-            integer = not tensor.is_floating_point()
-            yield Entry(path, tuple(tensor.shape), _kind(layer, name, tensor), integer, is_frozen(layer, name)), tensor
+            shape, kind, integer = tuple(tensor.shape), _kind(layer, name, tensor), not tensor.is_floating_point()
+            yield Entry(path, shape, kind, integer, is_frozen(layer, name), is_within(path, heads)), tensor
 
 
 def _kind(layer: nn.Module, name: str, tensor: torch.Tensor) -> Kind:

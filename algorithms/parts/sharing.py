@@ -8,6 +8,7 @@ from typing import Literal
 
 from algorithms.engine.entries import Entry, Kind
 from algorithms.engine.errors import InputError, require
+from algorithms.engine.head import is_within
 from algorithms.engine.layout import Layout
 from algorithms.engine.layouts import Layouts
 
@@ -27,7 +28,7 @@ MOMENTUM_SLOTS: Mapping[MaintainedMomentum, Mapping[str, Scope]] = {
 
 @dataclass(frozen=True)
 class Sharing:
-    """Scope of each entry of the model, by the type of its layer, never by its name. Frozen entries have no scope.
+    """Scope of each entry of the model, by the type of its layer or by its part. Frozen entries have no scope.
 
     A client without personal state starts from `newcomer`: the model's initial entries, or the average of the last
     aggregated cohort's personal entries. A real federation would have to send that average, so its bytes are counted.
@@ -46,6 +47,7 @@ class Sharing:
         slots: scope of those slots of `Local.slots` that outlast a client update; shared slots are averaged. All slots
             start at 0, and the others do so in each client update.
         outsider: batch-norm statistics for the evaluation of held-out clients, "average" or "own".
+        personal: parts of the model that are personal whatever the scopes above: "head", "body", or names of layers.
     """
 
     weights: Scope = "shared"
@@ -54,6 +56,7 @@ class Sharing:
     newcomer: Literal["initial", "average"] = "initial"
     outsider: Literal["average", "own"] = "average"
     slots: Mapping[str, Scope] = field(default_factory=dict)
+    personal: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in self._scopes.items():
@@ -73,13 +76,14 @@ class Sharing:
     @property
     def stays(self) -> tuple[str, ...]:
         """Names of everything personal."""
-        return tuple(name for name, scope in self._scopes.items() if scope == "personal")
+        return (*(name for name, scope in self._scopes.items() if scope == "personal"), *self.personal)
 
     def divide(self, layout: Layout) -> Layouts:
         """Divide a model's entries.
 
         Raises:
-            InputError: batch-norm entries are personal, and the model has no batch-norm layer.
+            InputError: batch-norm entries are personal, and the model has no batch-norm layer; or a personal part does
+                not exist.
         """
         personal = "personal" in (self.affine, self.statistics)
         if personal and not any(entry.kind in BATCH_NORM and not entry.frozen for entry in layout.entries):
@@ -87,6 +91,13 @@ class Sharing:
                 "batch-norm layers stay with the clients, but the model has no batch-norm layer that trains: must have "
                 'one; set model.norm = "batch" (not for logistic), or use another algorithm'
             )
+        for part in self.personal:
+            if not part or not any(_is_in(entry, part) for entry in layout.entries):
+                parts = dict.fromkeys(entry.name.partition(".")[0] for entry in layout.entries)
+                raise InputError(
+                    f'algorithm.personal = {part!r}: must be "head", "body" or a part of the model '
+                    f"({', '.join(parts)}), and not empty; use one of them"
+                )
         slots = [entry for slot in self.slots for entry in _slot(slot, layout)]
         whole = Layout((*layout.entries, *slots), layout.floating)
         return Layouts(
@@ -101,7 +112,14 @@ class Sharing:
             return True
         if entry.kind is Kind.SLOT:
             return self.slots[entry.name.split("/", 1)[0]] == "personal"
+        if any(_is_in(entry, part) for part in self.personal):
+            return True
         return scopes.get(entry.kind, self.weights) == "personal"
+
+
+def _is_in(entry: Entry, part: str) -> bool:
+    """Return whether an entry belongs to a part of the model: "head", "body", or a layer's name."""
+    return entry.head == (part == "head") if part in ("head", "body") else is_within(entry.name, [part])
 
 
 def _slot(slot: str, layout: Layout) -> list[Entry]:

@@ -48,6 +48,8 @@ class ModelTable(ConfigTable):
     """Weights to start from: a `.safetensors` file or a name of torchvision's; by default drawn ones."""
     train: str = ModelOptions.train
     """Part to train: `all`, or a prefix of entry names; entries before the first match are frozen."""
+    head: str | tuple[str, ...] | None = ModelOptions.head
+    """Layer, or layers, of the classifier; by default the layer `head`, or the last linear layer or convolution."""
 
     @property
     def keys(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Entry, Kind, Layout, freeze
+from algorithms.engine.head import is_within, mark_head
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 from raysim.models.keys import WEIGHTS_SUFFIX, WHOLE_MODEL, Init
@@ -66,6 +67,16 @@ def initialise(module: nn.Module, init: Init, std: float | None, seed: int) -> N
                 parameter.zero_()
 
 
+def choose_head(module: nn.Module, layers: Sequence[str]) -> None:
+    """Mark the layers of a model's head; raise InputError if one does not exist or has no entries."""
+    entries = [entry.name for entry in Layout.of(module).entries]
+    for layer in layers:
+        if not layer or not any(is_within(entry, [layer]) for entry in entries if entry != layer):
+            known = dict.fromkeys(entry.rpartition(".")[0] for entry in entries if "." in entry)
+            raise unknown(f"model.head = {layer!r}", layer, list(known), most=LISTED_PARTS)
+    mark_head(module, [name for name, _ in module.named_modules() if name in layers])
+
+
 def freeze_before(module: nn.Module, part: str) -> None:
     """Freeze all entries before the first one of a part.
 
@@ -97,8 +108,8 @@ def freeze_before(module: nn.Module, part: str) -> None:
 def load_weights(module: nn.Module, weights: str, name: str, classes: int) -> tuple[str, ...]:
     """Copy the entries of a file, or of torchvision's weights, into a model by name.
 
-    The classifier is the last linear layer or convolution. It keeps its drawn weights if it has `classes` outputs and
-    the loaded weights have another number. Batch norm's counters may be absent.
+    The head (see `head_layers`) keeps its drawn weights if it has `classes` outputs and the loaded weights have another
+    number. Batch norm's counters may be absent.
 
     Args:
         module: model to change.
@@ -175,12 +186,9 @@ def _from_torchvision(weights: str, name: str, module: nn.Module) -> Mapping[str
 
 
 def _classifier(module: nn.Module, classes: int) -> Sequence[str]:
-    """Return the entries of the last linear layer or convolution if it has `classes` outputs."""
-    layers = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, (nn.Linear, _ConvNd))]
-    if not layers or layers[-1][1].weight.shape[0] != classes:
-        return ()
-    name, layer = layers[-1]
-    return [f"{name}.{each}" if name else each for each, own in layer._parameters.items() if own is not None]
+    """Return the entries of the head if it has `classes` outputs."""
+    entries = [entry for entry in Layout.of(module).entries if entry.head]
+    return [entry.name for entry in entries] if entries and entries[-1].shape[:1] == (classes,) else ()
 
 
 def _differs(entry: Entry, values: Mapping[str, torch.Tensor]) -> bool:

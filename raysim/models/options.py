@@ -33,6 +33,7 @@ class ModelOptions:
         init_std: standard deviation of init "normal".
         weights: initial weights to load, see `load_weights`; None to draw them.
         train: part that trains, see `freeze_before`.
+        head: name of the classifier's layer, or of several; None for the default, see `head_layers`.
 
     Raises:
         InputError: two keys exclude each other, or the norm has no such key.
@@ -51,6 +52,7 @@ class ModelOptions:
     init_std: float | None = None
     weights: str | None = None
     train: str = WHOLE_MODEL
+    head: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         given = {key: getattr(self, key) for key in ("groups", "norm_momentum", "norm_eps", *RENORM_KEYS)}
@@ -96,9 +98,11 @@ class ModelOptions:
         return converted(module, Normaliser(norm, self.groups, self.norm_momentum, self.norm_eps, limits), shape, seed)
 
     def begin(self, module: nn.Module, name: str, classes: int, seed: int) -> tuple[str, ...]:
-        """Set the initial weights and freeze the part that does not train; return the entries made anew."""
-        from raysim.models.initialisation import freeze_before, initialise, load_weights
+        """Mark the head, set the initial weights, freeze what does not train; return the entries made anew."""
+        from raysim.models.initialisation import choose_head, freeze_before, initialise, load_weights
 
+        if self.head is not None:
+            choose_head(module, (self.head,) if isinstance(self.head, str) else self.head)
         initialise(module, self.init, self.init_std, seed)
         anew = load_weights(module, self.weights, name, classes) if self.weights is not None else ()
         freeze_before(module, self.train)

@@ -13,8 +13,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from algorithms import Layout
+from algorithms.engine.head import head_layers
 from raysim.common.errors import InputError
-from raysim.models.build import build
+from raysim.models.build import MODELS, build
 from raysim.models.initialisation import freeze_before, initialise, load_weights
 
 IMAGES: dict[str, Any] = {"shape": (1, 8, 8), "classes": 3, "seed": 5}
@@ -184,3 +185,26 @@ def test_a_part_trains_after_any_beginning(change: Callable[[], dict[str, Any]])
     model = build("cnn", **IMAGES, **change(), train="linear")
     trained = [name for name, value in model.named_parameters() if value.requires_grad]
     assert trained[0] == "linear.weight" and "conv2.weight" not in trained
+
+
+SHAPES = {"logistic": (54,), "lstm": (80,), "deeplab_v3plus": (3, 64, 64), "alexnet_bn": (3, 256, 256)}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("vgg16", "alexnet_bn", "cnn4", "digit_cnn")])
+def test_every_model_says_which_entries_are_its_head(name: str) -> None:
+    model = build(name, shape=SHAPES.get(name, (3, 32, 32)), classes=10, seed=1)
+    heads = [entry for entry in Layout.of(model).entries if entry.head]
+    assert [entry.name.rpartition(".")[2] for entry in heads] == ["weight", "bias"]
+    assert all(entry.shape[0] == 10 for entry in heads)
+
+
+@pytest.mark.parametrize("head", ["linear", ["output", "linear"]])
+def test_the_head_is_what_the_key_says_in_the_order_of_the_layers(head: Any) -> None:
+    model = build("cnn", **IMAGES, head=head)
+    assert head_layers(model) == (("linear",) if head == "linear" else ("linear", "output"))
+
+
+@pytest.mark.parametrize("head", ["fc", "output.weight", "", ["output", "fc"]])
+def test_an_unknown_head_is_refused_with_those_that_exist(head: Any) -> None:
+    with pytest.raises(InputError, match=r"unknown model.head = .*: must be one of .*, linear, output"):
+        build("cnn", **IMAGES, head=head)
