@@ -7,6 +7,7 @@ import pytest
 
 from raysim.cli.listing import LISTS
 from raysim.common.errors import InputError, StoppedError
+from raysim.data.tabular import COVERTYPE
 from raysim.reproduction.file import read_reproduction, reproductions
 from raysim.reproduction.reproducing import reproduce
 from raysim.studies.file import Study
@@ -73,6 +74,28 @@ def test_one_that_reduces_nothing_is_not_begun_by_chance(tmp_path: Path) -> None
     assert "[--full alone]" in dict(LISTS["reproductions"]())["fixbn-table-2"]
     for name in ("fixbn-quick", "fedbn-figure-9", "fixbn-table-1"):
         assert not read_reproduction(name).is_full_alone
+
+
+@pytest.mark.parametrize("name", [name for name in SOME if name.startswith("radfed-table-3")])
+def test_radfed_s_scores_are_means_over_clients(name: str) -> None:
+    """Its authors take the mean of the held-out clients' scores, and select the model by the validation clients'."""
+    reproduction, score = read_reproduction(name), {"covertype": "weighted_f1", "eicu": "auc"}
+    metric = score.get(name.rpartition("-")[2], "accuracy")
+    study = reproduction.study(full=True)
+    assert study["study"]["metric"] == f"held_out_mean_{metric}"
+    assert study["study"]["select_by"] == study["evaluate"]["select_by"] == f"validation_mean_{metric}"
+    columns = {claim.column for claim in reproduction.claims if claim.take != "population"}
+    assert columns <= {f"held_out_mean_{metric}", f"validation_mean_{metric}"}
+
+
+def test_covfeat_samples_every_categorical_column() -> None:
+    every = [column for column in COVERTYPE if column.startswith(("Wilderness_Area", "Soil_Type"))]
+    assert len(every) == 44
+    table, figure = (read_reproduction(f"radfed-{name}").study(full=True) for name in ("table-3-covertype", "figure-6"))
+    assert table["partition"]["features"] == every
+    assert figure["study"]["datasets"]["covfeat-l"]["partition"]["features"] == every
+    sampled = {name for name, each in table["study"]["datasets"].items() if each.get("partition")}
+    assert sampled == {"covfeat-g", "covfeat-l"}
 
 
 def _small(folder: Path) -> str:
