@@ -17,13 +17,17 @@ from algorithms.engine.report import RoundReport
 from algorithms.engine.sums import Sum
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
+from algorithms.fedbabu import fedbabu
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
 from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
+from algorithms.fedper import fedper
 from algorithms.fedprox import fedprox
+from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.lgfedavg import lg_fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
@@ -130,10 +134,13 @@ __all__ = [
     "fedadam",
     "fedasync",
     "fedavg",
+    "fedbabu",
     "fedbn",
     "fedbs",
     "fedmmb",
+    "fedper",
     "fedprox",
+    "fedrep",
     "fedsmb",
     "fedtan",
     "fedyogi",
@@ -141,6 +148,7 @@ __all__ = [
     "freeze",
     "generator",
     "lanes_of",
+    "lg_fedavg",
     "low_rank_trainer",
     "matching",
     "next_round",

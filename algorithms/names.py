@@ -5,13 +5,17 @@ from collections.abc import Callable, Mapping
 from algorithms.centralized import centralized
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
+from algorithms.fedbabu import fedbabu
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
 from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
+from algorithms.fedper import fedper
 from algorithms.fedprox import fedprox
+from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
+from algorithms.lgfedavg import lg_fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.server import Assign, Mix, Server
@@ -31,6 +35,10 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedbn": fedbn,
     "silobn": silobn,
     "singleset": singleset,
+    "fedper": fedper,
+    "fedrep": fedrep,
+    "lg-fedavg": lg_fedavg,
+    "fedbabu": fedbabu,
     "fedbs": fedbs,
     "fixbn": fixbn,
     "static-bn": static_bn,

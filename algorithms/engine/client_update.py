@@ -142,7 +142,7 @@ class ClientUpdates(Function):
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         lanes = sorted(range(len(works)), key=order.__getitem__)
         trainer.load([received[i] for i in order], [personal[i] for i in order])
-        losses = trainer.train(self.local, [works[i] for i in order], self.local.rate(self.round_number, self.rounds))
+        losses = self.local.train(trainer, [works[i] for i in order], self.local.rate(self.round_number, self.rounds))
         wrong = trainer.nonfinite(len(works))
         rows = []
         for i, client in enumerate(clients):

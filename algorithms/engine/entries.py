@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from algorithms.engine.batch_norm import is_batch_norm, is_frozen
-from algorithms.engine.head import head_layers, is_within
+from algorithms.engine.head import ModelPart, head_layers, is_within
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +59,10 @@ class Entry:
     def is_parameter(self) -> bool:
         """Whether client updates train it: a parameter that is not frozen."""
         return not self.frozen and self.kind in (Kind.WEIGHT, Kind.AFFINE)
+
+    def is_in(self, part: ModelPart) -> bool:
+        """Return whether it belongs to a part of the model."""
+        return part == "all" or self.head == (part == "head")
 
 
 def entries_of(module: nn.Module) -> Iterator[tuple[Entry, torch.Tensor]]:

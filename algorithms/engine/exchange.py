@@ -138,8 +138,7 @@ class Together(Trainer):
             stepped.append((resident.shared().copy(), resident.personal().copy()))
         for lane, (shared, personal) in enumerate(stepped):
             resident.load(shared, personal, lane)
-        rest = [_rest(work) for work in works]
-        others = self._trainer.train(local, rest, lr)
+        others = self._trainer.train(local, [work.split(1)[1] for work in works], lr)
         return np.array([_mean_loss(*each) for each in zip(works, losses, others, strict=True)])
 
     def _step(self, local: Local, work: Work, lr: float) -> float:
@@ -200,12 +199,6 @@ def _first(work: Work) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the samples of the first step."""
     step = next(stacked_batches([work]))
     return step.x[0], step.y[0]
-
-
-def _rest(work: Work) -> Work:
-    """Return the work without its first step."""
-    used = sum(len(rows) for rows in work.batches[:1])
-    return replace(work, batches=work.batches[1:], augment=work.augment and work.augment.after(used))
 
 
 def _mean_loss(work: Work, first: float, others: float) -> float:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from torch import nn
+
+ModelPart: TypeAlias = Literal["all", "head", "body"]
+"""Part of a model."""
 
 
 def mark_head(module: nn.Module, layers: Sequence[str]) -> None:

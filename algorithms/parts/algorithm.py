@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from algorithms.engine.entries import Kind
-from algorithms.engine.errors import InputError
+from algorithms.engine.errors import InputError, require
 from algorithms.engine.layout import Layout
 from algorithms.engine.layouts import Layouts
 from algorithms.parts.combinations import check
@@ -103,6 +103,9 @@ class Algorithm:
                 "the algorithm is about batch-norm statistics, but the model has no batch-norm layer that trains: must "
                 'have one; set model.norm = "batch" (not for logistic), or use another algorithm'
             )
+        for part in {phase.local.part for phase in self.phases}:
+            holds = any(entry.is_parameter and entry.is_in(part) for entry in layout.entries)
+            require(holds, "local.part", part, "a part of the model with parameters", 'set local.part = "all"')
         return self.sharing.divide(layout)
 
     def forms_models(self, layout: Layout) -> str:

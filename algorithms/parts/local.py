@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import cos, floor, inf, pi
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from algorithms.engine.clients import Census
 from algorithms.engine.entries import Entry, Kind
 from algorithms.engine.errors import InputError
 from algorithms.engine.finite import Nonfinite
+from algorithms.engine.head import ModelPart
 from algorithms.engine.layout import Layout
 from algorithms.parts.compute import Compute
 from algorithms.parts.local_values import check_local
@@ -70,6 +71,7 @@ class Local:
         statistics: statistics by which batch-norm layers normalise in training: "batch", the batch's own, which are
             then tracked; "untracked", the batch's own without tracking; "frozen", the received ones, which stay.
         affine: whether batch norm's scale and shift are "trained" or "frozen".
+        part: part of the model that trains: "all", its "head" or its "body". Batch norm tracks its statistics in all.
         nonfinite: action if a client update's model, loss or weight is NaN or infinite. "stop" ends the run.
             "leave-out" treats the client as one without samples: weight 0, and personal state and a travelling model
             stay unchanged. "last" counts the received model with the update's usual weight; if that weight is not
@@ -103,6 +105,7 @@ class Local:
     clip: float | None = None
     statistics: Statistics = "batch"
     affine: Literal["trained", "frozen"] = "trained"
+    part: ModelPart = "all"
     nonfinite: Nonfinite = "stop"
     update: OwnUpdate | None = None
     compute: Compute = Compute()
@@ -153,11 +156,12 @@ class Local:
 
     def trains(self, entry: Entry) -> bool:
         """Return whether client updates train an entry."""
-        return entry.is_parameter and not (self.affine == "frozen" and entry.kind is Kind.AFFINE)
+        fixed = self.affine == "frozen" and entry.kind is Kind.AFFINE
+        return entry.is_parameter and entry.is_in(self.part) and not fixed
 
     def trained(self, layout: Layout) -> Layout:
         """Return a layout for the server: parameters that no client trains are marked as frozen."""
-        if self.affine == "trained":
+        if self.affine == "trained" and self.part == "all":
             return layout
         entries = (replace(e, frozen=e.frozen or (e.is_parameter and not self.trains(e))) for e in layout.entries)
         return Layout(tuple(entries), layout.floating)
@@ -173,6 +177,17 @@ class Local:
             return 1.0
         done = step / steps
         return 1 - done if self.lr_schedule == "linear" else (1 + cos(pi * done)) / 2
+
+    def train(self, trainer: Any, works: Sequence[Any], lr: float) -> NDArray[np.float64]:
+        """Make one client update in each lane; a method in several stages overrides it, as `algorithms.fedrep` does.
+
+        Args:
+            trainer: `Trainer` with the loaded models.
+            works: `Work` of each lane, longest first.
+            lr: learning rate of the round.
+        """
+        losses: NDArray[np.float64] = trainer.train(self, works, lr)
+        return losses
 
     def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
         """Change slots after the last step of a stack of client updates; nothing here.

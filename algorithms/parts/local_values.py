@@ -11,6 +11,7 @@ import numpy as np
 from algorithms.engine.batch_norm import Statistics
 from algorithms.engine.errors import require
 from algorithms.engine.finite import Nonfinite
+from algorithms.engine.head import ModelPart
 from algorithms.parts.optimisers import OPTIMISERS, OWN
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -20,6 +21,7 @@ CHOICES = {
     "optimizer": tuple(OPTIMISERS),
     "statistics": get_args(Statistics),
     "affine": ("trained", "frozen"),
+    "part": get_args(ModelPart),
     "lr_schedule": ("constant", "linear", "cosine"),
     "nonfinite": get_args(Nonfinite),
 }
@@ -55,6 +57,7 @@ OF_STEPS = {
     "lr_schedule": "constant",
     "statistics": "batch",
     "affine": "trained",
+    "part": "all",
 }
 """Keys that only the local steps of `Local` read, and their defaults."""
 

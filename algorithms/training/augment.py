@@ -64,6 +64,6 @@ class Augmented:
         used = sum(len(rows) for rows in batches)
         return cls(change, torch.rand(used, change.numbers, generator=numbers).to(device))
 
-    def after(self, count: int) -> Augmented:
-        """Return the rest after the first `count` samples."""
-        return replace(self, draws=self.draws[count:])
+    def split(self, count: int) -> tuple[Augmented, Augmented]:
+        """Return the part of the first `count` samples, and that of the others."""
+        return replace(self, draws=self.draws[:count]), replace(self, draws=self.draws[count:])

@@ -149,7 +149,7 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
         torch.Generator(),
     )
     try:
-        Vectorised(resident, local.compute).train(local, [work, work], 0.0)
+        local.train(Vectorised(resident, local.compute), [work, work], 0.0)
     except (RuntimeError, ValueError) as error:
         return f"torch.func cannot map it ({str(error).strip().splitlines()[0]})"
     return ""

@@ -104,13 +104,14 @@ class Fused(Trainer):
         """Make one client update in each lane; see `Trainer`."""
         steps = LocalSteps(local.chain, self._resident.trained(local), self._resident.slots, lr)
         folded = _folded(steps)
+        stacks = {entry.name: stack for entry, stack in self._resident.stacks.items()}
         bound: dict[tuple[int, int], list[BoundLayer]] = {}
         taken: list[StackedBatch] = []
         logits: list[Tensor] = []
         for batch in stacked_batches(works):
             key = batch.lanes.start, batch.lanes.stop
             if key not in bound:
-                bound[key] = [_bound(layer, steps, folded, batch.lanes) for layer in self._layers]
+                bound[key] = [_bound(layer, steps, folded, batch.lanes, stacks) for layer in self._layers]
             taken.append(batch)
             logits.append(self._step(bound[key], batch))
         local.finish(steps, [len(work.batches) for work in works])
@@ -165,8 +166,24 @@ def _folded(steps: LocalSteps) -> Folded:
     return chain.direction.beta, a, b, v
 
 
-class FoldedEntry:
-    """Entry of some lanes, as a matrix or a stack of matrices, that takes its local steps without a stored gradient.
+class FixedEntry:
+    """Entry of some lanes that does not train, as a matrix or a stack of matrices.
+
+    Args:
+        stack: values of all lanes.
+        lanes: lanes that take the steps together.
+    """
+
+    def __init__(self, stack: Tensor, lanes: slice) -> None:
+        self.w = _matrices(stack)[lanes.start if lanes.stop - lanes.start == 1 else lanes]
+        self.transposed = self.w.mT
+
+    def fold(self, into: Callable[..., Tensor], left: Tensor, right: Tensor, n: int) -> None:
+        """Take no step."""
+
+
+class FoldedEntry(FixedEntry):
+    """Entry of some lanes that takes its local steps without a stored gradient.
 
     Args:
         steps: weights and slots.
@@ -176,10 +193,9 @@ class FoldedEntry:
     """
 
     def __init__(self, steps: LocalSteps, folded: Folded, name: str, lanes: slice) -> None:
+        super().__init__(steps.weights[name], lanes)
         self._lr, (self._momentum, self._a, self._b, constant) = steps.lr, folded
         at = lanes.start if lanes.stop - lanes.start == 1 else lanes
-        self.w = _matrices(steps.weights[name])[at]
-        self.transposed = self.w.mT
         self._v = _matrices(constant[name])[at] if constant else None
         self._u = _matrices(steps.stacks("momentum")[name])[at] if self._momentum else None
 
@@ -199,14 +215,17 @@ class FoldedEntry:
         w.sub_(u, alpha=lr)
 
 
-BoundLayer = tuple[FoldedEntry, FoldedEntry | None, Activation]
+BoundLayer = tuple[FixedEntry, FixedEntry | None, Activation]
 """A layer bound to the entries of some lanes, once for many steps."""
 
 
-def _bound(layer: Layer, steps: LocalSteps, folded: Folded, lanes: slice) -> BoundLayer:
+def _bound(layer: Layer, steps: LocalSteps, folded: Folded, lanes: slice, stacks: Stacks) -> BoundLayer:
+    def entry(name: str) -> FixedEntry:
+        trains = name in steps.weights
+        return FoldedEntry(steps, folded, name, lanes) if trains else FixedEntry(stacks[name], lanes)
+
     weight, bias, activation = layer
-    entry = FoldedEntry(steps, folded, weight, lanes)
-    return entry, None if bias is None else FoldedEntry(steps, folded, bias, lanes), activation
+    return entry(weight), None if bias is None else entry(bias), activation
 
 
 def _matrices(stack: Tensor) -> Tensor:

@@ -25,9 +25,10 @@ Tensor = torch.Tensor
 def keeps_low_rank(local: Local) -> bool:
     """Return whether local steps keep the form of low rank.
 
-    They read no constant except the received weights, and nothing follows the last step.
+    They train the whole model in one stage, read no constant except the received weights, and nothing follows them.
     """
-    return local.chain.is_foldable and not local.chain.reads_slots and type(local).finish is Local.finish
+    plain = type(local).finish is Local.finish and type(local).train is Local.train and local.part == "all"
+    return plain and local.chain.is_foldable and not local.chain.reads_slots
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -40,6 +40,14 @@ class Work:
     augment: Augmented | None = None
     client: int = 0
     round_number: int = 0
+
+    def split(self, steps: int) -> tuple[Work, Work]:
+        """Return the work of the first steps, and that of the others."""
+        used = sum(len(rows) for rows in self.batches[:steps])
+        augments = (None, None) if self.augment is None else self.augment.split(used)
+        parts = zip((self.batches[:steps], self.batches[steps:]), augments, strict=True)
+        first, rest = (replace(self, batches=batches, augment=augment) for batches, augment in parts)
+        return first, rest
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,137 @@
+"""FedPer, LG-FedAvg, FedRep and FedBABU against plain loops, and the identities between them."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algorithms import (
+    Algorithm,
+    Augmented,
+    InputError,
+    Layout,
+    Local,
+    Mix,
+    Sample,
+    Work,
+    fedavg,
+    fedbabu,
+    fedper,
+    fedrep,
+    lg_fedavg,
+    singleset,
+)
+from raysim.fleet.inline import InlineFleet
+from tests.algorithms.engine.test_round import same
+from tests.algorithms.reference import DATA, Values, drawn, engine, mean, module
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.05, batch_size=4, epochs=2, momentum=0.5)
+SAMPLE = Sample(fraction=0.5)
+ROUNDS = 4
+HEAD = ("3.weight", "3.bias")
+CASES = {
+    "fedper": (fedper(SAMPLE, LOCAL), 0, HEAD, "samples"),
+    "fedper, two parts": (fedper(SAMPLE, LOCAL, personal=("head", "0")), 0, (*HEAD, "0.weight", "0.bias"), "samples"),
+    "lg-fedavg": (lg_fedavg(SAMPLE, LOCAL), 0, None, "samples"),
+    "fedrep": (fedrep(SAMPLE, LOCAL, head_epochs=3), 3, HEAD, "equal"),
+    "fedbabu": (fedbabu(SAMPLE, LOCAL), 0, HEAD, "samples"),
+}
+
+
+def train(model: nn.Module, batches: list[np.ndarray], client: int, only: Callable[[str], bool]) -> None:
+    """Train some parameters by torch's own SGD; batch norm tracks its statistics in any case."""
+    optimiser = torch.optim.SGD([p for n, p in model.named_parameters() if only(n)], LOCAL.lr, LOCAL.momentum)
+    for rows in batches:
+        model.zero_grad()
+        nn.functional.cross_entropy(model(DATA[client][0].double()[rows]), DATA[client][1][rows]).backward()
+        optimiser.step()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_method_matches_a_plain_loop(name: str, federation: Federation) -> None:
+    algorithm, head_epochs, parts, weighting = CASES[name]
+    state, fleet = engine(federation, algorithm, ROUNDS)
+    shared = module()
+    kept = [n for n in shared.state_dict() if (n not in HEAD if parts is None else n in parts)]
+    own: list[Values] = [{n: shared.state_dict()[n].clone() for n in kept} for _ in DATA]
+    for number in range(1, ROUNDS + 1):
+        cohort, models = SAMPLE.draw(np.arange(6), 0, number), []
+        for client in cohort.tolist():
+            model = deepcopy(shared)
+            model.load_state_dict({**shared.state_dict(), **own[client]})
+            model.train()
+            batches = drawn(replace(LOCAL, epochs=2 + head_epochs), DATA[client], number, client)
+            cut = len(batches) * head_epochs // (2 + head_epochs)
+            if head_epochs:
+                train(model, batches[:cut], client, lambda n: n in HEAD)
+            body_alone = name in ("fedrep", "fedbabu")
+            train(model, batches[cut:], client, lambda n, body=body_alone: not body or n not in HEAD)
+            own[client] = {n: model.state_dict()[n].clone() for n in kept}
+            models.append(model)
+        shared.load_state_dict(mean(models, [len(DATA[c][1]) if weighting == "samples" else 1 for c in cohort]))
+    found = fleet.layouts.shared.unpack(state.model)
+    assert sorted([*found, *kept]) == sorted(shared.state_dict())
+    for entry, value in found.items():
+        np.testing.assert_allclose(value, shared.state_dict()[entry].numpy(), rtol=1e-9, atol=1e-11, err_msg=entry)
+    for client in state.personal.clients(ROUNDS):
+        location = state.personal.latest(client, ROUNDS)
+        assert location is not None
+        personal = fleet.layouts.personal.unpack(fleet._worker.personal.read(location))
+        for entry in kept:
+            np.testing.assert_allclose(personal[entry], own[client][entry].numpy(), rtol=1e-9, atol=1e-11)
+    assert fleet.layouts.shared.nbytes == sum(
+        v.nbytes for n, v in module().state_dict().items() if n not in kept
+    )  # nothing personal is sent
+
+
+def test_fedper_with_nothing_personal_is_fedavg_and_with_everything_singleset(federation: Federation) -> None:
+    pairs = [
+        (fedper(SAMPLE, LOCAL, Mix(0.5), personal=()), fedavg(SAMPLE, LOCAL, Mix(0.5))),
+        (fedper(SAMPLE, LOCAL, personal=("head", "body"), weighting="equal"), singleset(SAMPLE, LOCAL)),
+    ]
+    for one, other in pairs:
+        (a, _), (b, _) = engine(federation, one, ROUNDS), engine(federation, other, ROUNDS)
+        assert same(a.model, b.model) and same(a.average, b.average)
+
+
+def test_fedbabu_never_changes_the_head_and_fedrep_does(federation: Federation) -> None:
+    for algorithm, changes in ((fedbabu(SAMPLE, LOCAL), False), (fedrep(SAMPLE, LOCAL), True)):
+        state, fleet = engine(federation, algorithm, 2)
+        location = state.personal.latest(next(iter(state.personal.clients(2))), 2)
+        assert location is not None
+        kept = fleet._worker.personal.read(location)
+        assert same(kept, fleet.layouts.personal.pack(module().state_dict())) != changes
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fedrep(SAMPLE, Local(steps=3)), "local.epochs = None: must be the length"),
+        (lambda: fedrep(SAMPLE, Local(steps="largest", epochs=1)), "local.epochs = 1: must be the length"),
+        (lambda: fedrep(SAMPLE, Local(part="head")), "local.part = 'head': must be \"all\" with fedrep"),
+        (lambda: fedrep(SAMPLE, LOCAL, head_epochs=0), "algorithm.head_epochs = 0: must be >= 1"),
+        (lambda: fedbabu(SAMPLE, Local(part="head")), "local.part = 'head': must be \"all\" with fedbabu"),
+        (lambda: fedbabu(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "local.part = 'body'"),
+        (lambda: lg_fedavg(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "algorithm.personal = 'body'"),
+        (lambda: Local(part="tail"), "local.part = 'tail': must be 'all' or 'head' or 'body'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Callable[[], Algorithm], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+def test_work_is_split_with_its_draws() -> None:
+    augment = Augmented(lambda x, draws: x + draws, torch.arange(5.0).view(5, 1))  # type: ignore[arg-type]
+    work = Work(torch.zeros(3, 1), torch.zeros(3), [np.arange(3), np.arange(2)], augment=augment)
+    first, rest = work.split(1)
+    assert [len(rows) for rows in (*first.batches, *rest.batches)] == [3, 2]
+    assert first.augment is not None and rest.augment is not None
+    assert torch.equal(torch.cat([first.augment.draws, rest.augment.draws]), augment.draws)
+    assert len(rest.augment.draws) == 2
