@@ -14,6 +14,7 @@ from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
 
 if TYPE_CHECKING:
     from algorithms.engine.fleet import Fleet
@@ -67,7 +68,7 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
 
         u <- momentum u + grad F(w; batch),   w <- w - lr u,   batches drawn from D = D_1 + ... + D_K
 
-    u goes on from round to round.
+    u goes on from round to round, and so do Adam's moments.
 
     Args:
         sample: all clients.
@@ -80,8 +81,8 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     Paper: the centralised counterpart of FedMMB, section 3.1, and of RADFed, section V. With one client it is FedAvg
     with maintained momentum.
 
-    Deviations: the state of other optimisers than SGD starts anew in each round. The draws are the first client's. One
-    actor gathers the union, which must fit its memory. No bytes are counted, because nothing is sent.
+    Deviations: other optimisers than SGD and Adam start anew in each round. The draws are the first client's. One actor
+    gathers the union, which must fit its memory. No bytes are counted, because nothing is sent.
     """
     remedy = "leave it out"
     require(
@@ -99,5 +100,5 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     require(whole, "algorithm.fraction", sample.fraction, "1 for united data", remedy)
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
-    union = fedavg(Sample(), local, server, maintained_momentum="global" if local.momentum else "none")
-    return replace(union, schedule=UnionRounds(), own_round=union_round)
+    kept = Sharing(slots={slot: "shared" for slot in local.slots if slot != "batches"})
+    return replace(fedavg(Sample(), local, server), schedule=UnionRounds(), sharing=kept, own_round=union_round)

@@ -119,9 +119,10 @@ class Local:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the values beside the model: one for each parameter; for "batches" a counter."""
+        """Names of the values beside the model: one for each parameter; for "batches" and "steps" a counter."""
+        adam = ("first", "second", "steps") if self.optimizer == "adam" else ()
         momentum = ("momentum",) if self.momentum else ()
-        return (*momentum, *(("batches",) if self.batches else ()))
+        return (*adam, *momentum, *(("batches",) if self.batches else ()))
 
     @property
     def chain(self) -> Chain:

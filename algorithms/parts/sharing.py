@@ -25,6 +25,9 @@ MOMENTUM_SLOTS: Mapping[MaintainedMomentum, Mapping[str, Scope]] = {
 }
 """Slots of momentum that outlasts a client update: personal, or shared with the model."""
 
+COUNTERS = {"batches": "batches/updates", "steps": "steps/taken"}
+"""Entry of each slot that is a counter."""
+
 
 @dataclass(frozen=True)
 class Sharing:
@@ -123,7 +126,7 @@ def _is_in(entry: Entry, part: str) -> bool:
 
 
 def _slot(slot: str, layout: Layout) -> list[Entry]:
-    """Return the entries of a slot: one for each parameter; for "batches" one counter."""
-    if slot == "batches":
-        return [Entry("batches/updates", (), Kind.SLOT, integer=True)]
+    """Return the entries of a slot: a counter, or one for each parameter."""
+    if slot in COUNTERS:
+        return [Entry(COUNTERS[slot], (), Kind.SLOT, integer=True)]
     return [Entry(f"{slot}/{e.name}", e.shape, Kind.SLOT) for e in layout.entries if e.is_parameter]

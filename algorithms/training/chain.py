@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -121,14 +122,23 @@ class LocalSteps:
         weights: parameters, changed in place.
         slots: values beside the parameters, by the slot's name, changed in place.
         lr: learning rate of the round.
+        counters: slots of one number for each lane, [lanes], changed in place.
     """
 
-    def __init__(self, chain: Chain, weights: Stacks, slots: Mapping[str, Stacks], lr: float) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        weights: Stacks,
+        slots: Mapping[str, Stacks],
+        lr: float,
+        counters: Stacks = MappingProxyType({}),
+    ) -> None:
         self.chain, self.weights, self.lr = chain, weights, lr
         self.slots = {slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()}
         if chain.keeps_received or any(term.v == RECEIVED for term in chain.affine):
             self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
-        self.counts: dict[int, int] = {}
+        self._counted = counters.get("steps")
+        self.counts: dict[int, int] = {} if self._counted is None else dict(enumerate(self._counted.tolist()))
         """Steps that each lane has taken, if the direction or the optimiser counts them."""
         self.memory: list[Any] = []
         """State of `Chain.optimiser` for each parameter."""
@@ -144,6 +154,14 @@ class LocalSteps:
             self.chain.optimiser.step(self, g, lanes)
             return
         torch._foreach_add_(self.view(None, lanes), self.chain.direction(self, g, lanes), alpha=-self.lr)
+
+    def count(self, lanes: slice) -> int:
+        """Count a step of some lanes, which have all taken equally many; return its number."""
+        count = self.counts.get(lanes.start, 0) + 1
+        self.counts |= dict.fromkeys(range(lanes.start, lanes.stop), count)
+        if self._counted is not None:
+            self._counted[lanes] = count
+        return count
 
     def stacks(self, slot: str | None) -> Stacks:
         """Return the stacks of a slot, or the weights for None; a new slot starts at 0."""

@@ -64,7 +64,7 @@ class TorchOptimiser:
                     for name, (stack, is_shaped) in stacks.items()
                 }
         optimiser.step()
-        steps.counts |= dict.fromkeys(range(lanes.start, lanes.stop), steps.counts.get(lanes.start, 0) + 1)
+        steps.count(lanes)
         if not memory:
             memory += [{} for _ in weights]
         for weight, stacks in zip(weights, memory, strict=True):

@@ -55,7 +55,7 @@ class Sequential(Trainer):
         train_mode(resident.module, local.statistics)
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
-        steps = LocalSteps(local.chain, trained, resident.slots, lr)
+        steps = LocalSteps(local.chain, trained, resident.slots, lr, resident.counters)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
         for number, batch in enumerate(stacked_batches(works)):

@@ -30,7 +30,7 @@ class Clip:
 class AdamDirection:
     """Direction of Adam: m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,  along m' / (sqrt(v') + eps).
 
-    m' and v' are corrected for their start at 0. Both start anew in each client update.
+    m' and v' are corrected for their start at 0. m, v and the number of steps are slots: "first", "second", "steps".
 
     Args:
         beta1: decay of the first moment, in [0, 1).
@@ -43,9 +43,7 @@ class AdamDirection:
     eps: float = 1e-8
 
     def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
-        # All lanes of one step have taken equally many.
-        count = steps.counts.get(lanes.start, 0) + 1
-        steps.counts |= dict.fromkeys(range(lanes.start, lanes.stop), count)
+        count = steps.count(lanes)
         m, v = steps.view("first", lanes), steps.view("second", lanes)
         torch._foreach_mul_(m, self.beta1)
         torch._foreach_add_(m, g, alpha=1 - self.beta1)

@@ -44,7 +44,7 @@ class Vectorised(Trainer):
         step = vmap(grad_and_value(partial(self._loss, local.loss)))
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
-        steps = LocalSteps(local.chain, trained, self._resident.slots, lr)
+        steps = LocalSteps(local.chain, trained, self._resident.slots, lr, self._resident.counters)
         taken: list[Taken] = []
         for batch in stacked_batches(works):
             lanes = batch.lanes

@@ -1,6 +1,7 @@
-"""Centralised training against plain SGD on all data together."""
+"""Centralised training against plain loops on all data together."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,20 +18,25 @@ LOCALS = {
     "epochs": Local(lr=0.1, epochs=2, batch_size=4),
     "steps": Local(lr=0.1, steps=3, batch_size=10),
     "momentum": Local(lr=0.05, steps=1, batch_size=10, momentum=0.9, lr_decay=0.8),
+    "adam": Local(lr=0.05, steps=1, batch_size=10, optimizer="adam", lr_decay=0.8),
     "nesterov": Local(lr=0.05, epochs=1, batch_size=10, momentum=0.9, nesterov=True, weight_decay=0.1),
 }
 
 
+@pytest.mark.parametrize("execution", ["sequential", "vectorised"])
 @pytest.mark.parametrize("name", LOCALS)
-def test_it_is_plain_sgd_on_the_union_in_float64(name: str, federation: Federation) -> None:
+def test_it_is_a_plain_loop_on_the_union_in_float64(
+    name: str, execution: Literal["sequential", "vectorised"], federation: Federation
+) -> None:
     local, data = LOCALS[name], clients(SIZES)
     algorithm, module = centralized(Sample(), local), perceptron(True).double()
-    fleet = federation(data, module, algorithm.sharing, compute=Compute("sequential", precision="fp64"))
+    fleet = federation(data, module, algorithm.sharing, compute=Compute(execution, precision="fp64"))
     state = simulate(algorithm, fleet, module, rounds=3)
     module = perceptron(True).double()
     x, y = torch.cat([x for x, _ in data]).double(), torch.cat([y for _, y in data])
     settings = {"momentum": local.momentum, "nesterov": local.nesterov, "weight_decay": local.weight_decay}
-    optimiser = torch.optim.SGD(module.parameters(), local.lr, **settings)
+    plain = torch.optim.SGD(module.parameters(), local.lr, **settings)
+    optimiser = torch.optim.Adam(module.parameters(), local.lr) if local.optimizer == "adam" else plain
     for number in (1, 2, 3):
         optimiser.param_groups[0]["lr"] = local.rate(number)
         for rows in local.passes(len(y), generator(0, Purpose.BATCHES, number)):
@@ -38,14 +44,17 @@ def test_it_is_plain_sgd_on_the_union_in_float64(name: str, federation: Federati
                 optimiser.zero_grad()
                 cross_entropy(module(x[rows]), y[rows]).backward()
                 optimiser.step()
-    velocities = {
-        f"momentum/{name}": optimiser.state[p]["momentum_buffer"]
+    names = {"momentum_buffer": "momentum", "exp_avg": "first", "exp_avg_sq": "second"}
+    slots = {
+        f"{names[key]}/{name}": value
         for name, p in module.named_parameters()
-        if local.momentum
+        for key, value in optimiser.state[p].items()
+        if key in names and value is not None
     }
     found = fleet.layouts.shared.unpack(state.model)
-    assert set(found) == set(module.state_dict()) | set(velocities)
-    for entry, value in (module.state_dict() | velocities).items():
+    assert found.pop("steps/taken", 3) == 3
+    assert set(found) == set(module.state_dict()) | set(slots)
+    for entry, value in (module.state_dict() | slots).items():
         np.testing.assert_allclose(found[entry], value.numpy(), rtol=1e-9, atol=1e-12, err_msg=entry)
 
 
