@@ -17,10 +17,13 @@ from algorithms.engine.report import RoundReport
 from algorithms.engine.sums import Sum
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
+from algorithms.fedavgm import fedavgm
 from algorithms.fedbabu import fedbabu
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
+from algorithms.feddyn import feddyn
 from algorithms.fedmmb import fedmmb, fedsmb
+from algorithms.fednova import fednova
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedper import fedper
 from algorithms.fedprox import fedprox
@@ -37,10 +40,11 @@ from algorithms.parts.local import Local
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Rounds, Sample, Schedule
-from algorithms.parts.server import Assign, Memory, Mix, Server
+from algorithms.parts.server import Assign, Memory, Mix, Momentum, Server, Stretched
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.qfedavg import q_fedavg
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.silobn import silobn
@@ -98,6 +102,7 @@ __all__ = [
     "LossAgreement",
     "Memory",
     "Mix",
+    "Momentum",
     "Outcome",
     "Output",
     "Packed",
@@ -117,6 +122,7 @@ __all__ = [
     "Sharing",
     "State",
     "SteadyStatistics",
+    "Stretched",
     "Sum",
     "Trainer",
     "TravellingModel",
@@ -134,10 +140,13 @@ __all__ = [
     "fedadam",
     "fedasync",
     "fedavg",
+    "fedavgm",
     "fedbabu",
     "fedbn",
     "fedbs",
+    "feddyn",
     "fedmmb",
+    "fednova",
     "fedper",
     "fedprox",
     "fedrep",
@@ -154,6 +163,7 @@ __all__ = [
     "next_round",
     "parallelism",
     "phases",
+    "q_fedavg",
     "radfed",
     "radfeda",
     "radfedi",

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from algorithms.engine.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
+from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.losses import CrossEntropy
-from algorithms.parts.own_update import refuse_own_update
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import Equal
@@ -97,18 +96,8 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
     does; n is the number of values a channel in all first batches. A client without a batch takes no part. Subclasses
     of batch norm, such as batch renormalisation, take the common step like batch norm.
     """
-    for name, usual in (
-        ("momentum", 0.0),
-        ("proximal", 0.0),
-        ("statistics", "batch"),
-        ("optimizer", "sgd"),
-        ("lr_schedule", "constant"),
-        ("batches", None),
-    ):
-        value = getattr(local, name)
-        allowed = f"{usual!r} for fedtan, which takes its own first step"
-        require(value == usual, f"local.{name}", value, allowed, "leave it out")
-    refuse_own_update(local.update, "fedtan")
+    keys = "momentum", "proximal", "statistics", "optimizer", "lr_schedule", "batches"
+    require_defaults(local, "fedtan, which takes its own first step", *keys)
     plain_loss = local.loss == CrossEntropy()
     require(plain_loss, "local.loss", local.loss.title, "plain cross-entropy for fedtan", "leave it out")
     drawn = sample.by in ("uniform", "size")

@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping
 from algorithms.centralized import centralized
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
+from algorithms.fedavgm import fedavgm
 from algorithms.fedbabu import fedbabu
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
+from algorithms.feddyn import feddyn
 from algorithms.fedmmb import fedmmb, fedsmb
+from algorithms.fednova import fednova
 from algorithms.fedopt import fedadagrad, fedadam, fedyogi
 from algorithms.fedper import fedper
 from algorithms.fedprox import fedprox
@@ -18,8 +21,9 @@ from algorithms.fixbn import fixbn
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.server import Assign, Mix, Server
+from algorithms.parts.server import Assign, Mix, Momentum, Server
 from algorithms.parts.staleness import WeightedMix
+from algorithms.qfedavg import q_fedavg
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.silobn import silobn
@@ -27,6 +31,7 @@ from algorithms.staticbn import static_bn
 
 ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
+    "fedavgm": fedavgm,
     "fedprox": fedprox,
     "fedasync": fedasync,
     "fedadam": fedadam,
@@ -52,11 +57,15 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedsmb": fedsmb,
     "fedmmb": fedmmb,
     "scaffold": scaffold,
+    "fednova": fednova,
+    "feddyn": feddyn,
+    "q-fedavg": q_fedavg,
 }
 
 SERVERS: Mapping[str, type[Server]] = {
     "assign": Assign,
     "mix": Mix,
+    "momentum": Momentum,
     "weighted-mix": WeightedMix,
     "adam": Adam,
     "yogi": Yogi,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Self
 from algorithms.engine.clients import Census
 from algorithms.engine.errors import InputError, require
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
-from algorithms.parts.own_update import refuse_own_update
+from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
@@ -43,10 +42,7 @@ def scaffold(
     mean leaves out the others. With `mix`, c moves by the same share as the model. Batch-norm entries are averaged.
     Weighted by samples, c moves by the weighted mean too.
     """
-    plain = local.momentum == 0 and local.optimizer == "sgd" and local.lr_schedule == "constant"
-    allowed = "0, with the optimizer sgd and the lr_schedule constant, for scaffold"
-    require(plain, "local.momentum", local.momentum, allowed, "leave them out")
-    refuse_own_update(local.update, "scaffold")
+    require_defaults(local, "scaffold", "momentum", "optimizer", "lr_schedule")
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
     sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, weighting_of(weighting), server)

@@ -86,8 +86,10 @@ def aggregate(
     mean = models.mean()
     if mean is None:  # no client had a sample to train on
         return state.model, state.memory
-    layout = algorithm.local.trained(fleet.layouts.shared)
-    return next_model(algorithm.server, state.model, mean, models.total, state.memory, layout, state.round + 1, updates)
+    layout, rule = algorithm.local.trained(fleet.layouts.shared), algorithm.server
+    if hasattr(rule, "fitted"):
+        rule = rule.fitted(fleet.census)
+    return next_model(rule, state.model, mean, models.total, state.memory, layout, state.round + 1, updates)
 
 
 def _train(

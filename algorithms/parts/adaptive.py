@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.engine.errors import require
 from algorithms.engine.layout import Layout, Packed
-from algorithms.parts.server import Memory
+from algorithms.parts.server import Memory, on_parameters
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Adaptive(ABC):
 
         delta = mean - w,   m <- beta1 m + (1 - beta1) delta,   v <- as the rule says,   w <- w + lr m / (sqrt(v) + tau)
 
-    Running statistics take the mean because such a step could make a variance negative. So do parameters that no client
-    trains in this phase, which m would still move. The first steps' bias is not corrected.
+    Running statistics take the mean because such a step could make a variance negative. Parameters that no client
+    trains in this phase take it too, because m would still move them. The first steps' bias is not corrected.
 
     Args:
         lr: eta, > 0.
@@ -63,11 +63,7 @@ class Adaptive(ABC):
         initial = self.tau**2 if self.initial is None else self.initial
         m = self.beta1 * memory.get("m", np.zeros_like(w)) + (1 - self.beta1) * delta
         v = self.second(memory.get("v", np.full_like(w, initial)), delta**2)
-        floats = mean.floats.copy()
-        for entry, place in layout.places():
-            if entry.is_parameter:
-                floats[place] = w[place] + self.lr * m[place] / (np.sqrt(v[place]) + self.tau)
-        return Packed(floats, mean.integers), {"m": m, "v": v}
+        return on_parameters(w + self.lr * m / (np.sqrt(v) + self.tau), mean, layout), {"m": m, "v": v}
 
 
 @dataclass(frozen=True)

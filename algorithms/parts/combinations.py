@@ -11,6 +11,9 @@ from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
 from algorithms.parts.weighting import REPORTED, ClientLoss, Samples, SamplesUsed, Weighting
 
+MEASURED = ("loss_after", "loss_received", "score", "score_per_sample")
+"""Entries of a report that are measured in evaluation."""
+
 
 def check(
     schedule: Schedule,
@@ -114,7 +117,7 @@ def _personal_state_with_arrivals(schedule: Schedule, local: Local, sharing: Sha
 def _weights_above_one(schedule: Schedule, weighting: Weighting, server: Server) -> str:
     asynchronous = isinstance(schedule, Arrivals)
     holds = asynchronous and not isinstance(weighting, Samples | SamplesUsed | ClientLoss)
-    if holds or not isinstance(server, WeightedMix):
+    if holds or not isinstance(getattr(server, "server", server), WeightedMix):
         return ""
     other = f"weighting = {weighting}" if asynchronous else f"schedule = {schedule}"
     return (
@@ -142,7 +145,7 @@ def _no_statistics_to_freeze(local: Local, later: Local | None) -> str:
 
 
 def _report_on_initial_statistics(local: Local, needs: tuple[str, ...]) -> str:
-    needed = [name for name in needs if name in ("loss_after", "score", "score_per_sample")]
+    needed = [name for name in needs if name in MEASURED]
     if not (local.statistics == "untracked" and needed):
         return ""
     return (

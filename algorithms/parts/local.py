@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from algorithms.engine.batch_norm import Statistics
 from algorithms.engine.clients import Census
 from algorithms.engine.entries import Entry, Kind
-from algorithms.engine.errors import InputError
+from algorithms.engine.errors import InputError, require
 from algorithms.engine.finite import Nonfinite
 from algorithms.engine.head import ModelPart
 from algorithms.engine.layout import Layout
@@ -21,7 +21,7 @@ from algorithms.parts.compute import Compute
 from algorithms.parts.local_values import check_local
 from algorithms.parts.losses import CrossEntropy, Loss
 from algorithms.parts.optimisers import OPTIMISERS, OWN
-from algorithms.parts.own_update import OwnUpdate
+from algorithms.parts.own_update import OwnUpdate, refuse_own_update
 
 if TYPE_CHECKING:
     from algorithms.training.chain import Chain, LocalSteps, Stage
@@ -279,3 +279,17 @@ class Local:
 
     def _size(self, samples: int) -> int:
         return max(1, samples) if self.batch_size == "full" else self.batch_size
+
+
+def require_defaults(local: Local, method: str, *names: str) -> None:
+    """Refuse keys of `[local]` that a method's equations leave out, and a client update of the user's own.
+
+    Args:
+        local: content of a client update.
+        method: name of the method.
+        names: keys.
+    """
+    for name in names:
+        value, usual = getattr(local, name), getattr(Local, name)
+        require(value == usual, f"local.{name}", value, f"{usual!r} for {method}", "leave it out")
+    refuse_own_update(local.update, method)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from math import isfinite
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ Memory = Mapping[str, NDArray[np.float64]]
 class Server(Protocol):
     """Server rule for the shared floating entries. A shared counter always becomes the largest of the cohort's.
 
-    A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report.
+    A rule with a further parameter `updates` also gets the `UpdateRows` of the round: each client's report. A rule with
+    a method `fitted` is replaced by what this returns for the `Census`, like `Local`.
     """
 
     def __call__(
@@ -60,10 +61,23 @@ def next_model(
         DivergedError: the next model or the rule's memory is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        reports = {"updates": updates} if _takes_updates(type(rule)) else {}
-        model, memory = rule(model, mean, total, memory, layout, **reports)
+        model, memory = applied(rule, model, mean, total, memory, layout, updates)
     require_finite(model, layout, round_number, memory)
     return model, memory
+
+
+def applied(
+    rule: Server,
+    model: Packed,
+    mean: Packed,
+    total: float,
+    memory: Memory,
+    layout: Layout,
+    updates: UpdateRows,
+) -> tuple[Packed, Memory]:
+    """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
+    reports = {"updates": updates} if _takes_updates(type(rule)) else {}
+    return rule(model, mean, total, memory, layout, **reports)
 
 
 @cache
@@ -100,3 +114,72 @@ class Mix:
     ) -> tuple[Packed, Memory]:
         mixed = (1 - self.alpha) * model.floats.astype(np.float64) + self.alpha * mean.floats
         return Packed(mixed.astype(mean.floats.dtype), mean.integers), memory
+
+
+def on_parameters(floats: NDArray[np.float64], mean: Packed, layout: Layout) -> Packed:
+    """Return a model with stepped parameters; all other entries take the mean, so that variances stay positive.
+
+    Args:
+        floats: floating entries after the step.
+        mean: weighted mean of the client models.
+        layout: entries of the model.
+    """
+    stepped = mean.floats.copy()
+    for entry, place in layout.places():
+        if entry.is_parameter:
+            stepped[place] = floats[place]
+    return Packed(stepped, mean.integers)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Step of the parameters with momentum; all other entries take the mean: v <- beta v + mean - w,  w <- w + lr v.
+
+    Args:
+        lr: eta, > 0.
+        beta: decay of the velocity, in [0, 1).
+
+    Paper: Hsu, Qi and Brown, 2019, section 4.3.
+    """
+
+    lr: float = 1.0
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        require(isfinite(self.lr) and self.lr > 0, "server.lr", self.lr, "a number > 0", "set server.lr = 1.0")
+        require(0 <= self.beta < 1, "server.beta", self.beta, "in [0, 1)", "set server.beta = 0.9")
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        w = model.floats.astype(np.float64)
+        v = self.beta * memory.get("v", np.zeros_like(w)) + (mean.floats - w)
+        return on_parameters(w + self.lr * v, mean, layout), {"v": v}
+
+
+class Stretch(Protocol):
+    """Part of a method that knows the length of the server's step."""
+
+    def stretch(self, updates: UpdateRows) -> float:
+        """Return the factor s on the step from the model to the mean, from the round's reports."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """Server rule after a longer or shorter step: server(w, w + s (mean - w)); only parameters take that step.
+
+    Args:
+        by: part that gives s.
+        server: rule.
+    """
+
+    by: Stretch
+    server: Server = Assign()
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout, updates: Any = None
+    ) -> tuple[Packed, Memory]:
+        w = model.floats.astype(np.float64)
+        aim = on_parameters(w + self.by.stretch(updates) * (mean.floats - w), mean, layout)
+        return applied(self.server, model, aim, total, memory, layout, updates)

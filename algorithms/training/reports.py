@@ -70,10 +70,30 @@ def score_per_sample(finished: FinishedUpdate) -> float:
     return _mean_square(finished, [np.array([row]) for row in range(len(finished.work.y))])
 
 
-@torch.no_grad()
 def loss_after(finished: FinishedUpdate) -> float:
     """Return the local objective at w*: the mean loss of the client's labels, in evaluation."""
-    module, entries = finished.worker.resident.module.eval(), _entries(finished.worker.resident, finished.lane)
+    return _objective(finished, _entries(finished.worker.resident, finished.lane))
+
+
+def loss_received(finished: FinishedUpdate) -> float:
+    """Return the local objective at the received model, as `loss_after` does at w*."""
+    resident = finished.worker.resident
+    shared, personal = resident.layouts.shared, resident.layouts.personal
+    values = {**shared.unpack(finished.received), **personal.unpack(finished.personal)}
+    return _objective(finished, {e.name: torch.tensor(values[e.name]).to(resident.device) for e in resident.stacks})
+
+
+def change(finished: FinishedUpdate) -> float:
+    """Return the squared norm of the change of the shared parameters, |w* - w|^2."""
+    now, then = finished.trainer.shared(finished.lane).floats, finished.received.floats
+    places = [place for entry, place in finished.worker.resident.layouts.shared.places() if entry.is_parameter]
+    return float(sum(np.square(now[place].astype(np.float64) - then[place]).sum() for place in places))
+
+
+@torch.no_grad()
+def _objective(finished: FinishedUpdate, entries: dict[str, torch.Tensor]) -> float:
+    """Return the mean loss of the client's labels under a model, in evaluation."""
+    module = finished.worker.resident.module.eval()
     x, y = finished.work.x, finished.work.y
     total = 0.0
     for part in chunks(x):
@@ -102,6 +122,8 @@ REPORTS: Mapping[str, Callable[[FinishedUpdate], float]] = {
     "score": score,
     "score_per_sample": score_per_sample,
     "loss_after": loss_after,
+    "loss_received": loss_received,
+    "change": change,
     "bn_shift": bn_shift,
 }
 """Measurements that a part may name in its `needs`, beside the entries of every report."""

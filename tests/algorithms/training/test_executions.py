@@ -25,6 +25,7 @@ from algorithms import (
     begin,
     choose,
     fedavg,
+    feddyn,
     lanes_of,
     next_round,
     radfed,
@@ -173,9 +174,10 @@ def forms_models(algorithm: Algorithm) -> str:
         return str(error)
 
 
-def test_scaffold_is_fused_if_asked(federation: Federation) -> None:
+@pytest.mark.parametrize("make", [scaffold, feddyn])
+def test_terms_that_read_slots_are_fused_if_asked(make: Callable[..., Algorithm], federation: Federation) -> None:
     local = replace(LOCAL, epochs=2, weight_decay=0.1, proximal=0.5)
-    algorithm = scaffold(Sample(fraction=0.7), local)
+    algorithm = make(Sample(fraction=0.7), local)
     plain, fused = (
         run(federation, algorithm, "linear", Compute(execution, "fp64"), 3, 3 if execution == "fused" else 1)
         for execution in ("sequential", "fused")

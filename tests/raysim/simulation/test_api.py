@@ -21,6 +21,7 @@ OWN: dict[str, dict[str, Any]] = {
     **{name: {"aggregate_every": 3} for name in ("radfed", "radfedm", "radfeda")},
     "radfedp": {"aggregate_every": 3, "proximal": 0.5},
     "centralized": {"fraction": 1.0},
+    "q-fedavg": {"q": 0.1},
 }
 """What an algorithm is given besides its name: enough to be different from the others in five rounds."""
 

@@ -1,0 +1,103 @@
+"""FedDyn: Acar et al., "Federated Learning Based on Dynamic Regularization", 2021."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from algorithms.engine.clients import Census
+from algorithms.engine.errors import require
+from algorithms.engine.layout import Layout, Packed
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.own_update import refuse_own_update
+from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.server import Assign, Memory, Server, on_parameters
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal
+
+if TYPE_CHECKING:
+    from algorithms.training.chain import Chain, LocalSteps
+
+
+def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: float = 0.01) -> Algorithm:
+    """Run FedAvg with a regulariser of each client that changes every round, so that all clients' optima agree.
+
+        min_w F_k(w) - <h_k, w> + alpha / 2 ||w - w_t||^2,  started from w_t,   h_k <- h_k - alpha (w_k - w_t)
+        h <- h - alpha / K sum_k (w_k - w_t),   w <- mean_k w_k - h / alpha
+
+    Args:
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: `Assign`, because the server's step is the method's own.
+        alpha: strength of the regulariser, > 0.
+
+    Raises:
+        InputError: alpha is out of range, another rule is given, or `local` has a client update of the user's own.
+
+    Paper: Algorithm 1; alpha is 0.001 to 0.1.
+
+    Deviations: a client takes the steps set by `local`, not as many as the minimum needs. h and the step by h concern
+    parameters; all other entries take the mean. The server stores v = -h / alpha, which does not depend on alpha: as
+    alpha falls to 0, the method tends to v <- v + 1 / K sum_k (w_k - w_t), w <- mean_k w_k + v with plain client
+    updates, not to FedAvg.
+    """
+    require(isfinite(alpha) and alpha > 0, "algorithm.alpha", alpha, "a number > 0", "set algorithm.alpha = 0.01")
+    own = isinstance(server, Assign)
+    require(own, "server.rule", server, "'assign' for feddyn, which has its own step", "remove the table [server]")
+    refuse_own_update(local.update, "feddyn")
+    dynamic = Dynamic(**{**vars(local), "proximal": alpha})
+    return Algorithm(Rounds(sample), dynamic, Sharing(slots={"dual": "personal"}), Equal(), Accumulated())
+
+
+@dataclass(frozen=True)
+class Dynamic(Local):
+    """`Local` with a linear term -<h_k, w>; h_k is the slot "dual", and alpha the proximal term."""
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return (*super().slots, "dual")
+
+    @property
+    def chain(self) -> Chain:
+        from algorithms.training.chain import AffineTerm
+
+        plain = super().chain
+        return replace(plain, terms=(AffineTerm(b=-1.0, v="dual"), *plain.terms))
+
+    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        import torch
+
+        from algorithms.training.chain import RECEIVED
+
+        received, duals = steps.stacks(RECEIVED), steps.stacks("dual")
+        with torch.no_grad():
+            for lane, count in enumerate(taken):
+                for name, w in steps.weights.items() if count else ():
+                    duals[name][lane] -= self.proximal * (w[lane] - received[name][lane])
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """Mean and the sum of all clients' changes so far: v <- v + 1 / K sum_k (w_k - w),  w <- mean_k w_k + v.
+
+    Args:
+        clients: K, the number of training clients, set by `fitted`.
+    """
+
+    clients: int = 1
+
+    def fitted(self, census: Census) -> Self:
+        """Return the rule for these training clients."""
+        return replace(self, clients=len(census.clients))
+
+    def __call__(
+        self, model: Packed, mean: Packed, total: float, memory: Memory, layout: Layout
+    ) -> tuple[Packed, Memory]:
+        new = mean.floats.astype(np.float64)
+        v = memory.get("v", np.zeros_like(new)) + total / self.clients * (new - model.floats)
+        return on_parameters(new + v, mean, layout), {"v": v}

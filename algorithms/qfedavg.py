@@ -1,0 +1,79 @@
+"""q-FedAvg: Li et al., "Fair Resource Allocation in Federated Learning", 2020."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from algorithms.engine.errors import require
+from algorithms.fedavg import fedavg
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server, Stretched
+from algorithms.parts.weighting import Report
+
+if TYPE_CHECKING:
+    from algorithms.engine.rows import UpdateRows
+
+LEAST = 1e-10
+"""Smallest loss, added to each, because a power of 0 may be infinite."""
+
+
+def q_fedavg(sample: Sample, local: Local, server: Server = Assign(), *, q: float = 1.0) -> Algorithm:
+    """Weight clients by a power of their loss, so that all clients come to similar losses.
+
+        D_k = L F_k^q (w_k - w),   h_k = q F_k^(q-1) |L (w_k - w)|^2 + L F_k^q,   w <- w + sum_k D_k / sum_k h_k
+
+    F_k is the loss of w over the samples of client k, and L = 1 / lr.
+
+    Args:
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: step from w + sum_k D_k / sum_k h_k to the next global model.
+        q: weight of fairness, >= 0; with 0 it is FedAvg with equal weights.
+
+    Raises:
+        InputError: q is out of range, or the learning rate decays.
+
+    Paper: Algorithm 2; q is 0 to 15.
+
+    Deviations: the paper draws clients in proportion to their samples; set `sampling = "size"` for that. F_k is
+    increased by 1e-10, as in the authors' code. Batch norm normalises by its running statistics for F_k. Only
+    parameters take the step; all other entries take the mean by F_k^q.
+    """
+    require(isfinite(q) and q >= 0, "algorithm.q", q, "a number >= 0", "set algorithm.q = 1.0")
+    decays = local.lr_decay < 1
+    require(not decays, "local.lr_decay", local.lr_decay, "1.0 for q-fedavg, whose L = 1 / lr is fixed", "leave it out")
+    fair = LossPower(q, local.lr)
+    return replace(fedavg(sample, local), weighting=fair, server=Stretched(fair, server))
+
+
+@dataclass(frozen=True)
+class LossPower:
+    """Weight by a power of the received model's loss: F_k^q.
+
+    Args:
+        q: power, >= 0.
+        lr: learning rate of the local steps.
+    """
+
+    q: float
+    lr: float
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Entries read in a report beside those that every report has."""
+        return "loss_received", "change"
+
+    def __call__(self, report: Report) -> float:
+        return float((report["loss_received"] + LEAST) ** self.q)
+
+    def stretch(self, updates: UpdateRows) -> float:
+        """Return L sum_k F_k^q / sum_k h_k, the factor on the step to the mean by F_k^q."""
+        counted = updates.weights > 0
+        weights, change = updates.weights[counted], updates.column("change")[counted]
+        losses = updates.column("loss_received")[counted] + LEAST
+        h = self.q * weights / losses * change / self.lr + weights
+        return float(weights.sum() / h.sum())
