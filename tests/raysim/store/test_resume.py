@@ -34,6 +34,7 @@ from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
 
 OWN: dict[str, dict[str, Any]] = {
+    "centralized": {"local": {"optimizer": "adam", "lr": 0.01}},
     "fedprox": {"proximal": 0.1},
     "fedbs": {"epsilon": 5.0, "patience": 2},
     **{name: {"aggregate_every": 3} for name in ("radfed", "radfedm", "radfeda", "radfedi")},
