@@ -137,18 +137,31 @@ class ClientUpdates(Function):
         personal: Sequence[Packed],
     ) -> tuple[list[int], UpdateRows]:
         """Train at most as many clients as there are lanes; return the lane of each, and the rows."""
-        works = self.works(worker, clients, inputs, personal)
-        # The trainer takes the longest first. Models are still summed in the order of clients.
-        order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
-        lanes = sorted(range(len(works)), key=order.__getitem__)
-        trainer.load([received[i] for i in order], [personal[i] for i in order])
-        losses = self.local.train(trainer, [works[i] for i in order], self.local.rate(self.round_number, self.rounds))
+        lanes, works, losses = self.train(worker, trainer, clients, inputs, received, personal)
         wrong = trainer.nonfinite(len(works))
         rows = []
         for i, client in enumerate(clients):
             finished = FinishedUpdate(worker, trainer, self.local, works[i], lanes[i], received[i], personal[i])
             rows.append(self._row(finished, client, inputs[i], float(losses[lanes[i]]), wrong[lanes[i]]))
         return lanes, UpdateRows.of(clients, *zip(*rows, strict=True))
+
+    def train(
+        self,
+        worker: Worker,
+        trainer: Trainer,
+        clients: Sequence[int],
+        inputs: Sequence[ClientInput],
+        received: Sequence[Packed],
+        personal: Sequence[Packed],
+    ) -> tuple[list[int], list[Work], NDArray[np.float64]]:
+        """Train at most as many clients as there are lanes; return the lane and work of each, and the lanes' losses."""
+        works = self.works(worker, clients, inputs, personal)
+        # The trainer takes the longest first. Models are still summed in the order of clients.
+        order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
+        lanes = sorted(range(len(works)), key=order.__getitem__)
+        trainer.load([received[i] for i in order], [personal[i] for i in order])
+        losses = self.local.train(trainer, [works[i] for i in order], self.local.rate(self.round_number, self.rounds))
+        return lanes, works, losses
 
     def works(
         self, worker: Worker, clients: Sequence[int], inputs: Sequence[ClientInput], personal: Sequence[Packed]

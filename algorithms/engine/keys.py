@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     SHIFT = 21
     SYNTHETIC = 22
     SAMPLE = 23
+    FINETUNE = 24
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -11,10 +11,12 @@ from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Devices
+from algorithms.engine.head import ModelPart
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, known, table_with
+from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, Metric, own_metric
 from raysim.measures.selection import Selection
 
@@ -84,6 +86,15 @@ class FleetTable(ConfigTable):
     """Whether clients train only on the nodes of their own site."""
 
 
+class FinetuneTable(ConfigTable):
+    """`finetune` of `[evaluate]`: the training of a copy of each client's model before it is evaluated."""
+
+    epochs: Annotated[int, Field(ge=1)] = Finetuning.epochs
+    """Passes over the client's training part."""
+    part: ModelPart = Finetuning.part
+    """Part of the model that is fine-tuned."""
+
+
 EVALUATIONS = 20
 """Most evaluations in a run with `evaluate.every = "auto"`, beside the one after the last round."""
 
@@ -107,6 +118,8 @@ class EvaluateTable(ConfigTable):
     """Evaluations without a better `select_by` before the run stops; by default it never stops early."""
     target: dict[str, float] = Field(default_factory=dict)
     """Values of columns whose first round is recorded; by default none."""
+    finetune: FinetuneTable | None = None
+    """Fine-tuning of each client's model, `epochs` and `part`, for the columns `*_finetuned_*`; by default none."""
 
     def interval(self, rounds: int) -> int:
         """Return the rounds between two evaluations in a run of `rounds`; 0 for one after the last round only."""
@@ -118,6 +131,11 @@ class EvaluateTable(ConfigTable):
     def measured(self) -> tuple[Metric, ...] | None:
         """The metrics; None for the usual ones."""
         return None if self.metrics is None else tuple(map(metric_of, self.metrics))
+
+    @property
+    def finetuning(self) -> Finetuning | None:
+        """The fine-tuning; None for none."""
+        return None if self.finetune is None else Finetuning(**self.finetune.beyond(ConfigTable))
 
     @property
     def selection(self) -> Selection:

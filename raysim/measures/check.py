@@ -24,9 +24,11 @@ def check_measures(
 
     Raises:
         InputError: there is nothing to measure, clients have personal entries, or the test loss is not measured in
-            every round.
+            every round; or models cannot be fine-tuned.
     """
     _check_rounds(measures, algorithm, layouts)
+    if targets.finetuning is not None:
+        targets.finetuning.check(algorithm, layouts)
     wanted = [name for name in TWINS if name in measures]
     if wanted and not layouts.has_one_model:
         raise InputError(

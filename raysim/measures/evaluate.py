@@ -18,6 +18,8 @@ from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.labels import LABELS, label_kind
 from raysim.data.shards import Sites
+from raysim.measures.finetuned import Finetuned
+from raysim.measures.finetuning import Finetuning
 from raysim.measures.metrics import METRICS, USUAL, Metric, Values
 from raysim.measures.scoring import Evaluate, PooledAreas, Tally, block_samples, cut_samples
 
@@ -38,6 +40,7 @@ class EvaluationTarget:
         domain: domain of the test set; None for the global one.
         clients: training clients of the domain, whose models are measured on its test set.
         sites: number of each owner's site, int64 [n]; None without sites.
+        finetuned: whether each client's model is fine-tuned before it is evaluated.
     """
 
     name: str
@@ -47,6 +50,7 @@ class EvaluationTarget:
     domain: str | None = None
     clients: tuple[int, ...] = ()
     sites: NDArray[np.int64] | None = None
+    finetuned: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +61,21 @@ class Targets:
         targets: data to evaluate on.
         metrics: metrics of each target.
         shape: shape of a sample, which sets the samples of a block.
+        finetuning: training of a client's model before it is evaluated; None for none.
     """
 
     targets: tuple[EvaluationTarget, ...]
     metrics: tuple[Metric, ...]
     shape: tuple[int, ...] = ()
+    finetuning: Finetuning | None = None
 
     @classmethod
     def of(
-        cls, population: Population, wanted: Sequence[str] | None, metrics: Sequence[Metric] | None = None
+        cls,
+        population: Population,
+        wanted: Sequence[str] | None,
+        metrics: Sequence[Metric] | None = None,
+        finetuning: Finetuning | None = None,
     ) -> Targets:
         """Return the targets of a population.
 
@@ -73,6 +83,8 @@ class Targets:
             population: population with its splits.
             wanted: names of targets; None for all that the population has.
             metrics: metrics of each target; None for the usual ones of the labels.
+            finetuning: training of a client's model before it is evaluated. Each target of clients with test parts of
+                their own then has a second one, `NAME_finetuned`.
 
         Raises:
             InputError: the population lacks a wanted target, or a metric does not measure its labels.
@@ -95,7 +107,10 @@ class Targets:
                     f"evaluate.on = {name!r}: must be what the population has ({', '.join(there) or 'nothing'}); "
                     "set data.test, partition.test_clients, .validation_clients, .folds or .local_test"
                 )
-        return cls(tuple(target for name in wanted or there for target in there[name]), tuple(metrics))
+        targets = [target for name in wanted or there for target in there[name]]
+        if finetuning is not None:
+            targets += _finetuned(targets, population)
+        return cls(tuple(targets), tuple(metrics), finetuning=finetuning)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -141,7 +156,12 @@ class Evaluation:
             models = _models(state, target, own)
             unknown = target.part == "all" or (target.domain is not None and set(models) == {None})
             own_statistics = unknown and outsider == "own"
-            function = Evaluate(target.part, targets.metrics, self._loss, target.domain, own_statistics)
+            given = target.part, targets.metrics, self._loss, target.domain
+            function = (
+                Finetuned(*given, updates=targets.finetuning.updates(state, algorithm))
+                if target.finetuned and targets.finetuning is not None
+                else Evaluate(*given, own_statistics)
+            )
             # Clients that never train have no personal state to look for.
             personal = [_locations(state, target.owners.tolist())] if own and target.part == "test" else models
             blocks = _blocks(target, personal, targets.shape, united=function.own_statistics)
@@ -264,6 +284,22 @@ def _blocks(
         for cut, size, site in zip(cuts, sizes, sites, strict=True):
             blocks.append(Block(len(blocks), tuple(owners[cut]), size, tuple(inputs[cut]), site=site))
     return blocks
+
+
+def _finetuned(targets: Sequence[EvaluationTarget], population: Population) -> list[EvaluationTarget]:
+    """Return a target of fine-tuned models beside each target of clients that have test parts of their own."""
+    found = []
+    for target in targets:
+        if target.part is not None and population.test_sizes[target.owners].any():
+            name, sites = f"{target.name}_finetuned", Sites.of(population)
+            made = _of_clients(name, target.owners, population.test_sizes, "test", sites)
+            found.append(replace(made, finetuned=True))
+    if not found:
+        raise InputError(
+            "evaluate.finetune without clients that have test parts of their own: must have some, because the rest "
+            "trains; set partition.local_test = 0.2"
+        )
+    return found
 
 
 def _of_slices(population: Population, name: str, domain: str | None) -> EvaluationTarget:

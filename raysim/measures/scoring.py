@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate, groupby, pairwise
@@ -123,9 +124,8 @@ class Evaluate(Function):
         bounds = np.concatenate([[0], np.cumsum(counts)])
         scores: list[Score] = []
         keys: list[NDArray[np.uint32]] = []
-        for owners, personal in self._runs(block):
+        for owners in self._loaded(worker, block, values[0], x, counts):
             rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
-            self._load(worker, values[0], personal, x[rows], own)
             scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
         score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
         return Output(self._tally(score, ranked, counts), tuple(ranked))
@@ -147,26 +147,27 @@ class Evaluate(Function):
         ends = list(accumulate(len(list(group)) for _, group in groupby(block.inputs)))
         return [(slice(start, stop), block.inputs[start]) for start, stop in pairwise([0, *ends])]
 
-    def _load(
-        self,
-        worker: Worker,
-        values: tuple[Packed, Packed],
-        personal: Location | None,
-        x: torch.Tensor,
-        counts: NDArray[np.int64],
-    ) -> None:
-        """Load the model of some owners: with their personal state, or with the statistics of their samples."""
+    def _loaded(
+        self, worker: Worker, block: Block, values: tuple[Packed, Packed], x: torch.Tensor, counts: NDArray[np.int64]
+    ) -> Iterator[slice]:
+        """Load one model after the other and yield its owners: with their personal state, or their own statistics."""
+        parts = torch.split(x, counts.tolist())
+        for owners, location in self._runs(block):
+            model, own = self._model(worker, values, location)
+            worker.resident.load(model, own)
+            if self.own_statistics:
+                statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
+                for samples in parts[owners]:
+                    add_statistics(statistics, worker.resident, samples)
+                worker.resident.load(model, own)
+                if (mean := statistics.mean()) is not None:
+                    load_statistics(worker.resident, mean)
+            yield owners
+
+    def _model(self, worker: Worker, values: tuple[Packed, Packed], location: Location | None) -> tuple[Packed, Packed]:
+        """Return the shared and personal entries of a client's model; those of the average without personal state."""
         model, average = values
-        own = worker.personal.read(personal) if personal else average
-        worker.resident.load(model, own)
-        if not self.own_statistics:
-            return
-        statistics = Sum.zero(statistics_of(worker.resident.layouts.whole))
-        for samples in torch.split(x, counts.tolist()):
-            add_statistics(statistics, worker.resident, samples)
-        worker.resident.load(model, own)
-        if (mean := statistics.mean()) is not None:
-            load_statistics(worker.resident, mean)
+        return model, worker.personal.read(location) if location else average
 
     @torch.no_grad()
     def _score(

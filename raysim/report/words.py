@@ -75,6 +75,19 @@ TARGETS = {
     "local_mean": Term(
         "Own test parts, mean", "mean over the training clients, each on its own test samples", "own test, mean"
     ),
+    **{
+        f"{name}_finetuned{end}": Term(
+            f"{title}, fine-tuned{comma}",
+            f"{averaged} test samples of these clients, each under its client's model after evaluate.finetune",
+            f"{name.replace('_', ' ')}, fine-tuned{comma}",
+        )
+        for name, title in (
+            ("held_out", "Held-out clients"),
+            ("validation", "Validation clients"),
+            ("local", "Own test parts"),
+        )
+        for end, comma, averaged in (("", "", "all own"), ("_mean", ", mean", "mean over clients on the own"))
+    },
     "domains": Term(
         "Test sets of domains, mean",
         "mean over domains; a domain's value is the mean over its clients on the domain's test set",

@@ -105,7 +105,7 @@ def _measured(dataset: StudyData, study: Study, population: Population, folder: 
         base = on_population(space.at(dataset.raw, points[space.algorithm]), population.path)
         experiment = trial_of(dataset.name, space.algorithm, "", base, population, first).experiment
         clients, evaluate = view(population, experiment), experiment.evaluate
-        targets = Targets.of(clients, evaluate.on, experiment.measured)
+        targets = Targets.of(clients, evaluate.on, experiment.measured, evaluate.finetuning)
         columns = targets.columns
         evaluate.selection.check(columns)
         wanted = {"study.metric": study.table.metric}

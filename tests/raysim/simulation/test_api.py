@@ -40,10 +40,10 @@ EXPERIMENT: dict[str, Any] = {
     "algorithm": [{"name": name, "fraction": 0.6, **OWN.get(name, {})} for name in ALGORITHMS],
     "fleet": {"block": 4},
     "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
-    "evaluate": {"every": 2, "metrics": ["accuracy", "loss"]},
+    "evaluate": {"every": 2, "metrics": ["accuracy", "loss"], "finetune": {"epochs": 1, "part": "head"}},
 }
 
-TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean")
+TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_finetuned", "held_out_finetuned_mean")
 
 
 @pytest.fixture(scope="module")
