@@ -34,6 +34,7 @@ from algorithms.lgfedavg import lg_fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
+from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.compute import Compute
 from algorithms.parts.importance import Importance
 from algorithms.parts.local import Local
@@ -109,6 +110,7 @@ __all__ = [
     "PersonalLedger",
     "PersonalStore",
     "Polynomial",
+    "PowerOfChoice",
     "Purpose",
     "Resident",
     "RoundReport",

@@ -9,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.engine.client_update import NO_INPUT, BlockResult, ClientInput, ClientUpdates
+from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
 from algorithms.engine.layout import Packed
 from algorithms.engine.redistribution import deal, redistributed, sum_models
 from algorithms.engine.rows import UpdateRows
+from algorithms.engine.scores import Scores
 from algorithms.engine.state import State, TravellingModel
 from algorithms.engine.sums import Sum
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.choice import PowerOfChoice
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Memory, next_model
 
 
@@ -53,9 +57,28 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
 def sample_cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:
     """Draw the clients of the next round, in id order; at most as many as there are travelling models, if any."""
     sample, census = algorithm.schedule.sample, fleet.census
+    if isinstance(sample.by, PowerOfChoice):
+        return _with_largest_losses(state, algorithm, fleet, sample.by)
     weights = census.samples if sample.by == "size" else state.importance
     most = len(state.travelling_models) or None
     return sample.draw(census.clients, state.seed, state.round + 1, weights, most, census.joins)
+
+
+def draw_candidates(state: State, sample: Sample, by: PowerOfChoice, census: Census) -> NDArray[np.int64]:
+    """Draw the candidates of the next round in proportion to their samples, in id order."""
+    drawn = replace(sample, fraction=None, cohort=by.candidates, by="size")
+    return drawn.draw(census.clients, state.seed, state.round + 1, census.samples, None, census.joins)
+
+
+def _with_largest_losses(state: State, algorithm: Algorithm, fleet: Fleet, by: PowerOfChoice) -> NDArray[np.int64]:
+    """Return the candidates with the largest losses under the global model and their own personal entries."""
+    sample, census = replace(algorithm.schedule.sample, by="size"), fleet.census
+    candidates = draw_candidates(state, sample, by, census)
+    scores = Scores(client_updates(state, algorithm, fleet, aggregate=True), "loss_after")
+    start = fleet.put(round_input(state, algorithm, fleet))
+    losses = map_joined(fleet, scores, blocks_of(state, fleet, candidates, ()), [start])[0] if len(candidates) else []
+    size = sample.size(len(census.clients if sample.fraction is None else census.joined(state.round + 1)))
+    return by.largest(candidates, np.array(losses), size)
 
 
 def client_updates(state: State, algorithm: Algorithm, fleet: Fleet, aggregate: bool) -> ClientUpdates:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.engine.fleet import Fleet, Function
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import batch_statistics
 from algorithms.engine.report import RoundReport
-from algorithms.engine.round import client_updates, round_input, run_round
+from algorithms.engine.round import client_updates, draw_candidates, round_input, run_round
 from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import State
 from algorithms.engine.statistics import statistics_of
 from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.importance import Importance
 
 SCORE_BYTES = 8
@@ -69,8 +74,8 @@ def watched_round(
     before, scored = _with_importance(state, algorithm, fleet)
     after = run_round(before, algorithm, watch, last=last)
     report = _report(before, algorithm, watch, last or algorithm.rounds.aggregates(after.round))
-    if scored:
-        report = _with_scoring(report, before, algorithm, fleet)
+    if len(scored):
+        report = _with_scoring(report, before, algorithm, fleet, scored)
     return measured(before, replace(after, report=report), algorithm, watch)
 
 
@@ -99,23 +104,28 @@ def measured(before: State, after: State, algorithm: Algorithm, watch: RoundWatc
     return replace(after, measure_memory=memory, importance=importance, report=report)
 
 
-def _with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[State, bool]:
-    """Return the state with the clients' importance, if they are drawn by it; and whether all were scored for it."""
-    by = algorithm.schedule.sample.by
+def _with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[State, NDArray[np.int64]]:
+    """Return the state with the clients' importance, if they are drawn by it; and the clients scored to draw them."""
+    sample, census = algorithm.schedule.sample, fleet.census
+    by, nobody = sample.by, census.clients[:0]
+    if isinstance(by, PowerOfChoice):
+        return state, draw_candidates(state, sample, by, census)
     if not isinstance(by, Importance) or state.importance is not None:
-        return state, False
+        return state, nobody
     updates = client_updates(state, algorithm, fleet, aggregate=True)
     start = fleet.put(round_input(state, algorithm, fleet))
-    return replace(state, importance=by.initial(updates, fleet, start)), by.start == "score"
+    scored = census.clients if by.start == "score" else nobody
+    return replace(state, importance=by.initial(updates, fleet, start)), scored
 
 
 def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: bool) -> RoundReport:
     """Report a synchronous round, and count the protocol's bytes: each client update costs a model down and one up."""
-    model = _model_bytes(algorithm, watch.layouts)
-    average = watch.layouts.personal.nbytes if algorithm.sharing.newcomer == "average" else 0
+    model, average = _model_bytes(algorithm, watch.layouts), _average_bytes(algorithm, watch.layouts)
     inputs = [each for block in watch.blocks for each in block.inputs]
     up = [model + average for _ in inputs]
     down = [model + (average if each.personal is None else 0) for each in inputs]
+    if isinstance(algorithm.schedule.sample.by, PowerOfChoice):
+        down = [0] * len(inputs)  # they received the model as candidates
     measures = _simulated(state, watch.rows, down, up)
     return RoundReport(*watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
 
@@ -126,6 +136,11 @@ def _model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
     return layouts.shared.nbytes - untracked
 
 
+def _average_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
+    """Return the bytes of the average personal entries, if newcomers start from them."""
+    return layouts.personal.nbytes if algorithm.sharing.newcomer == "average" else 0
+
+
 def _simulated(state: State, rows: UpdateRows, down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
     """Return the virtual seconds of a synchronous round, if devices are simulated."""
     if state.devices is None:
@@ -134,18 +149,20 @@ def _simulated(state: State, rows: UpdateRows, down: Sequence[int], up: Sequence
     return {"simulated_seconds": state.devices.round(state.seed, updates)}
 
 
-def _with_scoring(report: RoundReport, state: State, algorithm: Algorithm, fleet: Fleet) -> RoundReport:
-    """Add the cost of scoring all clients: each received the model, passed its samples, and sent a number."""
-    census, model = fleet.census, _model_bytes(algorithm, fleet.layouts)
-    measures = dict(report.measures)
+def _with_scoring(
+    report: RoundReport, state: State, algorithm: Algorithm, fleet: Fleet, clients: NDArray[np.int64]
+) -> RoundReport:
+    """Add the cost of scoring some clients: each received the model, passed its samples, and sent a number."""
+    model, average = _model_bytes(algorithm, fleet.layouts), _average_bytes(algorithm, fleet.layouts)
+    new = [state.personal.latest(client, state.round) is None for client in clients.tolist()]
+    down, measures = [model + average * each for each in new], dict(report.measures)
     if state.devices is not None:
-        sizes = zip(census.clients.tolist(), census.samples.tolist(), strict=True)
-        passes = ((client, samples, model, SCORE_BYTES) for client, samples in sizes)
+        passes = zip(clients.tolist(), fleet.census.of(clients).tolist(), down, repeat(SCORE_BYTES), strict=False)
         measures["simulated_seconds"] += state.devices.round(state.seed, passes)
     return replace(
         report,
-        bytes_up=report.bytes_up + SCORE_BYTES * len(census.clients),
-        bytes_down=report.bytes_down + model * len(census.clients),
+        bytes_up=report.bytes_up + SCORE_BYTES * len(clients),
+        bytes_down=report.bytes_down + sum(down),
         exchanges=report.exchanges + 1,
         measures=measures,
     )

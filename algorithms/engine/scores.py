@@ -1,4 +1,4 @@
-"""Scores of clients under one model, from which importance sampling starts."""
+"""Scores of clients under one model, by which clients are sampled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Scores(Function):
     """Scores of a block's clients under a model that is not trained.
 
     Args:
-        updates: source of the batches, those of a round before the first.
+        updates: source of the batches.
         key: name of the score.
     """
 
@@ -26,11 +26,12 @@ class Scores(Function):
         return left + right
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        model, personal = values[0]
-        worker.resident.load(model, personal)
+        model, newcomer = values[0]
+        inputs = block.inputs or [NO_INPUT] * len(block.clients)
+        personal = [worker.personal.read(each.personal) if each.personal else newcomer for each in inputs]
         scores = []
-        count = len(block.clients)
-        for work in self.updates.works(worker, block.clients, [NO_INPUT] * count, [personal] * count):
-            finished = FinishedUpdate(worker, worker.trainer, self.updates.local, work, 0, model, personal)
+        for own, work in zip(personal, self.updates.works(worker, block.clients, inputs, personal), strict=True):
+            worker.resident.load(model, own)
+            finished = FinishedUpdate(worker, worker.trainer, self.updates.local, work, 0, model, own)
             scores.append(REPORTS[self.key](finished) if work.batches else 0.0)
         return Output(scores)

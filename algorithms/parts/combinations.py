@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from algorithms.engine.errors import InputError
 from algorithms.parts.arrivals import Arrivals
+from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
@@ -46,6 +47,7 @@ def check(
         _arrivals_in_rounds(schedule, own_round),
         _personal_state_with_arrivals(schedule, local, sharing),
         _weights_above_one(schedule, weighting, server),
+        _losses_without_a_model(schedule, every, local),
         _personal_statistics_that_never_change(local, sharing),
         _no_statistics_to_freeze(local, later),
         _report_on_initial_statistics(local, needs),
@@ -124,6 +126,22 @@ def _weights_above_one(schedule: Schedule, weighting: Weighting, server: Server)
         f"server.rule = 'weighted-mix' with {other}: must be used with single arrivals of weight at most 1, as "
         'in fedasync; set server.rule = "mix"'
     )
+
+
+def _losses_without_a_model(schedule: Schedule, every: int, local: Local) -> str:
+    if not isinstance(schedule.sample.by, PowerOfChoice):
+        return ""
+    if every > 1:
+        return (
+            f"aggregate_every = {every} with algorithm.candidates: must be 1, because between aggregations there is no "
+            "model for their losses; leave algorithm.candidates out"
+        )
+    if local.statistics == "untracked":
+        return (
+            'local.statistics = "untracked" with algorithm.candidates: must be "batch", because the global model has '
+            "only its initial statistics; leave algorithm.candidates out"
+        )
+    return ""
 
 
 def _personal_statistics_that_never_change(local: Local, sharing: Sharing) -> str:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.keys import Purpose, generator
+from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.drawing import draw_weighted
 
 if TYPE_CHECKING:
     from algorithms.parts.importance import Importance
 
-Sampling: TypeAlias = "Literal['uniform', 'size'] | Importance"
+Sampling: TypeAlias = "Literal['uniform', 'size'] | Importance | PowerOfChoice"
 FewerClients = Literal["wait", "drop"]
 
 
@@ -28,7 +29,7 @@ class Sample:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
         by: chance of a client to be drawn next: equal ("uniform"), in proportion to its samples ("size"), or to its
-            gradients (`Importance`).
+            gradients (`Importance`); or the clients with the largest losses (`PowerOfChoice`).
         active: chance that a client is available in a round, in (0, 1]. If too few clients are available with a chance
             above 0, the cohort is smaller. If no chance is above 0, all are equal.
 
@@ -63,18 +64,19 @@ class Sample:
             clients: number of training clients.
 
         Raises:
-            InputError: `cohort` is above `clients`.
+            InputError: `cohort` is above `clients`, or the number of candidates does not fit.
         """
-        if self.cohort is None:
-            share = 1.0 if self.fraction is None else self.fraction
-            # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
-            return max(1, floor(round(share * clients, 9)))
-        if self.cohort > clients:
+        share = 1.0 if self.fraction is None else self.fraction
+        # 0.29 x 100 is 28.999999999999996 in binary; rounding restores the product that was written down.
+        size = max(1, floor(round(share * clients, 9))) if self.cohort is None else self.cohort
+        if self.cohort is not None and size > clients:
             raise InputError(
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
                 f"set algorithm.cohort = {clients}"
             )
-        return self.cohort
+        if isinstance(self.by, PowerOfChoice):
+            self.by.check(size, clients)
+        return size
 
     def draw(
         self,

@@ -250,7 +250,7 @@ def named_algorithms() -> str:
 def parts() -> str:
     """Return the parts that algorithms are made of, one section for each of the five."""
     sections = {
-        "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance),
+        "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance, algorithms.PowerOfChoice),
         "`local`": (algorithms.Local, algorithms.Compute, *LOSSES.values(), OwnUpdate, Context),
         "`sharing`": (sharing,),
         "`weighting`": (weighting,),

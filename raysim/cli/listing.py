@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import partitioning
-from algorithms import Sample
+from algorithms import PowerOfChoice, Sample
 from algorithms.names import ALGORITHMS
 from algorithms.parts.losses import LOSSES
 from algorithms.parts.optimisers import OPTIMISERS
@@ -102,6 +102,7 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         _check("algorithm", name, ALGORITHMS)
         yield from _keys(ALGORITHMS[name], PARTS)
         yield from _keys(Sample, (), {"by": "sampling"})
+        yield from _keys(PowerOfChoice)
     elif kind == "models":
         _check("model", name, MODELS)
         yield from _keys(MODELS[name].build, BUILDER_ARGUMENTS)

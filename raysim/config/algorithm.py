@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from algorithms import Algorithm, Compute, Local, Sample
+from algorithms import Algorithm, Compute, Local, PowerOfChoice, Sample
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.parts.losses import LOSSES, Loss, OwnLoss
 from algorithms.parts.own_update import OwnUpdate
@@ -49,6 +49,8 @@ class AlgorithmTable(ConfigTable):
     """Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`."""
     sampling: Literal["uniform", "size"] = "uniform"
     """Chance of a client to join the cohort: equal, or proportional to its samples."""
+    candidates: int | None = None
+    """Clients drawn in proportion to their samples; the cohort is those with the largest losses. By default none."""
     active: float = 1.0
     """Probability that a client is available in a round, in (0, 1]."""
     joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
@@ -69,7 +71,12 @@ class AlgorithmTable(ConfigTable):
         try:
             with one_input_error():
                 algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
-                    Sample(self.fraction, self.cohort, self.sampling, self.active),
+                    Sample(
+                        self.fraction,
+                        self.cohort,
+                        self.sampling if self.candidates is None else PowerOfChoice(self.candidates),
+                        self.active,
+                    ),
                     _local_of(self.local),
                     own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.beyond(ServerTable)),
                     **self.beyond(AlgorithmTable),

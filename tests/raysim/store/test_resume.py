@@ -60,6 +60,7 @@ MEASURED: dict[str, Any] = {
     "algorithm": [
         {"name": "radfed", "cohort": 3, "aggregate_every": 2},
         {"name": "fixbn", "cohort": 3, "fix_after": "window", "width": 2, "tau": 1.0},
+        {"name": "fednova", "cohort": 2, "candidates": 4},
     ],
     "evaluate": {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance", "dl", "bn"]},
 }
