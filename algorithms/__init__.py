@@ -31,6 +31,7 @@ from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.lgfedavg import lg_fedavg
+from algorithms.moon import moon
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
@@ -162,6 +163,7 @@ __all__ = [
     "lg_fedavg",
     "low_rank_trainer",
     "matching",
+    "moon",
     "next_round",
     "parallelism",
     "phases",

@@ -19,6 +19,7 @@ from algorithms.fedrep import fedrep
 from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.lgfedavg import lg_fedavg
+from algorithms.moon import moon
 from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.server import Assign, Mix, Momentum, Server
@@ -60,6 +61,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fednova": fednova,
     "feddyn": feddyn,
     "q-fedavg": q_fedavg,
+    "moon": moon,
 }
 
 SERVERS: Mapping[str, type[Server]] = {

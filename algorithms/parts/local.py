@@ -25,6 +25,7 @@ from algorithms.parts.own_update import OwnUpdate, refuse_own_update
 
 if TYPE_CHECKING:
     from algorithms.training.chain import Chain, LocalSteps, Stage
+    from algorithms.training.contrast import Contrast
 
 Option = bool | float | list[float]
 """Argument of an optimiser of `torch.optim`."""
@@ -149,6 +150,11 @@ class Local:
             key: tuple(value) if isinstance(value, list) else value for key, value in self.optimizer_options.items()
         }
         return Chain(tuple(terms), optimiser=TorchOptimiser(OPTIMISERS[self.optimizer], decay | options))
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """Term of the loss that compares features with those of other models; None for none."""
+        return None
 
     @property
     def has_gradient_by_hand(self) -> bool:

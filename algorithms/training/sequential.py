@@ -14,6 +14,7 @@ from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
+from algorithms.training.contrast import contrasting
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
 from algorithms.training.losses import Taken, losses_of
@@ -56,6 +57,7 @@ class Sequential(Trainer):
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
         steps = LocalSteps(local.chain, trained, resident.slots, lr, resident.counters)
+        contrast = contrasting(local.contrast, resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
         for number, batch in enumerate(stacked_batches(works)):
@@ -65,8 +67,12 @@ class Sequential(Trainer):
                 self._masks.layers[name.removesuffix(".mask")].mask = mask[0]
             with torch.autocast(device, torch.bfloat16, enabled=self._autocast):
                 loss = local.loss.mean(self._forward(x), batch.y[0])
+                if contrast is not None:
+                    loss = loss + contrast(contrast.anchors(0), dict(resident.module.named_buffers()), x)
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             steps([gradient.unsqueeze(0) for gradient in gradients], batch.lanes)
             taken.append((batch.lanes, batch.labels, loss.detach().view(1)))
+        if contrast is not None:
+            contrast.close()
         local.finish(steps, [len(work.batches) for work in works])
         return losses_of(taken, len(works))

@@ -17,6 +17,7 @@ from algorithms.parts.local import Local
 from algorithms.parts.losses import Loss
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
+from algorithms.training.contrast import Anchors, Contrasting, contrasting
 from algorithms.training.dropout import Masks
 from algorithms.training.losses import Taken, losses_of
 from algorithms.training.work import Trainer, Work
@@ -41,10 +42,11 @@ class Vectorised(Trainer):
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
-        step = vmap(grad_and_value(partial(self._loss, local.loss)))
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
         steps = LocalSteps(local.chain, trained, self._resident.slots, lr, self._resident.counters)
+        contrast = contrasting(local.contrast, self._resident.module, steps)
+        step = vmap(grad_and_value(partial(self._loss, local.loss, contrast)))
         taken: list[Taken] = []
         for batch in stacked_batches(works):
             lanes = batch.lanes
@@ -53,22 +55,28 @@ class Vectorised(Trainer):
             # are not neighbours in memory, so track in copies.
             buffers = {name: stack[lanes].clone() for name, stack in constant.items()}
             masks = self._masks.draw(works[lanes], batch.size)
-            gradients, values = step(parameters, buffers, masks, batch.x, batch.y)
+            anchors = () if contrast is None else contrast.anchors(lanes)
+            gradients, values = step(parameters, buffers, masks, batch.x, batch.y, anchors)
             for name, tracked in buffers.items():
                 constant[name][lanes] = tracked
             steps([gradients[name] for name in parameters], lanes)
             taken.append((lanes, batch.labels, values.detach()))
+        if contrast is not None:
+            contrast.close()
         local.finish(steps, [len(work.batches) for work in works])
         return losses_of(taken, len(works))
 
     def _loss(
         self,
         loss: Loss,
+        contrast: Contrasting | None,
         parameters: Tensors,
         buffers: Tensors,
         masks: Tensors,
         x: torch.Tensor,
         y: torch.Tensor,
+        anchors: Anchors | tuple[()],
     ) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
-            return loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
+            mean = loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
+            return mean + contrast(anchors, {**buffers, **masks}, x) if contrast and anchors else mean

@@ -1,0 +1,106 @@
+"""MOON: Li, He and Song, "Model-Contrastive Federated Learning", 2021."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from algorithms.engine.errors import require
+from algorithms.fedavg import fedavg
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.local import Local, require_defaults
+from algorithms.parts.schedule import Sample
+from algorithms.parts.server import Assign, Server
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import WeightingName
+
+if TYPE_CHECKING:
+    from algorithms.training.chain import Chain, LocalSteps
+    from algorithms.training.contrast import Contrast
+
+
+def moon(
+    sample: Sample,
+    local: Local,
+    server: Server = Assign(),
+    *,
+    mu: float = 1.0,
+    temperature: float = 0.5,
+    weighting: WeightingName = "samples",
+) -> Algorithm:
+    """Run FedAvg with features held near the global model's and away from those of the client's previous model.
+
+        min_w F_k(w) + mu mean_x l_con(x),   started from w_t
+        l_con = -log(exp(sim(z, z_t) / T) / (exp(sim(z, z_t) / T) + exp(sim(z, z_p) / T)))
+
+    z, z_t and z_p are the features of a sample under w, the received model, and the client's result in its last round;
+    sim is the cosine. Features are the input of the model's head; `model.head` names it.
+
+    Args:
+        sample: rule that draws a round's cohort.
+        local: content of a client update.
+        server: step from the mean to the next global model.
+        mu: factor of the contrastive term, >= 0; with 0 it is FedAvg.
+        temperature: T, > 0.
+        weighting: share of a model in the mean: "samples", as in the paper, or "equal".
+
+    Raises:
+        InputError: a number is out of range, or `local` is compiled or has a client update of the user's own.
+
+    Paper: section 3, Algorithm 1; mu is 0.1 to 10, T 0.5.
+
+    Deviations: no projection head is added to the model; a model may have one before its head. A client without a
+    previous model has no contrastive term, as in the authors' code; with the received model in its place, the term
+    would have no gradient. The received and the previous model normalise by the statistics of the batch, like the
+    trained one, and drop the same units. The training loss includes the term.
+    """
+    require(isfinite(mu) and mu >= 0, "algorithm.mu", mu, "a number >= 0", "set algorithm.mu = 1.0")
+    name, holds = "algorithm.temperature", isfinite(temperature) and temperature > 0
+    require(holds, name, temperature, "a number > 0", f"set {name} = 0.5")
+    require_defaults(local, "moon")
+    require(not local.compute.compile, "local.compile", True, "false for moon", "leave it out")
+    plain = fedavg(sample, local, server, weighting=weighting)
+    contrasted = Contrasted(**vars(local), mu=mu, temperature=temperature)
+    return replace(plain, local=contrasted, sharing=Sharing(slots={"previous": "personal"}))
+
+
+@dataclass(frozen=True)
+class Contrasted(Local):
+    """`Local` with a contrastive term of the loss; the client's previous model is the slot "previous".
+
+    Args:
+        mu: factor of the term.
+        temperature: T of the term.
+    """
+
+    mu: float = 1.0
+    temperature: float = 0.5
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return (*super().slots, "previous")
+
+    @property
+    def chain(self) -> Chain:
+        return replace(super().chain, keeps_received=True)
+
+    @property
+    def contrast(self) -> Contrast:
+        from algorithms.training.contrast import Contrast
+
+        return Contrast(self.mu, self.temperature, "previous")
+
+    @property
+    def has_gradient_by_hand(self) -> bool:
+        return False
+
+    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        import torch
+
+        previous = steps.stacks("previous")
+        with torch.no_grad():
+            for lane, count in enumerate(taken):
+                for name, w in steps.weights.items() if count else ():
+                    previous[name][lane] = w[lane]
