@@ -83,8 +83,10 @@ class Masks:
     """
 
     def __init__(self, module: nn.Module, sample: torch.Tensor) -> None:
-        self.layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, KeyedDropout)}
-        self._shapes = _input_shapes(module, self.layers, sample)
+        layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, KeyedDropout)}
+        self._shapes = _input_shapes(module, layers, sample)
+        # A layer may lend its share to a function and never be called itself.
+        self.layers = {name: layer for name, layer in layers.items() if name in self._shapes}
 
     def draw(self, works: Sequence[Work], rows: int) -> dict[str, torch.Tensor]:
         """Draw the next step's masks of k client updates, [k, rows, *shape] for each layer, by the buffer's name."""

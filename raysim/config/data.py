@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from partitioning.common.paths import absolute
 from raysim.common.errors import InputError
-from raysim.config.check import ConfigTable, checked, distinct
+from raysim.config.check import ConfigTable, checked, distinct, part
 
 if TYPE_CHECKING:  # It imports pyarrow, which a refusal of the file does not need.
     from raysim.data.memory import HeldData
@@ -57,6 +57,31 @@ def _ascending(values: tuple[float, float]) -> tuple[float, float]:
     return values
 
 
+class TextTable(ConfigTable):
+    """`[data.text]`: text as tokens; see `raysim.data.tokens.Tokenizer`."""
+
+    tokenizer: str = "bytes"
+    """Tokenizer: `bytes`, a name of the Hugging Face hub, with `@REVISION` if wanted, or a path: a folder or a
+    `tokenizer.json`."""
+    column: str | Annotated[tuple[str, str], AfterValidator(distinct)] = "text"
+    """Column of text, or two columns of pairs of texts."""
+    length: Annotated[int, Field(ge=1, le=2**20)] = 128
+    """Tokens of a sample; longer texts are cut."""
+    predict: Literal["label", "next-token"] = "label"
+    """Label of a sample: the label column, or at each position the token that follows."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of text."""
+        return (self.column,) if isinstance(self.column, str) else self.column
+
+    def located(self) -> TextTable:
+        """Return the table with an absolute path of the tokenizer."""
+        name = self.tokenizer
+        is_path = name.startswith((".", "/", "~")) or name.endswith(".json")
+        return self.model_copy(update={"tokenizer": str(absolute("data.text.tokenizer", name))}) if is_path else self
+
+
 class DataTable(ConfigTable):
     """`[data]`: the samples, or a population made earlier, and their preparation."""
 
@@ -69,6 +94,8 @@ class DataTable(ConfigTable):
     """Folder of the data set's files; by default raysim's cache, and the working directory for your own files."""
     label: str | Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
     """Label column, or a list of columns of numbers; by default the data set's own, which is mostly `label`."""
+    text: TextTable | None = None
+    """Text as tokens, `[data.text]`; by default a column of text is refused."""
     without: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)] | None = None
     """Columns to leave out; by default none."""
     test: str | Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -169,11 +196,20 @@ def data_of(raw: Mapping[str, Any]) -> DataTable:
     Raises:
         InputError: see `checked`; also keys that exclude each other.
     """
-    data = checked(DataTable, raw, "data")
+    data = checked(DataTable, raw, "data", besides=("text",))
+    if "text" in raw:
+        text = checked(TextTable, part(raw, "text"), "data.text")
+        if text.predict == "next-token" and (data.label is not None or len(text.columns) > 1):
+            key, value = ("label", data.label) if data.label is not None else ("text.column", text.columns)
+            raise InputError(
+                f"data.{key} = {value!r} with data.text.predict = 'next-token': must be left out, because one column "
+                "of text predicts itself; remove it"
+            )
+        data = data.model_copy(update={"text": text.located()})
     if (data.dataset is None) == (data.population is None):
         both = (data.dataset, data.population)
         raise InputError(f"data.dataset, data.population = {both}: must be exactly one of them; set data.dataset")
-    making = ("root", "label", "without", "test", "shifts", "per_domain")
+    making = ("root", "label", "text", "without", "test", "shifts", "per_domain")
     unused = [key for key in making if raw.get(key)]
     if data.population is None and data.fold is not None:
         raise InputError(f"data.fold = {data.fold}: must stand with data.population; set partition.fold instead")

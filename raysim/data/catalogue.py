@@ -114,6 +114,12 @@ DATASETS: Mapping[str, NamedDataSet] = {
         "raysim.data.shakespeare:read_shakespeare",
         ("speaker",),
     ),
+    "plays": NamedDataSet(
+        "Shakespeare's speeches by speaking role, text for [data.text]; your file",
+        "raysim.data.shakespeare:read_speeches",
+        ("speaker",),
+        label="text",
+    ),
     "abide": NamedDataSet(
         "brain activity at 4 sites, 5,995 numbers, 2 classes; your files",
         "raysim.data.abide:read_abide",

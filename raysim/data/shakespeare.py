@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -48,8 +48,7 @@ def read_shakespeare(root: Path) -> Tables:
 
     Paper: RADFed, section IV-B; the vocabulary is that of LEAF (Caldas et al., arXiv:1812.01097).
     """
-    path = _file(root)
-    speeches = _spoken(path) if path.suffix.lower() == ".txt" else words_of(path, "speaker", "text")
+    path, speeches = _speeches(root)
     texts: dict[str, list[str]] = {}
     for speaker, text in speeches:
         texts.setdefault(speaker.strip(), []).extend([text] if text else [])
@@ -69,6 +68,28 @@ def read_shakespeare(root: Path) -> Tables:
     held = sum(text.nbytes * WINDOW for text in long_enough.values())
     check_memory(f"{path}, in windows of {WINDOW} characters,", held)
     return pa.concat_tables([_windows(speaker, text) for speaker, text in long_enough.items()]), None
+
+
+def read_speeches(root: Path) -> Tables:
+    """Return all speeches with a text: `text` and `speaker`; there is no test part.
+
+    Args:
+        root: as in `read_shakespeare`.
+
+    Raises:
+        InputError: there is no such file, or nobody speaks in it.
+    """
+    path, speeches = _speeches(root)
+    spoken = [(speaker.strip(), text) for speaker, text in speeches if text]
+    if not spoken:
+        raise InputError(f"{path} has no speech: give a longer text")
+    speakers, texts = zip(*spoken, strict=True)
+    return pa.table({"text": pa.array(texts, pa.string()), "speaker": pa.array(speakers, pa.string())}), None
+
+
+def _speeches(root: Path) -> tuple[Path, Iterable[tuple[str, ...]]]:
+    path = _file(root)
+    return path, _spoken(path) if path.suffix.lower() == ".txt" else words_of(path, "speaker", "text")
 
 
 def _file(root: Path) -> Path:

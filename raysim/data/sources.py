@@ -24,6 +24,7 @@ from raysim.data.reading import check_values
 from raysim.data.synthetic import SYNTHETIC, read_synthetic
 from raysim.data.tabular import SUFFIXES, read_table, usable
 from raysim.data.targets import joined_labels, with_classes
+from raysim.data.tokens import NEXT, Tokenizer
 
 USER_ERRORS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 """Errors of the operating system for a path that the user can correct."""
@@ -67,6 +68,17 @@ class LoadedDataSet:
                 raise unknown(f"column {name!r} of data.without", name, others)
         return self._dropping(columns)
 
+    def tokenised(self, text: Tokenizer | None, dividing: Collection[str], keep: Collection[str]) -> "LoadedDataSet":
+        """Return the data set with tokens in the place of its text; see `Tokenizer`."""
+        if text is None:
+            return self
+        owners = tuple(dict.fromkeys((*self.dividing, *dividing)))
+        parts = (None if each is None else text(each, self.label, owners, keep) for each in (self.train, self.test))
+        train, test = parts
+        dividing = tuple(name for name in self.dividing if name not in text.columns)
+        label = self.label if text.predict == "label" else NEXT
+        return replace(self, train=train, test=test, label=label, dividing=dividing)
+
     def _dropping(self, columns: Sequence[str]) -> "LoadedDataSet":
         train, test = _dropped(self.train, self.test, columns)
         return replace(self, train=train, test=test, dividing=tuple(n for n in self.dividing if n not in columns))
@@ -80,6 +92,7 @@ def load(
     dividing: Collection[str] = (),
     without: Sequence[str] = (),
     shifts: Sequence[str] = (),
+    text: Tokenizer | None = None,
     seed: int = 0,
 ) -> LoadedDataSet:
     """Load a data set to partition.
@@ -94,6 +107,7 @@ def load(
         dividing: columns that identify a row's owner and are no features.
         without: columns to drop, of any type.
         shifts: domains of "shifted:NAME".
+        text: tokenizer of columns of text; None for data without them.
         seed: key of the draws.
 
     Raises:
@@ -102,9 +116,11 @@ def load(
     """
     first, *others = [label] if label is None or isinstance(label, str) else label
     apart = [*dividing, *without, *others]
+    if text is not None:
+        first, apart = text.label(first), [*apart, *text.columns]
     source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, seed=seed).without(without)
     listed = () if label is None or isinstance(label, str) else label
-    source = source.divided_by(dividing).labelled_by(listed, dividing)
+    source = source.tokenised(text, dividing, listed).divided_by(dividing).labelled_by(listed, dividing)
     if source.label in source.dividing:
         raise InputError(
             f"{dataset} has no column of classes, because {source.label!r} identifies a row's owner: `raysim export` "

@@ -87,7 +87,7 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
         table: rows with all their columns.
         label: column of classes.
         where: name of the table, for the error message.
-        dividing: columns that identify a row's owner; all other columns are features.
+        dividing: columns that identify a row's owner or are text; all other columns are features.
 
     Raises:
         InputError: a column, a type or a value is not allowed.
@@ -102,7 +102,8 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
             )
     table = arranged(table, label)
     check_label(table.schema, label, where)
-    features(table.schema, label, dividing)
+    if label not in dividing:  # otherwise it is text, and its tokens become the features
+        features(table.schema, label, dividing)
     check_values(table, where)
     return table
 

@@ -82,6 +82,7 @@ class ModelPlan:
             shape=self.shape,
             classes=self.classes,
             seed=self.seed,
+            labels="class" if self.labels is None else self.labels.kind,
             own=self.own,
             tell=tell,
             **self.parameters,

@@ -27,11 +27,14 @@ from raysim.models.perceptrons import logistic, mlp
 from raysim.models.recurrent import lstm
 from raysim.models.residual import mobilenet_v2, resnet18, resnet20
 from raysim.models.segmentation import deeplab_v3plus
+from raysim.models.transformer import transformer
 
 if TYPE_CHECKING:
     from torch import nn
 
-BUILDER_ARGUMENTS = ("shape", "classes", "norm")
+    from algorithms.parts.losses import LabelKind
+
+BUILDER_ARGUMENTS = ("shape", "classes", "norm", "labels")
 """Parameters of a builder that raysim sets; they are not keys of `[model]`."""
 
 
@@ -41,7 +44,7 @@ class ModelBuilder:
 
     Args:
         build: function or class that returns the module. It is called with its own parameters and those of `shape`,
-            `classes`, `norm` ("none" or "batch") that its signature has.
+            `classes`, `norm` ("none" or "batch") and `labels` (kind of the labels) that its signature has.
     """
 
     build: Callable[..., nn.Module]
@@ -69,9 +72,11 @@ class ModelBuilder:
         default = self.signature["norm"].default if "norm" in self.signature else None
         return None if default is inspect.Parameter.empty else default
 
-    def make(self, shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
+    def make(
+        self, shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object], labels: str = "class"
+    ) -> nn.Module:
         """Call the builder."""
-        given = {"shape": shape, "classes": classes, "norm": norm}
+        given = {"shape": shape, "classes": classes, "norm": norm, "labels": labels}
         return self.build(**{key: given[key] for key in BUILDER_ARGUMENTS if key in self.signature}, **parameters)
 
 
@@ -80,7 +85,7 @@ MODELS: Mapping[str, ModelBuilder] = {
     for function in (
         *(logistic, mlp, cnn, cnn_dropout, lenet, cnn3, cnn4),
         *(fedbs_mnist, fedbs_cifar, digit_cnn, alexnet_bn, vgg16),
-        *(resnet20, resnet18, mobilenet_v2, deeplab_v3plus, lstm),
+        *(resnet20, resnet18, mobilenet_v2, deeplab_v3plus, lstm, transformer),
     )
 }
 
@@ -91,6 +96,7 @@ def build(
     shape: tuple[int, ...],
     classes: int,
     seed: int,
+    labels: LabelKind = "class",
     own: Callable[..., nn.Module] | None = None,
     tell: Callable[[str], object] | None = None,
     **parameters: Any,
@@ -104,6 +110,7 @@ def build(
         shape: shape of one sample; the model takes float32 x [n, *shape].
         classes: number of outputs; the model returns the logits [n, classes].
         seed: key of the initial weights. The global random state is neither used nor changed.
+        labels: kind of the labels.
         own: a user's own class or function, called `name`.
         tell: receives a line about loaded weights, for the user.
         parameters: the model's own, listed in `MODELS[name].parameters`, and those of `ModelOptions`.
@@ -128,12 +135,12 @@ def build(
     norm = builder.norm if options.norm is None else options.norm
     built_norm = "none" if norm == "none" else "batch"
     if own is None:
-        check_size(name, lambda: builder.make(shape, classes, built_norm, keys))
+        check_size(name, lambda: builder.make(shape, classes, built_norm, keys, labels))
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would also reseed the GPUs' generators, and nobody would restore them.
         torch.default_generator.manual_seed(seed)
         make = builder.make if own is None else _checked(builder, name)
-        module = options.normalise(make(shape, classes, built_norm, keys), norm, shape, seed)
+        module = options.normalise(make(shape, classes, built_norm, keys, labels), norm, shape, seed)
     anew = options.begin(module, name, classes, seed)
     if tell is not None and options.weights is not None:
         made = f"; made anew for {classes} classes: {', '.join(anew)}" if anew else ""
@@ -146,10 +153,12 @@ def _checked(builder: ModelBuilder, name: str) -> Callable[..., nn.Module]:
     import torch
     from torch import nn
 
-    def make(shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object]) -> nn.Module:
+    def make(
+        shape: tuple[int, ...], classes: int, norm: str, parameters: Mapping[str, object], labels: str
+    ) -> nn.Module:
         duty = "made"
         try:
-            module = builder.make(shape, classes, norm, parameters)
+            module = builder.make(shape, classes, norm, parameters, labels)
             if not isinstance(module, nn.Module):
                 raise TypeError(f"it is a {type(module).__name__}, not a torch.nn.Module")
             duty = f"one that takes samples of shape {shape} and returns {classes} logits each"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from raysim.data.domains import draw_per_domain, split_by_domain
 from raysim.data.memory import MEMORY
 from raysim.data.prepare import append_augmented, draw_sample, rows_of_classes, select_classes, select_split
 from raysim.data.sources import LoadedDataSet, check_classes, load
+from raysim.data.tokens import Tokenizer
 from raysim.watching.progress import copy_progress
 
 
@@ -114,7 +116,8 @@ def _tables(
     """Return the rows to partition, the global test set or one for each domain, and their data set."""
     name, root, shifts = data.source("dataset"), data.root, data.shifts
     without = data.without or ()
-    source = load(name, root=root, label=data.label, dividing=dividing, without=without, shifts=shifts, seed=seed)
+    read = partial(load, root=root, dividing=dividing, without=without, text=_tokenizer(data))
+    source = read(name, label=data.label, shifts=shifts, seed=seed)
     source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
     if data.sample is not None:
@@ -123,6 +126,11 @@ def _tables(
     if data.appends:
         train = append_augmented(train, source.label, dividing, data.changes, data.strengths, seed)
     return train, tests, source
+
+
+def _tokenizer(data: DataTable) -> Tokenizer | None:
+    text = data.text
+    return None if text is None else Tokenizer(text.tokenizer, text.columns, text.length, text.predict)
 
 
 def _chosen(source: LoadedDataSet, data: DataTable) -> LoadedDataSet:
@@ -142,8 +150,9 @@ def _with_test(
         )
     if isinstance(data.test, str):
         without = data.without or ()
-        label = data.label or source.label
-        test = load(data.source("test"), root=data.root, label=label, dividing=dividing, without=without)
+        text = _tokenizer(data)
+        label = data.label or (source.label if text is None or text.predict == "label" else None)
+        test = load(data.source("test"), root=data.root, label=label, dividing=dividing, without=without, text=text)
         if test.test is not None:
             raise InputError(
                 f"data.test = {data.test!r}: must have no test set of its own, so that the rows to test on are clear; "

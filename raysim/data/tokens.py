@@ -1,0 +1,178 @@
+"""Text as tokens: samples with a label, or sequences that predict their next token."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from algorithms.parts.losses import NO_POSITION
+from partitioning.common.bounds import check_memory
+from partitioning.common.paths import expanded
+from partitioning.sources.arrays import nested
+from raysim.common.distribution import install
+from raysim.common.errors import InputError, unknown
+from raysim.data.masks import class_metadata
+
+LOG = logging.getLogger("raysim")
+
+BYTES = "bytes"
+"""Name of the tokenizer that needs no file: the bytes of the text in UTF-8."""
+
+NO_TOKEN = -1
+"""Value of the positions behind a text that is shorter than a sample."""
+
+TOKENS, NEXT = "tokens", "next"
+"""Names of the columns that stand in the place of the text."""
+
+LONGEST = 300
+"""Most characters of an error of the library in a message."""
+
+Encode = Callable[[Sequence[Sequence[str]]], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Tokenizer of some columns.
+
+    Args:
+        name: "bytes", a name of the Hugging Face hub, or a path: a folder, or a `tokenizer.json`.
+        columns: the column of text, or two of pairs of texts.
+        length: tokens of a sample; longer texts are cut.
+        predict: "label", or "next-token" for sequences whose label at each position is the token that follows.
+    """
+
+    name: str = BYTES
+    columns: tuple[str, ...] = ("text",)
+    length: int = 128
+    predict: Literal["label", "next-token"] = "label"
+
+    def label(self, label: str | None) -> str | None:
+        """Return the label column to read; text that predicts itself is its own."""
+        return label if self.predict == "label" else self.columns[0]
+
+    def __call__(self, table: pa.Table, label: str, owners: Collection[str], keep: Collection[str]) -> pa.Table:
+        """Return a table with tokens in the place of its text: `tokens`, int32 [length], and the label.
+
+        Args:
+            table: rows with the columns of text.
+            label: label column; "next-token" replaces it by `next`, int64 [length].
+            owners: columns that identify a row's owner. Texts of one owner are joined before they are cut to sequences.
+            keep: further columns to keep.
+
+        Raises:
+            InputError: a column of text is missing or holds none, or the tokenizer cannot be loaded.
+        """
+        for name in self.columns:
+            if name not in table.schema.names:
+                raise unknown(f"column {name!r} of data.text.column", name, table.schema.names)
+            if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
+                raise InputError(
+                    f"column {name!r} of data.text.column is {table[name].type}: must hold text; name another column"
+                )
+        owners = [name for name in owners if name in table.schema.names and name not in self.columns]
+        if self.predict == "label":
+            return self._labelled(table, [*dict.fromkeys([label, *owners, *keep])])
+        return self._sequences(table, owners)
+
+    def _labelled(self, table: pa.Table, keep: Sequence[str]) -> pa.Table:
+        dropped = [name for name in table.schema.names if name not in (*keep, *self.columns)]
+        if dropped:
+            LOG.info("columns beside the text and the labels are left out: %s", ", ".join(dropped))
+        encode, _, _ = self._loaded(special=True)
+        check_memory("the text as tokens", 4 * self.length * table.num_rows)
+        rows = list(zip(*(table[name].to_pylist() for name in self.columns), strict=True))
+        tokens = _padded((ids[: self.length] for ids in encode(rows)), len(rows), self.length, NO_TOKEN)
+        rest = table.select([name for name in table.schema.names if name in keep])
+        return rest.add_column(0, TOKENS, nested(tokens.astype(np.int32)))
+
+    def _sequences(self, table: pa.Table, owners: Sequence[str]) -> pa.Table:
+        """Return all sequences of each owner's text: x_i = t[iL : iL + L], y_i = t[iL + 1 : iL + L + 1]."""
+        encode, vocabulary, end = self._loaded(special=False)
+        texts = [[text] for text in table[self.columns[0]].to_pylist()]
+        owner, first = _owners(table, owners)
+        joined: list[list[int]] = [[] for _ in first]
+        for place, ids in zip(owner.tolist(), encode(texts), strict=True):
+            joined[place] += [*ids, *end]
+        counts = np.array([-(-(len(ids) - 1) // self.length) if len(ids) > 1 else 0 for ids in joined])
+        check_memory("the text as tokens", 12 * self.length * int(counts.sum()))
+        cuts = [(ids, start) for ids in joined for start in range(0, len(ids) - 1, self.length)]
+        x = _padded((ids[i : i + self.length] for ids, i in cuts), len(cuts), self.length, NO_TOKEN)
+        y = _padded((ids[i + 1 : i + self.length + 1] for ids, i in cuts), len(cuts), self.length, NO_POSITION)
+        x[y == NO_POSITION] = NO_TOKEN  # nothing follows the last token
+        rows, following = pa.array(np.repeat(first, counts)), nested(y)
+        fields = [
+            pa.field(TOKENS, nested(x.astype(np.int32)).type),
+            *(table.schema.field(name) for name in owners),
+            pa.field(NEXT, following.type, metadata=class_metadata(vocabulary)),
+        ]
+        columns = [nested(x.astype(np.int32)), *(table[name].take(rows) for name in owners), following]
+        return pa.table(columns, schema=pa.schema(fields))
+
+    def _loaded(self, special: bool) -> tuple[Encode, int, list[int]]:
+        """Return the function from rows of texts to tokens, the number of tokens, and the tokens that end a text.
+
+        Args:
+            special: whether tokens such as the beginning of a text are added.
+        """
+        if self.name == BYTES:
+            return lambda rows: [list(" ".join(row).encode()) for row in rows], 256, list(b"\n")
+        tokenizer = _load(self.name)
+        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+
+        def encode(rows: Sequence[Sequence[str]]) -> list[list[int]]:
+            if not rows:
+                return []
+            cut = {"truncation": True, "max_length": self.length} if special else {"verbose": False}
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            ids: list[list[int]] = tokenizer(*columns, add_special_tokens=special, **cut)["input_ids"]
+            return ids
+
+        return encode, len(tokenizer), end
+
+
+def _load(name: str) -> Any:
+    if find_spec("transformers") is None:
+        raise InputError(
+            f"data.text.tokenizer = {name!r}: must have the package transformers, which is missing; "
+            f'{install("transformers")}, or set data.text.tokenizer = "bytes"'
+        )
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # late, because it takes seconds
+
+    path = expanded("data.text.tokenizer", name)
+    try:
+        if path.suffix == ".json":
+            return PreTrainedTokenizerFast(tokenizer_file=os.fspath(path))
+        name, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
+        return AutoTokenizer.from_pretrained(name, revision=revision or "main")
+    except Exception as error:  # the library and its readers may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
+        raise InputError(
+            f"data.text.tokenizer = {name!r} cannot be loaded ({reason}): must be bytes, a folder, a tokenizer.json, "
+            "or a name of the hub; check the name, the network and HF_HUB_OFFLINE"
+        ) from error
+
+
+def _owners(table: pa.Table, columns: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the number of each row's owner, in the order of their first rows, and these first rows."""
+    rows = np.arange(table.num_rows)
+    if not columns:
+        return rows, rows
+    numbers: dict[tuple[object, ...], int] = {}
+    keys = zip(*(table[name].to_pylist() for name in columns), strict=True)
+    owner = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    return owner, np.unique(owner, return_index=True)[1]
+
+
+def _padded(rows: Iterator[Sequence[int]], count: int, length: int, padding: int) -> NDArray[np.int64]:
+    padded = np.full((count, length), padding, np.int64)
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded

@@ -1,0 +1,72 @@
+"""Transformers of the library `transformers`, by configuration or with trained weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from raysim.common.distribution import install
+from raysim.common.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Setting = bool | int | float | str
+"""Value of a setting of a configuration."""
+
+
+def transformer(
+    shape: tuple[int, ...],
+    classes: int,
+    labels: str = "class",
+    *,
+    architecture: str = "",
+    options: Mapping[str, Setting] = {},
+    pretrained: str = "",
+) -> nn.Module:
+    """Build a transformer of the library `transformers` that reads tokens: a classifier, or a language model.
+
+    Samples with a label get `AutoModelForSequenceClassification`; labels that are numbers are its outputs. A label at
+    each position, as with `data.text.predict = "next-token"`, gets `AutoModelForCausalLM`. Attention is computed
+    plainly ("eager"), which is deterministic on GPUs too.
+
+    Args:
+        shape: (length,) of the tokens. The model takes x [n, length]: whole numbers, -1 behind the end of a text.
+        classes: number of outputs: classes or numbers [n, classes], or tokens [n, classes, length].
+        labels: kind of the labels.
+        architecture: type of a model with random weights, such as "gpt2" or "distilbert".
+        options: settings of its configuration, such as {n_layer = 2, n_embd = 64, n_head = 2}.
+        pretrained: trained model instead: a name of the Hugging Face hub, with @REVISION if wanted, or a folder.
+
+    Raises:
+        InputError: the extra is missing, both or neither of the two are given, the library refuses them, or samples are
+            not tokens. The model itself raises it for a token that it does not have.
+
+    Deviations:
+        A model without a token for padding takes the end of text, or token 0. With random weights a language model has
+        as many tokens as the tokenizer.
+    """
+    if len(shape) != 1 or labels == "pixels":
+        raise InputError(
+            f"model transformer on samples of shape {shape}: must be tokens, (length,), with one label, or one at each "
+            'position; set data.text.tokenizer, or set model.name = "cnn"'
+        )
+    if bool(architecture) == bool(pretrained):
+        raise InputError(
+            f"model.architecture, model.pretrained = {architecture!r}, {pretrained!r}: must be exactly one of them; "
+            'set model.architecture = "gpt2"'
+        )
+    if options and pretrained:
+        raise InputError(
+            f"model.options with model.pretrained = {pretrained!r}, which has settings of its own: must be left out; "
+            "remove it"
+        )
+    if find_spec("transformers") is None:
+        raise InputError(
+            'model.name = "transformer": must have the package transformers, which is missing; '
+            f"{install('transformers')}"
+        )
+    from raysim.models.language import Language
+
+    return Language.of(architecture, options, pretrained, classes, labels)
