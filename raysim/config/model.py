@@ -7,11 +7,11 @@ from inspect import signature
 from types import ModuleType
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from partitioning.common.paths import absolute
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, table_of
+from raysim.config.check import ConfigTable, checked, distinct, table_of
 from raysim.models.build import MODELS, ModelBuilder, build
 from raysim.models.keys import WEIGHTS_SUFFIX, Init, Norm
 from raysim.models.options import OPTION_NAMES, ModelOptions
@@ -47,7 +47,16 @@ class ModelTable(ConfigTable):
     weights: str | None = None
     """Weights to start from: a `.safetensors` file or a name of torchvision's; by default drawn ones."""
     train: str = ModelOptions.train
-    """Part to train: `all`, or a prefix of entry names; entries before the first match are frozen."""
+    """Part to train: `all`, a prefix of entry names (entries before the first match are frozen), or `lora`: adapters
+    and the head."""
+    lora_rank: Annotated[int, Field(ge=1)] | None = None
+    """Rank of the adapters of `train = "lora"`, by default 8."""
+    lora_alpha: Annotated[float, Field(gt=0)] | None = None
+    """Scale of the adapters, by default 16."""
+    lora_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Dropout of the adapters' inputs, by default 0."""
+    lora_targets: Annotated[tuple[str, ...], AfterValidator(distinct)] | None = None
+    """Layers with adapters, or ends of their names, such as `["c_attn"]`; by default all but the head."""
     head: str | tuple[str, ...] | None = ModelOptions.head
     """Layer, or layers, of the classifier; by default the layer `head`, or the last linear layer or convolution."""
 

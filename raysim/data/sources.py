@@ -15,7 +15,7 @@ from partitioning.common.paths import expanded
 from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
 from raysim.data.domains import DOMAIN, join, split_by_domain
-from raysim.data.features import LABEL, check_label
+from raysim.data.features import LABEL, check_label, features
 from raysim.data.folders import Tables, read_folder
 from raysim.data.hub import HUB, by_features, is_hub_folder, read_hub
 from raysim.data.masks import check_classes_of_samples
@@ -126,6 +126,7 @@ def load(
             f"{dataset} has no column of classes, because {source.label!r} identifies a row's owner: `raysim export` "
             "can write it, but no model can be trained on it; name another data set"
         )
+    features(source.train.schema, source.label, dividing)
     check_classes(source.train, source.test, source.label, source.name)
     return source
 

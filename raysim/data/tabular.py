@@ -17,7 +17,7 @@ from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
 from raysim.common.errors import InputError
-from raysim.data.features import check_label, features, is_number
+from raysim.data.features import check_label, is_number
 from raysim.data.fetching import damaged, fetch, missing
 from raysim.data.folders import Tables
 from raysim.data.reading import check_columns, check_labels, check_values, read_delimited, read_parquet, table_of
@@ -87,7 +87,7 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
         table: rows with all their columns.
         label: column of classes.
         where: name of the table, for the error message.
-        dividing: columns that identify a row's owner or are text; all other columns are features.
+        dividing: columns that identify a row's owner; all other columns are features.
 
     Raises:
         InputError: a column, a type or a value is not allowed.
@@ -102,8 +102,6 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
             )
     table = arranged(table, label)
     check_label(table.schema, label, where)
-    if label not in dividing:  # otherwise it is text, and its tokens become the features
-        features(table.schema, label, dividing)
     check_values(table, where)
     return table
 

@@ -141,7 +141,7 @@ def build(
         torch.default_generator.manual_seed(seed)
         make = builder.make if own is None else _checked(builder, name)
         module = options.normalise(make(shape, classes, built_norm, keys, labels), norm, shape, seed)
-    anew = options.begin(module, name, classes, seed)
+    anew = options.begin(module, name, classes, labels, seed)
     if tell is not None and options.weights is not None:
         made = f"; made anew for {classes} classes: {', '.join(anew)}" if anew else ""
         tell(f"model {name} starts from {options.weights}{made}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import torch
 import transformers
 from torch import nn
 
+from algorithms.engine.head import mark_head
 from partitioning.common.paths import expanded
 from raysim.common.errors import InputError
 
@@ -23,49 +24,14 @@ class Language(nn.Module):
     Args:
         network: network of the library.
         classes: number of outputs.
-        padding: token that the network sees in the place of -1; it does not attend to it.
     """
 
-    def __init__(self, network: Any, classes: int, padding: int) -> None:
+    def __init__(self, network: Any, classes: int) -> None:
         super().__init__()
         self.network = network
-        self.classes, self.padding = classes, padding
+        self.classes = classes
         self.tokens = int(network.get_input_embeddings().num_embeddings)
-
-    @classmethod
-    def of(cls, architecture: str, options: Mapping[str, Any], pretrained: str, classes: int, labels: str) -> Self:
-        """Build the network; see `raysim.models.transformer.transformer`."""
-        key, name = ("pretrained", pretrained) if pretrained else ("architecture", architecture)
-        with _refused(key, name):
-            speaks = labels == "sequence"
-            kind = transformers.AutoModelForCausalLM if speaks else transformers.AutoModelForSequenceClassification
-            if pretrained:
-                folder, _, revision = pretrained.partition("@")
-                path = expanded("model.pretrained", folder)
-                source = {"pretrained_model_name_or_path": str(path) if path.is_dir() else folder}
-                source["revision"] = revision or "main"
-                config = transformers.AutoConfig.from_pretrained(**source)
-            else:
-                sizes = {"vocab_size": classes} if speaks else {}
-                config = transformers.AutoConfig.for_model(architecture, **{**sizes, **options})
-            if config.pad_token_id is None:
-                end = getattr(config, "eos_token_id", None)
-                config.pad_token_id = end if isinstance(end, int) and end < config.vocab_size else 0
-            if not speaks:
-                config.num_labels = classes
-            config.use_cache = False
-            # The size of a model is checked without its memory, so without its values.
-            if not pretrained or torch.get_default_device().type == "meta":
-                network = kind.from_config(config, attn_implementation="eager", dtype=torch.float32)
-            else:
-                network = kind.from_pretrained(
-                    **source,
-                    config=config,
-                    attn_implementation="eager",
-                    dtype=torch.float32,
-                    ignore_mismatched_sizes=not speaks,
-                )
-        return cls(network, classes, int(config.pad_token_id))
+        mark_head(self, _head(network))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         tokens = x.long()
@@ -77,9 +43,56 @@ class Language(nn.Module):
             )
         known = tokens >= 0
         logits: torch.Tensor = self.network(
-            input_ids=tokens.masked_fill(~known, self.padding), attention_mask=known.long()
+            input_ids=tokens.masked_fill(~known, self.network.config.pad_token_id), attention_mask=known.long()
         ).logits
         return logits[..., : self.classes].movedim(-1, 1) if logits.dim() == 3 else logits
+
+
+def language(architecture: str, options: Mapping[str, Any], pretrained: str, classes: int, labels: str) -> Language:
+    """Build a network; see `raysim.models.transformer.transformer`."""
+    speaks = labels == "sequence"
+    kind = transformers.AutoModelForCausalLM if speaks else transformers.AutoModelForSequenceClassification
+    # The size of a model is checked on the device "meta", without values.
+    has_values = torch.get_default_device().type != "meta"
+    with _refused(*(("pretrained", pretrained) if pretrained else ("architecture", architecture))):
+        if pretrained:
+            name, _, revision = pretrained.partition("@")
+            path = expanded("model.pretrained", name)
+            source = {"pretrained_model_name_or_path": str(path) if path.is_dir() else name}
+            source["revision"] = revision or "main"
+            config = transformers.AutoConfig.from_pretrained(**source)
+        else:
+            usual = {"vocab_size": classes} if speaks else {}
+            config = transformers.AutoConfig.for_model(architecture, **{**usual, **options})
+        _complete(config, None if speaks else classes)
+        plain = {"attn_implementation": "eager", "dtype": torch.float32}
+        if pretrained and has_values:
+            network = kind.from_pretrained(**source, **plain, config=config, ignore_mismatched_sizes=not speaks)
+        else:
+            network = kind.from_config(config, **plain)
+        made = Language(network, classes)
+        if has_values:
+            with torch.no_grad():
+                made.eval()(torch.zeros(1, 1))  # a network for other inputs fails here
+    return made.train()
+
+
+def _complete(config: Any, outputs: int | None) -> None:
+    """Set a token for padding and the number of outputs; None for a language model, which has its tokens."""
+    if config.pad_token_id is None:
+        end = getattr(config, "eos_token_id", None)
+        config.pad_token_id = end if isinstance(end, int) and end < config.vocab_size else 0
+    if outputs is not None:
+        config.num_labels = outputs
+    elif hasattr(config, "is_decoder"):
+        config.is_decoder = True  # otherwise BERT would see the token that it predicts
+    config.use_cache = False
+
+
+def _head(network: Any) -> list[str]:
+    """Return the layers beside the network's body, such as "classifier" or "lm_head"."""
+    children = network.named_children()
+    return [f"network.{n}" for n, layer in children if n != network.base_model_prefix and list(layer.parameters())]
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from math import isfinite
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from raysim.common.errors import InputError
 from raysim.models.keys import GROUPS, KEYS, NORMS, RENORM_KEYS, WHOLE_MODEL, Init, Norm, RenormLimits, check_keys
@@ -12,7 +13,15 @@ from raysim.models.keys import GROUPS, KEYS, NORMS, RENORM_KEYS, WHOLE_MODEL, In
 if TYPE_CHECKING:
     from torch import nn
 
+    from algorithms.parts.losses import LabelKind
+
 RENORM_PREFIX = "renorm_"
+
+LORA = "lora"
+"""Value of `train` that adds adapters."""
+
+LORA_KEYS: Mapping[str, Any] = {"lora_rank": 8, "lora_alpha": 16.0, "lora_dropout": 0.0, "lora_targets": ()}
+"""Keys of adapters, and their defaults."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,11 @@ class ModelOptions:
         init: distribution of the initial weights, see `initialise`.
         init_std: standard deviation of init "normal".
         weights: initial weights to load, see `load_weights`; None to draw them.
-        train: part that trains, see `freeze_before`.
+        train: part that trains, see `freeze_before`; "lora" for adapters, see `add_lora`.
+        lora_rank: rank of the adapters; None for 8.
+        lora_alpha: scale of the adapters; None for 16.
+        lora_dropout: dropout of the adapters' inputs; None for 0.
+        lora_targets: names of the layers with adapters, or their ends; None for all but the head.
         head: name of the classifier's layer, or of several; None for the default, see `head_layers`.
 
     Raises:
@@ -52,6 +65,10 @@ class ModelOptions:
     init_std: float | None = None
     weights: str | None = None
     train: str = WHOLE_MODEL
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
+    lora_dropout: float | None = None
+    lora_targets: tuple[str, ...] | None = None
     head: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -61,6 +78,8 @@ class ModelOptions:
         elif lone := next((key for key, value in given.items() if value is not None), None):
             norm = next(name for name in NORMS if lone in KEYS[name])
             raise InputError(f'{lone} without norm: needs one; set norm = "{norm}"')
+        if self.train != LORA and (lone := next((key for key in LORA_KEYS if getattr(self, key) is not None), None)):
+            raise InputError(f'{lone} without adapters: needs them; set model.train = "lora"')
         if self.init not in get_args(Init):
             raise InputError(f"init {self.init!r} is not known: choose one of {', '.join(get_args(Init))}")
         if self.init != "default" and (self.norm == "fixup" or self.weights is not None):
@@ -79,8 +98,10 @@ class ModelOptions:
         return {name: value for name, value in given.items() if value is not None}
 
     def resolved(self) -> dict[str, object]:
-        """Return the given keys with their values, and the norm's own defaults."""
+        """Return the given keys with their values, and the defaults of the norm's and the adapters' own."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.train == LORA:
+            given = {**LORA_KEYS, **given}
         if self.norm is not None and "groups" in KEYS[self.norm]:
             given.setdefault("groups", GROUPS)
         if self.norm == "batch-renorm":
@@ -97,7 +118,7 @@ class ModelOptions:
         limits = RenormLimits(**self._renorm)  # type: ignore[arg-type]
         return converted(module, Normaliser(norm, self.groups, self.norm_momentum, self.norm_eps, limits), shape, seed)
 
-    def begin(self, module: nn.Module, name: str, classes: int, seed: int) -> tuple[str, ...]:
+    def begin(self, module: nn.Module, name: str, classes: int, labels: LabelKind, seed: int) -> tuple[str, ...]:
         """Mark the head, set the initial weights, freeze what does not train; return the entries made anew."""
         from raysim.models.initialisation import choose_head, freeze_before, initialise, load_weights
 
@@ -105,7 +126,14 @@ class ModelOptions:
             choose_head(module, (self.head,) if isinstance(self.head, str) else self.head)
         initialise(module, self.init, self.init_std, seed)
         anew = load_weights(module, self.weights, name, classes) if self.weights is not None else ()
-        freeze_before(module, self.train)
+        if self.train == LORA:
+            from raysim.models.adapters import add_lora
+
+            given: dict[str, Any] = {key.removeprefix("lora_"): self.resolved()[key] for key in LORA_KEYS}
+            # The head of a language model was trained before, and is often its embedding.
+            add_lora(module, seed=seed, trains_head=labels != "sequence", **given)
+        else:
+            freeze_before(module, self.train)
         return anew
 
 

@@ -67,6 +67,6 @@ def transformer(
             'model.name = "transformer": must have the package transformers, which is missing; '
             f"{install('transformers')}"
         )
-    from raysim.models.language import Language
+    from raysim.models.language import language
 
-    return Language.of(architecture, options, pretrained, classes, labels)
+    return language(architecture, options, pretrained, classes, labels)

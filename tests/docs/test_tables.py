@@ -13,6 +13,7 @@ from raysim.models.build import MODELS
 from raysim.store.algorithm_folder import UPDATES, metrics_schema
 from tests.raysim.models.test_build import COUNTS as GENERAL
 from tests.raysim.models.test_papers import COUNTS as PAPERS
+from tests.raysim.models.test_transformer import RECIPE_PARAMETERS
 
 from .pages import DOCS, text_of
 
@@ -44,6 +45,7 @@ def test_the_parameters_of_models_are_those_counted() -> None:
     counted = {(name, count) for name, *_, count in PAPERS} | {(name, count) for name, *_, count in GENERAL}
     # The tests count this model for 10 classes instead of 62: 52 outputs of 129 numbers fewer.
     counted.add(("cnn_dropout", 1_206_590))
+    counted.add(("transformer", RECIPE_PARAMETERS))
     for name, parameters, _ in MODEL_ROWS:
         assert (name, int(parameters.replace(",", ""))) in counted, name
 

@@ -187,10 +187,13 @@ def test_a_part_trains_after_any_beginning(change: Callable[[], dict[str, Any]])
     assert trained[0] == "linear.weight" and "conv2.weight" not in trained
 
 
+APART = ("vgg16", "alexnet_bn", "cnn4", "digit_cnn", "transformer")
+"""Large models, and one with a test of its own."""
+
 SHAPES = {"logistic": (54,), "lstm": (80,), "deeplab_v3plus": (3, 64, 64), "alexnet_bn": (3, 256, 256)}
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("vgg16", "alexnet_bn", "cnn4", "digit_cnn")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in APART])
 def test_every_model_says_which_entries_are_its_head(name: str) -> None:
     model = build(name, shape=SHAPES.get(name, (3, 32, 32)), classes=10, seed=1)
     heads = [entry for entry in Layout.of(model).entries if entry.head]

@@ -1,0 +1,88 @@
+"""Text as tokens: with a label, and as sequences that predict their next token."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from raysim.common.errors import InputError
+from raysim.data.sources import load
+from raysim.data.tokens import NEXT, NO_TOKEN, TOKENS, Tokenizer
+from tests.raysim.data.tokenizers import write_tokenizer
+
+TABLE = pa.table({"text": ["to be", "or not", "", "to"], "label": [0, 1, 1, 0], "speaker": ["a", "b", "b", "a"]})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def test_bytes_with_a_label_are_padded_and_cut() -> None:
+    table = Tokenizer(length=4)(TABLE, "label", ["speaker"], ())
+    assert table.schema.names == [TOKENS, "label", "speaker"]
+    assert table[TOKENS].to_pylist() == [list(b"to b"), list(b"or n"), [NO_TOKEN] * 4, [*b"to", NO_TOKEN, NO_TOKEN]]
+    assert table["label"].to_pylist() == [0, 1, 1, 0]
+
+
+def test_sequences_of_an_owner_predict_each_next_token() -> None:
+    table = Tokenizer(length=3, predict="next-token")(TABLE, "text", ["speaker"], ())
+    assert table.schema.names == [TOKENS, "speaker", NEXT] and table["speaker"].to_pylist() == [
+        "a",
+        "a",
+        "a",
+        "b",
+        "b",
+        "b",
+    ]
+    assert table.schema.field(NEXT).metadata == {b"classes": b"256"}
+    x, y = (np.array(table[name].to_pylist()) for name in (TOKENS, NEXT))
+    for owner, text in (("a", b"to be\nto\n"), ("b", b"or not\n\n")):
+        rows = [place for place, name in enumerate(table["speaker"].to_pylist()) if name == owner]
+        has_label = y[rows] != -100
+        assert bytes(x[rows][has_label].tolist()) == text[:-1] and bytes(y[rows][has_label].tolist()) == text[1:]
+        assert (x[rows][~has_label] == NO_TOKEN).all()
+
+
+def test_without_owners_each_row_is_a_text_of_its_own() -> None:
+    table = Tokenizer(length=8, predict="next-token")(TABLE.select(["text"]), "text", (), ())
+    assert table.num_rows == 3  # an empty text has one token, the end, and nothing to predict
+    assert bytes(each for each in table[TOKENS][0].as_py() if each >= 0) == b"to be"
+
+
+def test_a_tokenizer_of_a_folder_and_of_a_file_agree(folder: Path) -> None:
+    one, other = (
+        Tokenizer(str(name), length=6)(TABLE, "label", (), ()) for name in (folder, folder / "tokenizer.json")
+    )
+    assert one.equals(other) and one[TOKENS].to_pylist()[0] == [3, 4, *[NO_TOKEN] * 4]
+    pairs = Tokenizer(str(folder), ("text", "speaker"), 6)(TABLE, "label", (), ())
+    assert pairs[TOKENS].to_pylist()[0][:2] == [3, 4] and pairs[TOKENS].to_pylist()[0] != one[TOKENS].to_pylist()[0]
+
+
+def test_the_end_of_a_text_is_the_tokenizers(folder: Path) -> None:
+    table = Tokenizer(str(folder), length=9, predict="next-token")(TABLE, "text", ["speaker"], ())
+    assert [each for each in table[NEXT][0].as_py() if each >= 0] == [4, 1, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "message"),
+    [
+        (Tokenizer(columns=("txt",)), "unknown column 'txt' of data.text.column: must be one of text, label"),
+        (Tokenizer(columns=("label",)), "column 'label' of data.text.column is int64: must hold text"),
+        (Tokenizer("./nowhere"), "data.text.tokenizer = './nowhere' cannot be loaded"),
+        (Tokenizer("./nowhere.json"), "data.text.tokenizer = './nowhere.json' cannot be loaded"),
+    ],
+)
+def test_wrong_text_is_refused_in_one_line(tokenizer: Tokenizer, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        tokenizer(TABLE, "label", (), ())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_text_alone(tmp_path: Path) -> None:
+    (tmp_path / "lines.csv").write_text("text,who\nto be,a\nor not,b\n")
+    source = load(f"file:{tmp_path}/lines.csv", text=Tokenizer(length=4, predict="next-token"), dividing=["who"])
+    assert source.label == NEXT and source.train.schema.names == [TOKENS, "who", NEXT]
+    with pytest.raises(InputError, match=r"column 'text' is string, which is not a feature: .*\[data.text\]"):
+        load(f"file:{tmp_path}/lines.csv", label="who")

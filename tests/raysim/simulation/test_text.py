@@ -1,0 +1,129 @@
+"""Runs on text: language models by role, classifiers, adapters."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+import raysim
+from raysim.common.errors import InputError
+from tests.raysim.data.tokenizers import write_tokenizer
+
+SPEECHES = "\n\n".join(
+    f"{who}:\n{' '.join(['to be or not to be'] * (3 + turn))}" for turn in range(4) for who in ("A", "B", "C")
+)
+
+SMALL = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 32}
+
+
+@pytest.fixture
+def plays(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "shakespeare.txt").write_text(SPEECHES)
+    return {
+        "rounds": 4,
+        "data": {
+            "dataset": "plays",
+            "root": str(tmp_path),
+            "text": {"tokenizer": "bytes", "length": 16, "predict": "next-token"},
+        },
+        "partition": {"scheme": "natural", "column": "speaker", "local_test": 0.2},
+        "model": {"name": "transformer", "architecture": "gpt2", "options": SMALL},
+        "algorithm": {"name": "fedavg"},
+        "local": {"lr": 0.5, "batch_size": 4, "clip": 1.0},
+        "evaluate": {"every": 4, "metrics": ["perplexity", "accuracy"]},
+    }
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    return load_file(folder / "fedavg" / "model.safetensors")
+
+
+def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_path: Path) -> None:
+    run = raysim.run(
+        {**plays, "rounds": 10, "evaluate": {**plays["evaluate"], "every": 1}}, tmp_path / "run", inline=True
+    )
+    perplexity = run.metrics()["local_perplexity"]
+    assert perplexity.iloc[-1] < 10 < perplexity.iloc[0]  # the text has nine letters
+
+
+@pytest.mark.parametrize("train", ["all", "lora"])
+def test_the_same_bytes_inline_and_on_two_actors(plays: dict[str, Any], train: str, tmp_path: Path) -> None:
+    plays = {**plays, "model": {**plays["model"], "train": train}}
+    raysim.run(plays, tmp_path / "inline", inline=True)
+    raysim.run(plays, tmp_path / "actors", actors=2)
+    names = [folder / "fedavg" / "model.safetensors" for folder in (tmp_path / "inline", tmp_path / "actors")]
+    assert names[0].read_bytes() == names[1].read_bytes()
+
+
+def test_only_what_trains_is_sent(plays: dict[str, Any], tmp_path: Path) -> None:
+    plays = {**plays, "rounds": 1, "model": {**plays["model"], "train": "lora", "lora_rank": 2}}
+    raysim.run({**plays, "rounds": 0}, tmp_path / "before", inline=True)
+    raysim.run(plays, tmp_path / "after", inline=True)
+    before, after = weights(tmp_path / "before"), weights(tmp_path / "after")
+    changed = {name for name in after if not np.array_equal(before[name], after[name])}
+    adapters = {name for name in after if ".lora_" in name}
+    assert changed == adapters  # with B = 0, A has no gradient in the first step, and one in the next
+    sent = 4 * sum(after[name].size for name in adapters)
+    rows = pq.read_table(tmp_path / "after" / "fedavg" / "metrics.parquet")
+    assert rows["bytes_up"].to_pylist() == [3 * sent] and rows["bytes_down"].to_pylist() == [3 * sent]
+
+
+def test_a_classifier_of_a_frame_with_a_tokenizer_of_ones_own(tmp_path: Path) -> None:
+    folder, words = write_tokenizer(tmp_path / "tokenizer"), np.array(["to be", "or not", "not to be", "or"])
+    labels = np.random.default_rng(0).integers(0, 2, 200)
+    frame = pd.DataFrame({"text": words[labels * 2 + np.arange(200) % 2], "label": labels, "where": np.arange(200) % 4})
+    run = raysim.run(
+        {
+            "rounds": 8,
+            "data": {"dataset": frame, "text": {"tokenizer": str(folder), "length": 4}, "test": 0.2},
+            "partition": {"scheme": "natural", "column": "where"},
+            "model": {
+                "name": "transformer",
+                "architecture": "bert",
+                "options": {
+                    "num_hidden_layers": 1,
+                    "hidden_size": 16,
+                    "num_attention_heads": 2,
+                    "intermediate_size": 32,
+                    "vocab_size": 7,
+                },
+            },
+            "algorithm": {"name": "fedavg"},
+            "local": {"optimizer": "adam", "lr": 0.02},
+        },
+        tmp_path / "run",
+        inline=True,
+    )
+    assert run.metrics().iloc[-1]["test_accuracy"] == 1.0
+
+
+def test_a_run_goes_on_after_its_tokenizer_is_gone(plays: dict[str, Any], tmp_path: Path) -> None:
+    write_tokenizer(tmp_path / "tokenizer")
+    text = {"tokenizer": str(tmp_path / "tokenizer"), "length": 16, "predict": "next-token"}
+    plays = {**plays, "data": {**plays["data"], "text": text}}
+    raysim.run(plays, tmp_path / "run", inline=True)
+    for path in (tmp_path / "tokenizer").iterdir():
+        path.unlink()
+    assert raysim.resume(tmp_path / "run", inline=True).folder == tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "message"),
+    [
+        ({"predict": "next-token"}, "speaker", "data.label = 'speaker' with data.text.predict = 'next-token'"),
+        ({"tokeniser": "bytes"}, None, "unknown key 'data.text.tokeniser'"),
+        ({"length": 0}, None, "data.text.length = 0"),
+        ({"column": "words", "predict": "next-token"}, None, "must be one of text, speaker"),
+    ],
+)
+def test_wrong_text_is_refused_in_one_line(
+    plays: dict[str, Any], text: dict[str, Any], label: str | None, message: str, tmp_path: Path
+) -> None:
+    data = {**plays["data"], "text": text} | ({} if label is None else {"label": label})
+    with pytest.raises(InputError, match=message) as caught:
+        raysim.run({**plays, "data": data}, tmp_path / "run", inline=True)
+    assert "\n" not in str(caught.value)
