@@ -21,6 +21,9 @@ from raysim.common.errors import InputError, unknown
 from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
 from raysim.data.features import ArrayColumn, ImageColumn, form_of, is_number
 
+TEXT = "text"
+"""Usual name of a column of text."""
+
 LABELS = ("label", "labels", "target", "class", "y", "outcome", "diagnosis", "species")
 """Usual names of the label column, the likeliest first."""
 
@@ -31,7 +34,7 @@ OWNER = re.compile(
 )
 """Usual names of a column that says whose a row is."""
 
-MODELS = {"shakespeare": "lstm", "cityscapes": "deeplab_v3plus"}
+MODELS = {"shakespeare": "lstm", "plays": "transformer", "cityscapes": "deeplab_v3plus"}
 """Models of data sets that neither `mlp` nor `cnn` fits."""
 
 MOST_CLASSES = 8
@@ -52,6 +55,8 @@ class Facts:
         made: whether the clients exist already.
         test: whether the data have a test set of their own.
         numbers: whether the label is a number to predict.
+        text: column of text to read; "" without one.
+        label: whether the data have a label; otherwise the text predicts itself.
     """
 
     data: Mapping[str, object]
@@ -63,6 +68,8 @@ class Facts:
     made: bool = False
     test: bool = False
     numbers: bool = False
+    text: str = ""
+    label: bool = True
 
 
 def experiment_for(data: str, file: str, label: str | None = None) -> str:
@@ -90,6 +97,7 @@ def experiment_for(data: str, file: str, label: str | None = None) -> str:
         file=word(printable(file)),
         data=_toml(facts.data),
         without=_toml({"without": list(facts.without)}),
+        text=_toml({"column": facts.text}),
         partition=_toml({"scheme": "natural", "column": facts.owner}),
     )
 
@@ -125,6 +133,8 @@ def _facts(data: str, label: str | None) -> Facts:
         sizes="many sizes" in known.description,
         owner=owner,
         test="for test" in known.description,
+        text=known.label if known.label == TEXT else "",
+        label=known.label != TEXT,
     )
 
 
@@ -140,6 +150,8 @@ def _of_table(path: Path, label: str | None) -> Facts:
     data = {"dataset": f"{FILE}{path}"} | ({} if label == LABELS[0] else {"label": label})
     about = f"{len(others)} columns and the label {label!r}: {_classes(source, label)}"
     model, numbers = "cnn" if has_images else "mlp", not is_label(fields[label])
+    if texts and len(others) == len(texts) + bool(owner):  # there is nothing else to learn from
+        return Facts(data, about, "transformer", owner=owner, numbers=numbers, text=texts[0])
     return Facts(data, about, model, sizes=has_images, owner=owner, without=texts, numbers=numbers)
 
 

@@ -50,6 +50,17 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
 
+def test_an_experiment_on_text_alone_reads_it(folder: Path) -> None:
+    lines = [f"{'good' if place % 2 else 'bad'} play,{place % 2},u{place % 3}" for place in range(60)]
+    (folder / "reviews.csv").write_text("\n".join(["review,label,user", *lines]))
+    assert raysim("init", "reviews.csv", "text.toml").exit_code == 0
+    raw = tomllib.loads((folder / "text.toml").read_text())
+    assert raw["data"]["text"]["column"] == "review" and raw["model"]["name"] == "transformer"
+    changes = ["rounds=1", "data.text.length=12", "model.options.n_embd=16", "model.options.n_layer=1"]
+    sets = [word for change in changes for word in ("--set", change)]
+    assert raysim("run", "text.toml", "--inline", "--out", "run", *sets).exit_code == 0
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_an_experiment_on_a_known_data_set_is_right(name: str) -> None:
     experiment = Experiment.of(tomllib.loads(experiment_for(name, "x.toml")))
