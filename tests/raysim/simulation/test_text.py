@@ -101,6 +101,26 @@ def test_a_classifier_of_a_frame_with_a_tokenizer_of_ones_own(tmp_path: Path) ->
     assert run.metrics().iloc[-1]["test_accuracy"] == 1.0
 
 
+def test_a_data_set_in_the_hubs_layout(plays: dict[str, Any], tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})
+    rows = {"text": ["to be", "or not"] * 20, "label": [1, 0] * 20}
+    folder = tmp_path / "hub" / "data"
+    folder.mkdir(parents=True)
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(str(folder / "train-00000-of-00001.parquet"))
+    run = raysim.run(
+        {
+            **plays,
+            "data": {"dataset": f"hf:{tmp_path}/hub", "text": {"length": 8}, "test": 0.2},
+            "partition": {"scheme": "iid", "clients": 2},
+            "evaluate": {"every": 4},
+        },
+        tmp_path / "run",
+        inline=True,
+    )
+    assert np.isfinite(run.metrics().iloc[-1]["test_loss"])
+
+
 def test_a_run_goes_on_after_its_tokenizer_is_gone(plays: dict[str, Any], tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "tokenizer")
     text = {"tokenizer": str(tmp_path / "tokenizer"), "length": 16, "predict": "next-token"}
