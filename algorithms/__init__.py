@@ -3,7 +3,9 @@
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from algorithms.apfl import apfl
 from algorithms.centralized import centralized
+from algorithms.ditto import ditto
 from algorithms.engine.batch_norm import freeze
 from algorithms.engine.clients import Census, ClientData
 from algorithms.engine.devices import Devices
@@ -46,6 +48,8 @@ from algorithms.parts.server import Assign, Memory, Mix, Momentum, Server, Stret
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.perfedavg import per_fedavg
+from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
@@ -135,10 +139,12 @@ __all__ = [
     "Worker",
     "Yogi",
     "aggregated_model",
+    "apfl",
     "begin",
     "centralized",
     "choose",
     "current_model",
+    "ditto",
     "fedadagrad",
     "fedadam",
     "fedasync",
@@ -166,6 +172,8 @@ __all__ = [
     "moon",
     "next_round",
     "parallelism",
+    "per_fedavg",
+    "pfedme",
     "phases",
     "q_fedavg",
     "radfed",

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
+from algorithms.apfl import apfl
 from algorithms.centralized import centralized
+from algorithms.ditto import ditto
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedavgm import fedavgm
@@ -24,6 +26,8 @@ from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.server import Assign, Mix, Momentum, Server
 from algorithms.parts.staleness import WeightedMix
+from algorithms.perfedavg import per_fedavg
+from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg
 from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
@@ -45,6 +49,10 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedrep": fedrep,
     "lg-fedavg": lg_fedavg,
     "fedbabu": fedbabu,
+    "ditto": ditto,
+    "apfl": apfl,
+    "pfedme": pfedme,
+    "per-fedavg": per_fedavg,
     "fedbs": fedbs,
     "fixbn": fixbn,
     "static-bn": static_bn,

@@ -25,7 +25,11 @@ class Kind(Enum):
     BUFFER = "buffer"
     SLOT = "beside the model"
     OWN = "of a user's client update"
+    SECOND = "of the client's second model"
 
+
+SECOND_MODEL = "own"
+"""Slot that holds a second model, with an entry for each of the model's."""
 
 PERSONAL = "personal/"
 """Beginning of the names of buffers that hold a client's tensors for a client update of the user's own."""
@@ -42,6 +46,7 @@ class Entry:
         integer: whether it is a counter.
         frozen: whether it never changes and is never sent.
         head: whether it belongs to the model's head; see `algorithms.engine.head`.
+        start: first value of a personal number beside the model; None for other entries.
     """
 
     name: str
@@ -50,6 +55,7 @@ class Entry:
     integer: bool = False
     frozen: bool = False
     head: bool = False
+    start: float | None = None
 
     @property
     def size(self) -> int:

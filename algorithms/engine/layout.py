@@ -106,13 +106,15 @@ class Layout:
             yield entry, slice(start, start + entry.size)
 
     def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
-        """Copy named tensors (a module's state) into vectors; slots are 0, as no module has them."""
+        """Copy named tensors (a module's state) into vectors, also as a second model; slots have their first value."""
         packed = Packed(np.zeros(self.floats, self.floating), np.zeros(self.integers, np.int64))
         for entry, place in self.places():
-            if entry.kind is Kind.SLOT:
-                continue
             vector = packed.integers if entry.integer else packed.floats
-            vector[place] = values[entry.name].detach().cpu().numpy().ravel()
+            if entry.kind is Kind.SLOT:
+                vector[place] = entry.start or 0
+                continue
+            name = entry.name.partition("/")[2] if entry.kind is Kind.SECOND else entry.name
+            vector[place] = values[name].detach().cpu().numpy().ravel()
         return packed
 
     def unpack(self, packed: Packed) -> dict[str, Floats | NDArray[np.int64]]:

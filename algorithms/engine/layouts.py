@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.entries import Kind
+from algorithms.engine.entries import SECOND_MODEL, Kind
 from algorithms.engine.layout import Layout, Packed
 
-BESIDE = (Kind.SLOT, Kind.OWN)
+BESIDE = (Kind.SLOT, Kind.OWN, Kind.SECOND)
 """Kinds of entries that are no part of the model."""
+
+SHARE = "share/value"
+"""Personal number: share of the second model in the client's own model; without it 1."""
 
 NO_VALUES = Packed(np.empty(0, np.float32), np.empty(0, np.int64))
 
@@ -38,8 +41,25 @@ class Layouts:
 
     @property
     def has_own_models(self) -> bool:
-        """Whether personal state holds entries of the model, not only values beside it."""
-        return any(entry.kind not in BESIDE for entry in self.personal.entries)
+        """Whether personal state holds entries of the model, or a second one, not only values beside it."""
+        return any(entry.kind not in BESIDE or entry.kind is Kind.SECOND for entry in self.personal.entries)
+
+    def own_model(self, shared: Packed, personal: Packed) -> Packed:
+        """Return the shared entries of a client's own model: share x second model + (1 - share) x model.
+
+        Statistics and counters are the second model's. Without a second model nothing changes.
+        """
+        kept = self.personal.unpack(personal)
+        if not self.has_own_models or not any(entry.kind is Kind.SECOND for entry in self.personal.entries):
+            return shared
+        own, share = shared.copy(), kept.get(SHARE, np.ones(()))
+        values = self.shared.unpack(own)
+        for entry in self.shared.entries:
+            second = kept.get(f"{SECOND_MODEL}/{entry.name}")
+            if second is not None:
+                mixes = entry.is_parameter and share != 1
+                values[entry.name][...] = share * second + (1 - share) * values[entry.name] if mixes else second
+        return own
 
     def model(self, shared: Packed, personal: Packed, frozen: Packed = NO_VALUES) -> dict[str, NDArray[Any]]:
         """Return the entries of the module by name, without slots and tensors of a client update."""

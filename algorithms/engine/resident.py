@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from algorithms.engine.batch_norm import refuses_single
-from algorithms.engine.entries import Entry, Kind, entries_of
+from algorithms.engine.entries import SECOND_MODEL, Entry, Kind, entries_of
 from algorithms.engine.finite import first_nonfinite
 from algorithms.engine.layout import Packed
 from algorithms.engine.layouts import Layouts
@@ -56,9 +56,9 @@ class Resident:
         found = {entry.name: tensor for entry, tensor in entries_of(self.module)}
         for entry, place in whole.places():
             stack = (self._integers if entry.integer else self._floats)[:, place].view(lanes, *entry.shape)
-            if entry.kind is Kind.SLOT:
+            if entry.kind in (Kind.SLOT, Kind.SECOND):
                 slot, name = entry.name.split("/", 1)
-                if entry.integer:
+                if entry.start is not None or (entry.integer and entry.kind is Kind.SLOT):
                     self.counters[slot] = stack
                 else:
                     self.slots.setdefault(slot, {})[name] = stack
@@ -70,6 +70,10 @@ class Resident:
             tensor.data = stack[0]
             if entry.is_parameter:
                 self.parameters[entry.name] = tensor
+        second = self.slots.get(SECOND_MODEL, {})
+        tracked = [(s, second[e.name]) for e, s in self.stacks.items() if e.name in second and not e.is_parameter]
+        self.beside = self.counters, tracked
+        """Numbers beside the models, and stacks of entries that never train: the models' and the second models'."""
         self.sample = sample.to(self.device, self.floating)
         self.refuses_single = refuses_single(self.module, self.sample)
 
@@ -94,6 +98,16 @@ class Resident:
         lanes: Any = slice(1, len(shared)) if len(equal) == len(shared) else equal[1:]
         for rows in self._host.values() or (self._floats, self._integers):
             rows[lanes] = rows[0].copy() if isinstance(rows, np.ndarray) else rows[0].clone()
+
+    @torch.no_grad()
+    def exchange(self, lanes: int) -> None:
+        """Exchange the models of the first lanes and the clients' second ones."""
+        second = self.slots[SECOND_MODEL]
+        for entry, stack in self.stacks.items():
+            model, own = stack[:lanes], second[entry.name][:lanes]
+            kept = model.clone()
+            model.copy_(own)
+            own.copy_(kept)
 
     def shared(self, lane: int = 0) -> Packed:
         """Return the shared entries of a lane; on a CPU a view, valid until the next load."""

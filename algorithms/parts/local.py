@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import cos, floor, inf, pi
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -124,6 +124,16 @@ class Local:
         adam = ("first", "second", "steps") if self.optimizer == "adam" else ()
         momentum = ("momentum",) if self.momentum else ()
         return (*adam, *momentum, *(("batches",) if self.batches else ()))
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """First values of those slots that hold one personal number."""
+        return {}
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Values of the keys of every `Local`, without those that a method adds."""
+        return {each.name: getattr(self, each.name) for each in fields(Local)}
 
     @property
     def chain(self) -> Chain:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from algorithms.engine.entries import Entry, Kind
+from algorithms.engine.entries import SECOND_MODEL, Entry, Kind
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.head import is_within
 from algorithms.engine.layout import Layout
@@ -48,7 +48,8 @@ class Sharing:
         statistics: scope of the running mean, variance and counter of batch-norm layers.
         newcomer: personal entries of a client without personal state, "initial" or "average".
         slots: scope of those slots of `Local.slots` that outlast a client update; shared slots are averaged. All slots
-            start at 0, and the others do so in each client update.
+            start at 0, and the others do so in each client update. The slot "own" is a second model, and starts as the
+            model does. A number in place of the scope makes the slot one personal number that starts at it.
         outsider: batch-norm statistics for the evaluation of held-out clients, "average" or "own".
         personal: parts of the model that are personal whatever the scopes above: "head", "body", or names of layers.
     """
@@ -58,12 +59,13 @@ class Sharing:
     statistics: Scope = "shared"
     newcomer: Literal["initial", "average"] = "initial"
     outsider: Literal["average", "own"] = "average"
-    slots: Mapping[str, Scope] = field(default_factory=dict)
+    slots: Mapping[str, Scope | float] = field(default_factory=dict)
     personal: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in self._scopes.items():
-            require(value in ("shared", "personal"), f"sharing.{name}", value, '"shared" or "personal"', "use one")
+            known = isinstance(value, float) or value in ("shared", "personal")
+            require(known, f"sharing.{name}", value, '"shared" or "personal"', "use one")
         allowed = '"initial" or "average"'
         require(self.newcomer in ("initial", "average"), "algorithm.newcomer", self.newcomer, allowed, "use one")
         known = self.outsider in ("average", "own")
@@ -73,13 +75,13 @@ class Sharing:
         require(exists, "algorithm.outsider", self.outsider, allowed, 'set algorithm.outsider = "average"')
 
     @property
-    def _scopes(self) -> dict[str, Scope]:
+    def _scopes(self) -> dict[str, Scope | float]:
         return {"weights": self.weights, "affine": self.affine, "statistics": self.statistics, **self.slots}
 
     @property
     def stays(self) -> tuple[str, ...]:
         """Names of everything personal."""
-        return (*(name for name, scope in self._scopes.items() if scope == "personal"), *self.personal)
+        return (*(name for name, scope in self._scopes.items() if scope != "shared"), *self.personal)
 
     def divide(self, layout: Layout) -> Layouts:
         """Divide a model's entries.
@@ -101,7 +103,7 @@ class Sharing:
                     f'algorithm.personal = {part!r}: must be "head", "body" or a part of the model '
                     f"({', '.join(parts)}), and not empty; use one of them"
                 )
-        slots = [entry for slot in self.slots for entry in _slot(slot, layout)]
+        slots = [entry for slot, scope in self.slots.items() for entry in _slot(slot, scope, layout)]
         whole = Layout((*layout.entries, *slots), layout.floating)
         return Layouts(
             whole.only(lambda e: not (e.frozen or self._is_personal(e))),
@@ -111,10 +113,10 @@ class Sharing:
 
     def _is_personal(self, entry: Entry) -> bool:
         scopes = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}
-        if entry.kind is Kind.OWN:
+        if entry.kind in (Kind.OWN, Kind.SECOND):
             return True
         if entry.kind is Kind.SLOT:
-            return self.slots[entry.name.split("/", 1)[0]] == "personal"
+            return self.slots[entry.name.split("/", 1)[0]] != "shared"
         if any(_is_in(entry, part) for part in self.personal):
             return True
         return scopes.get(entry.kind, self.weights) == "personal"
@@ -125,8 +127,13 @@ def _is_in(entry: Entry, part: str) -> bool:
     return entry.head == (part == "head") if part in ("head", "body") else is_within(entry.name, [part])
 
 
-def _slot(slot: str, layout: Layout) -> list[Entry]:
-    """Return the entries of a slot: a counter, or one for each parameter."""
+def _slot(slot: str, scope: Scope | float, layout: Layout) -> list[Entry]:
+    """Return the entries of a slot: a number, a second model, or one for each parameter."""
+    if isinstance(scope, float):
+        return [Entry(f"{slot}/value", (), Kind.SLOT, start=scope)]
+    if slot == SECOND_MODEL:
+        live = (entry for entry in layout.entries if not entry.frozen and entry.kind is not Kind.OWN)
+        return [Entry(f"{slot}/{e.name}", e.shape, Kind.SECOND, e.integer) for e in live]
     if slot in COUNTERS:
         return [Entry(COUNTERS[slot], (), Kind.SLOT, integer=True)]
     return [Entry(f"{slot}/{e.name}", e.shape, Kind.SLOT) for e in layout.entries if e.is_parameter]

@@ -123,6 +123,7 @@ class LocalSteps:
         slots: values beside the parameters, by the slot's name, changed in place.
         lr: learning rate of the round.
         counters: slots of one number for each lane, [lanes], changed in place.
+        tracked: stacks of entries that never train, the model's and the client's second model's.
     """
 
     def __init__(
@@ -132,8 +133,9 @@ class LocalSteps:
         slots: Mapping[str, Stacks],
         lr: float,
         counters: Stacks = MappingProxyType({}),
+        tracked: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
     ) -> None:
-        self.chain, self.weights, self.lr = chain, weights, lr
+        self.chain, self.weights, self.lr, self.counters, self.tracked = chain, weights, lr, counters, tracked
         self.slots = {slot: {name: stacks[name] for name in weights} for slot, stacks in slots.items()}
         if chain.keeps_received or any(term.v == RECEIVED for term in chain.affine):
             self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}

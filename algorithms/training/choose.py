@@ -139,9 +139,8 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
-    resident = Resident(
-        tried, Sharing(slots=dict.fromkeys(local.slots, "personal")).divide(Layout.of(tried)), sample, lanes=2
-    )
+    slots = dict.fromkeys(local.slots, "personal") | local.numbers
+    resident = Resident(tried, Sharing(slots=slots).divide(Layout.of(tried)), sample, lanes=2)
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
         torch.zeros(2, dtype=torch.int64) if label is None else torch.stack([label, label]),

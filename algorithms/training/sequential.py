@@ -56,7 +56,7 @@ class Sequential(Trainer):
         train_mode(resident.module, local.statistics)
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
-        steps = LocalSteps(local.chain, trained, resident.slots, lr, resident.counters)
+        steps = LocalSteps(local.chain, trained, resident.slots, lr, *resident.beside)
         contrast = contrasting(local.contrast, resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0

@@ -44,7 +44,7 @@ class Vectorised(Trainer):
         train_mode(self._resident.module, local.statistics)
         trained = self._resident.trained(local)
         constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
-        steps = LocalSteps(local.chain, trained, self._resident.slots, lr, self._resident.counters)
+        steps = LocalSteps(local.chain, trained, self._resident.slots, lr, *self._resident.beside)
         contrast = contrasting(local.contrast, self._resident.module, steps)
         step = vmap(grad_and_value(partial(self._loss, local.loss, contrast)))
         taken: list[Taken] = []

@@ -122,6 +122,10 @@ class Trainer(ABC):
         sums = self._resident.sums(lanes)
         return [None if isfinite(each) else self._resident.first_nonfinite(lane) for lane, each in enumerate(sums)]
 
+    def exchange(self, lanes: int) -> None:
+        """Exchange the models of the first lanes and the clients' second ones."""
+        self._resident.exchange(lanes)
+
     def reload(self, lane: int, model: Packed, personal: Packed) -> None:
         """Put a lane back to what its client received."""
         self._resident.load(model, personal, lane)

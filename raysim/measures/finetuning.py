@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from algorithms import Algorithm, Layouts, Local, Purpose, torch_seed
@@ -30,9 +30,8 @@ class Finetuning:
         from algorithms.engine.client_update import ClientUpdates
 
         phase, number = algorithm.phase(state.phase), max(1, state.round)
-        plain = {field.name: getattr(phase.local, field.name) for field in fields(Local)}
         changes: dict[str, Any] = {"epochs": self.epochs, "steps": None, "batches": None, "part": self.part}
-        local = Local(**(plain | changes | {"proximal": 0.0}))
+        local = Local(**(phase.local.keys | changes | {"proximal": 0.0}))
         seed = torch_seed(state.seed, Purpose.FINETUNE, number) % 2**32
         return ClientUpdates(local, phase.weighting, seed, number, True, state.rounds)
 

@@ -166,8 +166,11 @@ class Evaluate(Function):
 
     def _model(self, worker: Worker, values: tuple[Packed, Packed], location: Location | None) -> tuple[Packed, Packed]:
         """Return the shared and personal entries of a client's model; those of the average without personal state."""
-        model, average = values
-        return model, worker.personal.read(location) if location else average
+        model, personal = values
+        if location is None:
+            return model, personal
+        personal = worker.personal.read(location)
+        return worker.resident.layouts.own_model(model, personal), personal
 
     @torch.no_grad()
     def _score(

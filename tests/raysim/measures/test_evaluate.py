@@ -67,7 +67,8 @@ def module_of(state: State, algorithm: Algorithm, fleet: InlineFleet, client: in
     module, layouts = MODEL.build(), fleet.layouts
     location = None if client is None else state.personal.latest(client, state.round)
     personal = state.average if location is None else fleet._worker.personal.read(location)
-    values = layouts.model(current_model(state, algorithm, fleet), personal)
+    model = current_model(state, algorithm, fleet)
+    values = layouts.model(model if location is None else layouts.own_model(model, personal), personal)
     module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in values.items()})
     return module.eval()
 

@@ -79,7 +79,8 @@ def by_hand(state: State, fleet: InlineFleet, population: Population, client: in
     """Correct ones, summed loss and how many, of a client's model after torch's own SGD on its training part."""
     location = state.personal.latest(client, state.round)
     personal = state.average if location is None else fleet._worker.personal.read(location)
-    values = fleet.layouts.model(state.model, personal)
+    model = state.model if location is None else fleet.layouts.own_model(state.model, personal)
+    values = fleet.layouts.model(model, personal)
     module = MODEL.build().double()
     module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in values.items()})
     shards = Shards(population.path)
@@ -100,7 +101,7 @@ def by_hand(state: State, fleet: InlineFleet, population: Population, client: in
 
 
 @pytest.mark.parametrize("part", ["all", "head"])
-@pytest.mark.parametrize("name", ["fedavg", "fedbn", "fedper", "fedbabu", "fedrep", "singleset"])
+@pytest.mark.parametrize("name", ["fedavg", "fedbn", "fedper", "fedbabu", "fedrep", "singleset", "ditto"])
 def test_a_finetuned_model_is_that_of_a_plain_loop(
     name: str, part: ModelPart, fleets: Fleets, population: Population
 ) -> None:

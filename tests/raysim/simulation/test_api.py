@@ -40,7 +40,12 @@ EXPERIMENT: dict[str, Any] = {
     "algorithm": [{"name": name, "fraction": 0.6, **OWN.get(name, {})} for name in ALGORITHMS],
     "fleet": {"block": 4},
     "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
-    "evaluate": {"every": 2, "metrics": ["accuracy", "loss"], "finetune": {"epochs": 1, "part": "head"}},
+    "evaluate": {"every": 2, "metrics": ["accuracy", "loss"]},
+}
+
+TUNED: dict[str, Any] = {
+    **EXPERIMENT,
+    "evaluate": {**EXPERIMENT["evaluate"], "finetune": {"epochs": 1, "part": "head"}},
 }
 
 TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_finetuned", "held_out_finetuned_mean")
@@ -50,9 +55,9 @@ TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_fi
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The experiment inline, on one actor and on two."""
     folder = tmp_path_factory.mktemp("runs")
-    raysim.run(EXPERIMENT, folder / "inline", inline=True)
-    raysim.run(EXPERIMENT, folder / "one", actors=1)
-    raysim.run(EXPERIMENT, folder / "two", actors=2)
+    raysim.run(TUNED, folder / "inline", inline=True)
+    raysim.run(TUNED, folder / "one", actors=1)
+    raysim.run(TUNED, folder / "two", actors=2)
     return {name: folder / name for name in ("inline", "one", "two")}
 
 
@@ -91,7 +96,7 @@ def test_all_clients_trained_and_learned(runs: dict[str, Path], name: str) -> No
 
 def test_every_metric_is_measured_on_every_target(tmp_path: Path) -> None:
     metric_names = ["accuracy", "loss", "macro_f1", "weighted_f1", "auc"]
-    changes = {"algorithm": {"name": "fedavg"}, "rounds": 1, "evaluate": {"metrics": metric_names}}
+    changes = {"algorithm": {"name": "fedavg"}, "rounds": 1, "evaluate": {"metrics": metric_names, "finetune": {}}}
     raysim.run({**EXPERIMENT, **changes}, tmp_path / "run", inline=True)
     table = metrics(tmp_path / "run" / "fedavg")
     assert all(table[f"{target}_{metric}"][-1] >= 0 for target in TARGETS for metric in metric_names)
