@@ -1,8 +1,19 @@
 """Errors: a wrong input, a training that diverged, or damaged personal state."""
 
+from collections.abc import Iterator, Sequence
+
 
 class InputError(ValueError):
-    """Wrong input, in one line: key, value, allowed values, remedy."""
+    """Wrong input, in one line: key, value, allowed values, remedy.
+
+    Args:
+        message: the line.
+        others: lines of further mistakes found with it.
+    """
+
+    def __init__(self, message: str, others: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.others = tuple(others)
 
 
 class DivergedError(RuntimeError):
@@ -13,7 +24,13 @@ class DamagedError(RuntimeError):
     """Personal state that is not as it was written, in one line: file and place."""
 
 
+def wrong(holds: bool, what: str, value: object, allowed: str, remedy: str) -> Iterator[str]:
+    """Yield the line of a mistake unless `holds`."""
+    if not holds:
+        yield f"{what} = {value!r}: must be {allowed}; {remedy}"
+
+
 def require(holds: bool, what: str, value: object, allowed: str, remedy: str) -> None:
     """Raise `InputError` unless `holds`."""
-    if not holds:
-        raise InputError(f"{what} = {value!r}: must be {allowed}; {remedy}")
+    for line in wrong(holds, what, value, allowed, remedy):
+        raise InputError(line)

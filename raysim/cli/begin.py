@@ -146,13 +146,14 @@ def _of_table(path: Path, label: str | None) -> Facts:
     others = [name for name in fields if name != label]
     owner = next((name for name in others if OWNER.fullmatch(name) and is_label(fields[name])), "")
     texts = [name for name in others if name != owner and _is_text(fields[name])]
+    without = [name for name in others if name != owner and not _is_feature(source.schema.field(name))]
     has_images = any(_is_image(source.schema.field(name)) for name in others)
     data = {"dataset": f"{FILE}{path}"} | ({} if label == LABELS[0] else {"label": label})
     about = f"{len(others)} columns and the label {label!r}: {_classes(source, label)}"
     model, numbers = "cnn" if has_images else "mlp", not is_label(fields[label])
     if texts and len(others) == len(texts) + bool(owner):  # there is nothing else to learn from
         return Facts(data, about, "transformer", owner=owner, numbers=numbers, text=texts[0])
-    return Facts(data, about, model, sizes=has_images, owner=owner, without=texts, numbers=numbers)
+    return Facts(data, about, model, sizes=has_images, owner=owner, without=without, numbers=numbers)
 
 
 def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str:
@@ -182,9 +183,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return is_label(kind) and not is_number(kind)
 
 
-def _is_image(field: pa.Field) -> bool:
+def _is_feature(field: pa.Field) -> bool:
     try:
-        form = form_of(field)
+        form_of(field)
     except InputError:
         return False
+    return True
+
+
+def _is_image(field: pa.Field) -> bool:
+    form = form_of(field) if _is_feature(field) else None
     return isinstance(form, ImageColumn) or (isinstance(form, ArrayColumn) and len(form.shape) > 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,8 +26,17 @@ def recipe_names(context: click.Context, parameter: click.Parameter, incomplete:
     return [*found, CompletionItem(incomplete, type="file")]
 
 
+class _Kind(click.Choice[str]):
+    """Kind of names, in the singular and in American spelling too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        word = str(value).casefold().replace("optimizer", "optimiser")
+        near = [kind for kind in KINDS if word and kind in (word, f"{word}s", f"{word}es")]
+        return super().convert(near[0] if near else value, param, ctx)
+
+
 @click.command("list")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=_Kind(KINDS))
 @click.argument("name", required=False)
 def list_(kind: str, name: str | None) -> None:
     """List names for experiment files.

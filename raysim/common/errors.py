@@ -149,11 +149,16 @@ def every(checks: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
 
 @contextmanager
 def one_input_error() -> Iterator[None]:
-    """Turn an InputError of `algorithms` in the context into this package's, to let callers catch one class."""
+    """Turn an InputError of `algorithms` in the context into this package's, to let callers catch one class.
+
+    Raises:
+        MistakesError: it names several mistakes.
+    """
     # Late, because it imports torch, which `raysim --help` does not need.
     from algorithms import InputError as AlgorithmInputError
 
     try:
         yield
     except AlgorithmInputError as error:
-        raise InputError(str(error)) from None
+        errors = [InputError(line) for line in (str(error), *error.others)]
+        raise errors[0] if len(errors) == 1 else MistakesError(*errors) from None

@@ -1,6 +1,7 @@
 """`raysim init`, `raysim show`, `raysim list`: the way to an experiment file."""
 
 import tomllib
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def table(**more: Any) -> pa.Table:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    pq.write_table(table(note=["free text"] * 120), "visits.parquet")
+    pq.write_table(table(note=["free text"] * 120, day=[date(2026, 1, 1)] * 120), "visits.parquet")
     return tmp_path
 
 
@@ -45,7 +46,7 @@ def test_an_experiment_on_a_table_names_its_columns_and_runs(folder: Path) -> No
     done = raysim("init", "visits.parquet", "first.toml")
     assert done.exit_code == 0 and "raysim run first.toml" in done.output
     raw = tomllib.loads((folder / "first.toml").read_text())
-    assert raw["data"]["label"] == "outcome" and raw["data"]["without"] == ["note"]
+    assert raw["data"]["label"] == "outcome" and raw["data"]["without"] == ["note", "day"]
     assert raw["partition"] == {"scheme": "natural", "column": "ward"}
     assert raysim("run", "first.toml", "--inline", "--out", "run", "--set", "rounds=1").exit_code == 0
 
@@ -110,6 +111,12 @@ def test_show_prints_a_recipe_as_it_is(name: str) -> None:
     path = (recipes() | reproductions()).get(name) or next(iter(reproductions().values()))
     done = raysim("show", path.stem)
     assert done.output == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("word", "kind"), [("optimizers", "optimisers"), ("loss", "losses"), ("Model", "models")])
+def test_kinds_of_names_in_other_words(word: str, kind: str) -> None:
+    assert raysim("list", word).output == raysim("list", kind).output
+    assert raysim("list", f"{word}x").exit_code == 2
 
 
 def test_every_kind_has_a_list_and_every_scheme_its_keys() -> None:

@@ -99,3 +99,8 @@ def test_an_error_of_several_mistakes_can_be_named_by_its_place() -> None:
 def test_a_mistake_of_one_of_several_algorithms_names_it(change: str, begin: str) -> None:
     (line,) = refusals([change], BOTH)
     assert line.startswith(begin)
+
+
+def test_values_out_of_range_come_with_the_other_mistakes() -> None:
+    lines = refusals(["rounds=-1", "local.lr=-1", "local.momentum=2", "local.epochs=0"])
+    assert [line.partition(" = ")[0] for line in lines] == ["rounds", "local.epochs", "local.lr", "local.momentum"]
