@@ -36,7 +36,7 @@ def apfl(
     """Run FedAvg, and beside it train a model of each client's own that is mixed with the shared one.
 
         u <- share_k v_k + (1 - share_k) w_k,   w_k <- w_k - lr grad F_k(w_k),   v_k <- v_k - lr share_k grad F_k(u)
-        share_k <- share_k - share_lr <grad F_k(u), v_k - w_k>, within [0, 1]
+        share_k <- share_k - share_lr <grad F_k(u), v_k - w_t>, within [0, 1], at the first batch of a client update
 
     A client is evaluated with the mixture of v_k and the global model.
 
@@ -53,8 +53,8 @@ def apfl(
 
     Paper: Algorithm 1, with the adaptive share of section 4.
 
-    Deviations: the share has a rate of its own and moves at every step. The reported steps count each batch twice, and
-    the reported loss is the mean of both models'.
+    Deviations: the share has a rate of its own. It moves once a client update, as in the authors' code, when w_k is
+    still the received model. The reported steps count each batch twice, and the loss is the mean of both models'.
     """
     require(0 <= share <= 1, "algorithm.share", share, "in [0, 1]", "set algorithm.share = 0.5")
     require(share_lr >= 0, "algorithm.share_lr", share_lr, ">= 0", "set algorithm.share_lr = 0.1")
@@ -93,12 +93,12 @@ class Mixed(Local):
 
     def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
         """Take the gradient of w and go to u, or that of u and go to w."""
-        share, of_w = steps.counters["share"][lanes], steps.count(lanes) % 2 == 1
+        share, count = steps.counters["share"][lanes], steps.count(lanes)
         slope = share.new_zeros(len(share))
         stacks = [steps.view(slot, lanes) for slot in (None, SECOND_MODEL, "next", "apart")]
         for model, v, after, apart, each in zip(*stacks, g, strict=True):
             a = share.view(-1, *(1 for _ in each.shape[1:]))
-            if of_w:
+            if count % 2:  # the gradient is that of w
                 apart.copy_(v - model)
                 after.copy_(model - steps.lr * each)
                 model.add_(a * apart)
@@ -106,6 +106,7 @@ class Mixed(Local):
                 slope += (each * apart).reshape(len(share), -1).sum(1)
                 v.sub_(steps.lr * a * each)
                 model.copy_(after)
-        share.sub_(self.share_lr * slope).clamp_(0, 1)
+        if count == 2:
+            share.sub_(self.share_lr * slope).clamp_(0, 1)
         for model, own in steps.tracked:
             model[lanes], own[lanes] = own[lanes].clone(), model[lanes].clone()

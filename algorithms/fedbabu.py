@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-from algorithms.engine.errors import require
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
-from algorithms.parts.own_update import refuse_own_update
+from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
@@ -34,6 +32,5 @@ def fedbabu(
 
     Deviations: none. The head is personal state that never changes, so it is not sent.
     """
-    require(local.part == "all", "local.part", local.part, '"all" with fedbabu, which trains the body', "leave it out")
-    refuse_own_update(local.update, "fedbabu")
+    require_defaults(local, "fedbabu", "part")
     return fedper(sample, replace(local, part="body"), server, weighting=weighting)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from algorithms.engine.errors import require
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
-from algorithms.parts.own_update import refuse_own_update
+from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
@@ -53,9 +52,8 @@ def fedrep(
     """
     whole = local.epochs is not None and local.steps is None
     require(whole, "local.epochs", local.epochs, "the length of a client update with fedrep", "set local.epochs = 1")
-    require(local.part == "all", "local.part", local.part, '"all" with fedrep, which trains both', "leave it out")
     require(head_epochs >= 1, "algorithm.head_epochs", head_epochs, ">= 1", "use fedper to train both together")
-    refuse_own_update(local.update, "fedrep")
+    require_defaults(local, "fedrep", "part")
     both = {**vars(local), "epochs": (local.epochs or 0) + head_epochs}
     return fedper(sample, HeadFirst(**both, head_epochs=head_epochs), server, weighting=weighting, newcomer=newcomer)
 

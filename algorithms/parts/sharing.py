@@ -90,7 +90,7 @@ class Sharing:
             InputError: batch-norm entries are personal, and the model has no batch-norm layer; or a personal part does
                 not exist.
         """
-        personal = "personal" in (self.affine, self.statistics)
+        personal = self.weights != "personal" and "personal" in (self.affine, self.statistics)
         if personal and not any(entry.kind in BATCH_NORM and not entry.frozen for entry in layout.entries):
             raise InputError(
                 "batch-norm layers stay with the clients, but the model has no batch-norm layer that trains: must have "

@@ -26,6 +26,7 @@ from algorithms import (
     singleset,
 )
 from raysim.fleet.inline import InlineFleet
+from tests.algorithms.conftest import perceptron
 from tests.algorithms.engine.test_round import same
 from tests.algorithms.reference import DATA, Values, drawn, engine, mean, module
 
@@ -99,6 +100,11 @@ def test_fedper_with_nothing_personal_is_fedavg_and_with_everything_singleset(fe
         assert same(a.model, b.model) and same(a.average, b.average)
 
 
+def test_clients_may_train_any_model_alone() -> None:
+    layouts = singleset(SAMPLE, LOCAL).divide(Layout.of(perceptron()))
+    assert not layouts.shared.entries and len(layouts.personal.entries) == 4
+
+
 def test_fedbabu_never_changes_the_head_and_fedrep_does(federation: Federation) -> None:
     for algorithm, changes in ((fedbabu(SAMPLE, LOCAL), False), (fedrep(SAMPLE, LOCAL), True)):
         state, fleet = engine(federation, algorithm, 2)
@@ -113,9 +119,9 @@ def test_fedbabu_never_changes_the_head_and_fedrep_does(federation: Federation) 
     [
         (lambda: fedrep(SAMPLE, Local(steps=3)), "local.epochs = None: must be the length"),
         (lambda: fedrep(SAMPLE, Local(steps="largest", epochs=1)), "local.epochs = 1: must be the length"),
-        (lambda: fedrep(SAMPLE, Local(part="head")), "local.part = 'head': must be \"all\" with fedrep"),
+        (lambda: fedrep(SAMPLE, Local(part="head")), "local.part = 'head': must be 'all' for fedrep"),
         (lambda: fedrep(SAMPLE, LOCAL, head_epochs=0), "algorithm.head_epochs = 0: must be >= 1"),
-        (lambda: fedbabu(SAMPLE, Local(part="head")), "local.part = 'head': must be \"all\" with fedbabu"),
+        (lambda: fedbabu(SAMPLE, Local(part="head")), "local.part = 'head': must be 'all' for fedbabu"),
         (lambda: fedbabu(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "local.part = 'body'"),
         (lambda: lg_fedavg(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "algorithm.personal = 'body'"),
         (lambda: Local(part="tail"), "local.part = 'tail': must be 'all' or 'head' or 'body'"),  # type: ignore[arg-type]

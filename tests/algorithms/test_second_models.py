@@ -128,7 +128,9 @@ def apfls(share: float, share_lr: float) -> Client:
             move(w, gradients(w, client, rows), LOCAL.lr)
             g = gradients(u, client, rows)
             move(v, [a * each for each in g], LOCAL.lr)
-            a = float(np.clip(a - share_lr * sum(float((x * y).sum()) for x, y in zip(g, apart, strict=True)), 0, 1))
+            if rows is batches[0]:
+                slope = sum(float((x * y).sum()) for x, y in zip(g, apart, strict=True))
+                a = float(np.clip(a - share_lr * slope, 0, 1))
         statistics = {n: b for n, b in u.state_dict().items() if n not in dict(u.named_parameters())}
         own |= deepcopy({**v.state_dict(), **statistics, "share/value": torch.tensor(a, dtype=torch.float64)})
         return w
