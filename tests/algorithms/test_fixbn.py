@@ -17,6 +17,7 @@ from algorithms import (
     InputError,
     Layout,
     Local,
+    Momentum,
     Sample,
     Server,
     SteadyStatistics,
@@ -108,7 +109,7 @@ def test_fixbn_matches_its_algorithm(
     assert state.report.bytes_up == 3 * (whole + (momentum if maintained == "global" else 0))
 
 
-@pytest.mark.parametrize("server", [Adam(), Yogi(), Adagrad()])
+@pytest.mark.parametrize("server", [Adam(), Yogi(), Adagrad(), Momentum()])
 @pytest.mark.parametrize("fixed", ["affine", "both"])
 def test_an_adaptive_server_leaves_alone_what_is_fixed(
     federation: Federation, fixed: Literal["affine", "both"], server: Server
