@@ -43,7 +43,9 @@ class Vectorised(Trainer):
         """Make one client update in each lane; see `Trainer`."""
         train_mode(self._resident.module, local.statistics)
         trained = self._resident.trained(local)
-        constant = {e.name: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
+        others = {e: stack for e, stack in self._resident.stacks.items() if e.name not in trained}
+        constant = {e.name: stack for e, stack in others.items() if not e.is_parameter}
+        fixed = {e.name: stack for e, stack in others.items() if e.is_parameter}
         steps = LocalSteps(local.chain, trained, self._resident.slots, lr, *self._resident.beside)
         contrast = contrasting(local.contrast, self._resident.module, steps)
         step = vmap(grad_and_value(partial(self._loss, local.loss, contrast)))
@@ -53,12 +55,13 @@ class Vectorised(Trainer):
             parameters = {name: stack[lanes] for name, stack in trained.items()}
             # Batch norm tracks its statistics in place. Under vmap it silently tracks nothing if the lanes of a buffer
             # are not neighbours in memory, so track in copies.
-            buffers = {name: stack[lanes].clone() for name, stack in constant.items()}
+            tracked = {name: stack[lanes].clone() for name, stack in constant.items()}
+            buffers = tracked | {name: stack[lanes] for name, stack in fixed.items()}
             masks = self._masks.draw(works[lanes], batch.size)
             anchors = () if contrast is None else contrast.anchors(lanes)
             gradients, values = step(parameters, buffers, masks, batch.x, batch.y, anchors)
-            for name, tracked in buffers.items():
-                constant[name][lanes] = tracked
+            for name, value in tracked.items():
+                constant[name][lanes] = value
             steps([gradients[name] for name in parameters], lanes)
             taken.append((lanes, batch.labels, values.detach()))
         if contrast is not None:
