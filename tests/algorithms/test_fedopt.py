@@ -201,15 +201,16 @@ def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
     }
 
 
-def test_each_client_of_singleset_is_alone(federation: Federation) -> None:
+@pytest.mark.parametrize("norm", [True, False])
+def test_each_client_of_singleset_is_alone(federation: Federation, norm: bool) -> None:
     data = clients((8, 12, 5))
     algorithm = singleset(Sample(), LOCAL)
-    module = perceptron(True).double()
+    module = perceptron(norm).double()
     fleet = federation(data, module, algorithm.sharing, compute=FP64)
     state = simulate(algorithm, fleet, module, rounds=3)
     assert state.report is not None and (state.report.bytes_up, state.report.bytes_down) == (0, 0)
     for client, samples in enumerate(data):
-        alone = perceptron(True).double()
+        alone = perceptron(norm).double()
         for number in (1, 2, 3):
             update(alone, samples, number, client, LOCAL)
         location = state.personal.latest(client, 3)
