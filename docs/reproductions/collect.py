@@ -29,6 +29,8 @@ PAPERS = {
     "fedbn": "FedBN",
     "fedbs": "FedBS",
     "fixbn": "Making Batch Normalization Great in Federated Deep Learning (FixBN)",
+    "niid": "NIID-Bench, as Flower's baseline publishes it",
+    "pfllib": "PFLlib's leaderboard",
 }
 """Title of each page by the prefix of its reproductions' names, in order."""
 

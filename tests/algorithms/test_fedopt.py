@@ -203,7 +203,7 @@ def test_silobn_keeps_the_statistics_alone(federation: Federation) -> None:
 
 @pytest.mark.parametrize("norm", [True, False])
 def test_each_client_of_singleset_is_alone(federation: Federation, norm: bool) -> None:
-    data = clients((8, 12, 5))
+    data = clients((8, 12, 6))
     algorithm = singleset(Sample(), LOCAL)
     module = perceptron(norm).double()
     fleet = federation(data, module, algorithm.sharing, compute=FP64)

@@ -10,8 +10,9 @@ from raysim.reproduction.reproducing import reproduce
 QUICK = [name for name in reproductions() if name.endswith("-quick")]
 
 
-def test_each_paper_has_one() -> None:
-    assert {name.partition("-")[0] for name in reproductions()} == {name.partition("-")[0] for name in QUICK}
+def test_each_of_our_papers_has_one() -> None:
+    papers = {name.partition("-")[0] for name in reproductions()} - {"niid", "pfllib"}  # other people's tables
+    assert papers == {name.partition("-")[0] for name in QUICK}
 
 
 @pytest.mark.parametrize("name", QUICK)
