@@ -25,7 +25,7 @@ def fedavgm(
     Raises:
         InputError: the server has another rule.
 
-    Paper: section 4.3; beta is 0 to 0.999, lr 1.
+    Paper: section 4.3; beta is 0 to 0.997, lr 1.
 
     Deviations: all entries other than parameters take the mean; see `Momentum`.
     """

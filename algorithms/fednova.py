@@ -46,7 +46,7 @@ def fednova(
         InputError: `local` has Nesterov's momentum, another optimizer, a schedule, a client update of one's own, or a
             learning rate that decays together with a proximal term.
 
-    Paper: section 4, equations (5) to (7). If all clients take equally many steps it is FedAvg.
+    Paper: section 4. If all clients take equally many steps it is FedAvg.
 
     Deviations: p_k is normalised over the cohort. Momentum and proximal term together take |a_k|_1 of both. Weight
     decay is a part of the gradient. Only parameters take the step; all other entries take the mean by p_k / |a_k|_1.

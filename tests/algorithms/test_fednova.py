@@ -1,4 +1,4 @@
-"""FedNova against its equations (5) to (7)."""
+"""FedNova against its equations."""
 
 from collections.abc import Callable
 from copy import deepcopy
