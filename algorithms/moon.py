@@ -17,6 +17,8 @@ from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from algorithms.training.chain import Chain, LocalSteps
     from algorithms.training.contrast import Contrast
 
@@ -86,11 +88,10 @@ class Contrasted(Local):
     def chain(self) -> Chain:
         return replace(super().chain, keeps_received=True)
 
-    @property
-    def contrast(self) -> Contrast:
+    def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast:
         from algorithms.training.contrast import Contrast
 
-        return Contrast(self.mu, self.temperature, "previous")
+        return Contrast(self.mu, self.temperature, "previous", module, steps)
 
     @property
     def has_gradient_by_hand(self) -> bool:

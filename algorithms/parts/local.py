@@ -24,6 +24,8 @@ from algorithms.parts.optimisers import OPTIMISERS, OWN
 from algorithms.parts.own_update import OwnUpdate, refuse_own_update
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from algorithms.training.chain import Chain, LocalSteps, Stage
     from algorithms.training.contrast import Contrast
 
@@ -161,9 +163,8 @@ class Local:
         }
         return Chain(tuple(terms), optimiser=TorchOptimiser(OPTIMISERS[self.optimizer], decay | options))
 
-    @property
-    def contrast(self) -> Contrast | None:
-        """Term of the loss that compares features with those of other models; None for none."""
+    def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
+        """Return the term of the loss that compares features with those of other models; None for none."""
         return None
 
     @property

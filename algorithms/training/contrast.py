@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -13,53 +12,31 @@ from torch.nn.functional import cosine_similarity, softplus
 from algorithms.engine.head import head_layers
 from algorithms.training.chain import RECEIVED, LocalSteps
 
-Entries = dict[str, torch.Tensor]
+Entries = Mapping[str, torch.Tensor]
 Anchors = tuple[Entries, Entries, torch.Tensor]
 """Parameters of the received and of the previous model, and whether there is a previous one, as 0 or 1."""
 
 
-@dataclass(frozen=True)
 class Contrast:
-    """Contrastive term mu l_con of a batch, with the features z of w, z_r of the received and z_p of a previous model.
+    """Contrastive term mu l_con of a stack of client updates; features are the input of the module's head.
 
         l_con = -log(exp(sim(z, z_r) / T) / (exp(sim(z, z_r) / T) + exp(sim(z, z_p) / T)))
 
-    A client without a previous model, whose slot is 0, has no such term.
+    z, z_r and z_p are the features of the trained, the received and a previous model. A client without a previous
+    model, whose slot is 0, has no such term.
 
     Args:
         mu: factor of the term.
         temperature: T.
         slot: slot of the previous model.
-    """
-
-    mu: float
-    temperature: float
-    slot: str
-
-    def __call__(self, z: torch.Tensor, received: torch.Tensor, previous: torch.Tensor) -> torch.Tensor:
-        """Return the term from the features of a batch, [n, features] each."""
-        nearer = cosine_similarity(z, previous, dim=1) - cosine_similarity(z, received, dim=1)
-        return self.mu * softplus(nearer / self.temperature).mean()
-
-
-def contrasting(contrast: Contrast | None, module: nn.Module, steps: LocalSteps) -> Contrasting | None:
-    """Return the contrastive term of a stack of client updates, if there is one."""
-    return None if contrast is None else Contrasting(contrast, module, steps)
-
-
-class Contrasting:
-    """Contrastive term of a stack of client updates. Features are the input of the module's head, [n, features].
-
-    Args:
-        contrast: the term.
         module: model; it is watched until `close`.
         steps: weights and slots of the client updates.
     """
 
-    def __init__(self, contrast: Contrast, module: nn.Module, steps: LocalSteps) -> None:
-        self._contrast, self._module = contrast, module
-        self._received, self._previous = steps.stacks(RECEIVED), steps.stacks(contrast.slot)
-        self._known = torch.stack([stack.flatten(1).any(1) for stack in self._previous.values()]).any(0)
+    def __init__(self, mu: float, temperature: float, slot: str, module: nn.Module, steps: LocalSteps) -> None:
+        self._mu, self._temperature, self._module = mu, temperature, module
+        self._received, self._previous = steps.stacks(RECEIVED), steps.stacks(slot)
+        self._known = torch.stack([stack.reshape(len(stack), -1).any(1) for stack in self._previous.values()]).any(0)
         self._features = torch.empty(0)
         layer = module.get_submodule(head_layers(module)[0])
         self.close = layer.register_forward_pre_hook(self._take).remove
@@ -69,7 +46,7 @@ class Contrasting:
         received, previous = ({n: each[lanes] for n, each in s.items()} for s in (self._received, self._previous))
         return received, previous, self._known[lanes].to(next(iter(previous.values())).dtype)
 
-    def __call__(self, anchors: Anchors, constant: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, anchors: Anchors, constant: Entries, x: torch.Tensor) -> torch.Tensor:
         """Return the term of the batch that passed the module last.
 
         Args:
@@ -77,13 +54,13 @@ class Contrasting:
             constant: all entries beside the parameters; they stay unchanged.
             x: inputs, [n, *shape].
         """
-        z = self._features
-        received, previous, known = anchors
+        z, (received, previous, known) = self._features, anchors
         with torch.no_grad():
-            others = [self._under(weights, constant, x) for weights in (received, previous)]
-        return known * self._contrast(z, *others)
+            near, far = (self._under(weights, constant, x) for weights in (received, previous))
+        nearer = cosine_similarity(z, far, dim=1) - cosine_similarity(z, near, dim=1)
+        return self._mu * known * softplus(nearer / self._temperature).mean()
 
-    def _under(self, weights: Entries, constant: Mapping[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def _under(self, weights: Entries, constant: Entries, x: torch.Tensor) -> torch.Tensor:
         """Return the features of a batch under other weights."""
         # Batch norm tracks its statistics in place.
         copies = {name: each.clone() for name, each in constant.items()}

@@ -14,7 +14,6 @@ from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
-from algorithms.training.contrast import contrasting
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
 from algorithms.training.losses import Taken, losses_of
@@ -57,7 +56,7 @@ class Sequential(Trainer):
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
         steps = LocalSteps(local.chain, trained, resident.slots, lr, *resident.beside)
-        contrast = contrasting(local.contrast, resident.module, steps)
+        contrast = local.contrast(resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
         for number, batch in enumerate(stacked_batches(works)):

@@ -17,7 +17,7 @@ from algorithms.parts.local import Local
 from algorithms.parts.losses import Loss
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
-from algorithms.training.contrast import Anchors, Contrasting, contrasting
+from algorithms.training.contrast import Anchors, Contrast
 from algorithms.training.dropout import Masks
 from algorithms.training.losses import Taken, losses_of
 from algorithms.training.work import Trainer, Work
@@ -47,7 +47,7 @@ class Vectorised(Trainer):
         constant = {e.name: stack for e, stack in others.items() if not e.is_parameter}
         fixed = {e.name: stack for e, stack in others.items() if e.is_parameter}
         steps = LocalSteps(local.chain, trained, self._resident.slots, lr, *self._resident.beside)
-        contrast = contrasting(local.contrast, self._resident.module, steps)
+        contrast = local.contrast(self._resident.module, steps)
         step = vmap(grad_and_value(partial(self._loss, local.loss, contrast)))
         taken: list[Taken] = []
         for batch in stacked_batches(works):
@@ -72,7 +72,7 @@ class Vectorised(Trainer):
     def _loss(
         self,
         loss: Loss,
-        contrast: Contrasting | None,
+        contrast: Contrast | None,
         parameters: Tensors,
         buffers: Tensors,
         masks: Tensors,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -106,3 +106,18 @@ def test_with_equal_steps_it_is_fedavg(federation: Federation, weighting: Weight
 def test_equations_that_do_not_hold_are_refused(local: Local, more: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         fednova(SAMPLE, local, **{"server": Assign(), **more})
+
+
+def test_a_server_rule_behind_the_step_gets_the_reports(federation: Federation) -> None:
+    seen: list[list[float]] = []
+
+    @dataclass(frozen=True)
+    class Reads:
+        def __call__(self, model, mean, total, memory, layout, updates=None):  # type: ignore[no-untyped-def]
+            seen.append(updates.column("steps").tolist())
+            return mean, {"rounds": memory.get("rounds", np.zeros(1)) + 1}
+
+    own, _ = engine(federation, fednova(SAMPLE, LOCAL, Reads()), rounds=2)
+    plain, _ = engine(federation, fednova(SAMPLE, LOCAL), rounds=2)
+    assert len(seen) == 2 and all(len(steps) == 3 for steps in seen) and own.memory["rounds"] == [2]
+    np.testing.assert_array_equal(own.model.floats, plain.model.floats)
