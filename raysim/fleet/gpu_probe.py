@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, ClientInput, ClientUpdates, begin
+from algorithms import Block, ClientInput, begin
 from algorithms.engine.clients import SamplePart
+from algorithms.engine.round import client_updates
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
@@ -42,9 +43,7 @@ def rehearse(plan: WorkerPlan) -> None:
         own = replace(plan, personal=Path(personal))
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
-            updates = ClientUpdates(
-                own.algorithm.local, own.algorithm.weighting, seed=0, round_number=1, aggregate=True
-            )
+            updates = client_updates(state, own.algorithm, fleet, aggregate=True)
             list(fleet.map(updates, [largest_block(own)], [(state.model, state.initial)]))
             shape = own.model.whole or own.model.shape
             for function, block in _evaluations(own, prod(shape)):
