@@ -44,6 +44,8 @@ def scaffold(
     """
     require_defaults(local, "scaffold", "momentum", "optimizer", "lr_schedule")
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
+    fixed = sample.by != "poisson"
+    require(fixed, "algorithm.sampling", sample.by, '"uniform" for scaffold (m is fixed)', "leave it out")
     sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, weighting_of(weighting), server)
 

@@ -48,6 +48,7 @@ def check(
         _personal_state_with_arrivals(schedule, local, sharing),
         _weights_above_one(schedule, weighting, server),
         _losses_without_a_model(schedule, every, local),
+        _poisson_with_redistribution(schedule, every),
         _personal_statistics_that_never_change(local, sharing),
         _no_statistics_to_freeze(local, later),
         _report_on_initial_statistics(local, needs),
@@ -142,6 +143,15 @@ def _losses_without_a_model(schedule: Schedule, every: int, local: Local) -> str
             "only its initial statistics; leave algorithm.candidates out"
         )
     return ""
+
+
+def _poisson_with_redistribution(schedule: Schedule, every: int) -> str:
+    if schedule.sample.by != "poisson" or every == 1:
+        return ""
+    return (
+        f'aggregate_every = {every} with algorithm.sampling = "poisson": must be 1, because a cohort may have more '
+        'clients than there are travelling models; set algorithm.sampling = "uniform"'
+    )
 
 
 def _personal_statistics_that_never_change(local: Local, sharing: Sharing) -> str:

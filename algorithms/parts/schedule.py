@@ -17,24 +17,28 @@ from algorithms.parts.drawing import draw_weighted
 if TYPE_CHECKING:
     from algorithms.parts.importance import Importance
 
-Sampling: TypeAlias = "Literal['uniform', 'size'] | Importance | PowerOfChoice"
+Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Importance | PowerOfChoice"
 FewerClients = Literal["wait", "drop"]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Cohort drawn without replacement: m = max(1, floor(fraction K)), or a number.
+    """Cohort drawn without replacement: m = max(1, floor(fraction K)), or a number; or Poisson sampling.
+
+    In Poisson sampling every client joins independently with probability q = fraction. The cohort's size varies, and
+    may be 0. `size` returns its expectation qK, rounded down.
 
     Args:
         fraction: share of the K training clients, in (0, 1].
         cohort: number of clients instead, >= 1.
         by: chance of a client to be drawn next: equal ("uniform"), in proportion to its samples ("size"), or to its
-            gradients (`Importance`); or the clients with the largest losses (`PowerOfChoice`).
+            gradients (`Importance`); or the clients with the largest losses (`PowerOfChoice`). "poisson" is Poisson
+            sampling.
         active: chance that a client is available in a round, in (0, 1]. If too few clients are available with a chance
             above 0, the cohort is smaller. If no chance is above 0, all are equal.
 
     Raises:
-        InputError: a number is out of range, or both `fraction` and `cohort` are given.
+        InputError: a number is out of range, both `fraction` and `cohort` are given, or `cohort` with "poisson".
     """
 
     fraction: float | None = None
@@ -46,8 +50,14 @@ class Sample:
         one = self.fraction is None or self.cohort is None
         both = (self.cohort, self.fraction)
         require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
-        known = self.by in ("uniform", "size") or hasattr(self.by, "needs")
-        require(known, "algorithm.sampling", self.by, '"uniform" or "size"', 'set algorithm.sampling = "uniform"')
+        known = self.by in ("uniform", "size", "poisson") or hasattr(self.by, "needs")
+        allowed = '"uniform", "size" or "poisson"'
+        require(known, "algorithm.sampling", self.by, allowed, 'set algorithm.sampling = "uniform"')
+        if self.by == "poisson" and self.cohort is not None:
+            raise InputError(
+                f'algorithm.cohort = {self.cohort} with algorithm.sampling = "poisson": must be left out, because the '
+                "cohort's size varies; set algorithm.fraction, the probability that a client joins"
+            )
         share = isfinite(self.active) and 0 < self.active <= 1
         require(share, "algorithm.active", self.active, "in (0, 1]", "set algorithm.active = 1.0")
         if self.cohort is not None:
@@ -57,8 +67,13 @@ class Sample:
             share = isfinite(self.fraction) and 0 < self.fraction <= 1
             require(share, "algorithm.fraction", self.fraction, "in (0, 1]", "set algorithm.fraction = 1.0")
 
+    @property
+    def rate(self) -> float:
+        """Probability q that a client joins the cohort in Poisson sampling."""
+        return 1.0 if self.fraction is None else self.fraction
+
     def size(self, clients: int) -> int:
-        """Return the cohort's size m.
+        """Return the cohort's size m; in Poisson sampling, its expectation.
 
         Args:
             clients: number of training clients.
@@ -98,7 +113,8 @@ class Sample:
             joins: first round of each client, [K]; `fraction` is a share of the clients that have joined.
 
         Returns:
-            Ids of the cohort in ascending order, [m]; perhaps empty if not all clients are active.
+            Ids of the cohort in ascending order, [m]; perhaps empty in Poisson sampling, or if not all clients are
+            active.
 
         Raises:
             InputError: with "size", fewer clients have samples than are to be drawn.
@@ -111,6 +127,9 @@ class Sample:
         if self.active < 1:
             active = generator(seed, Purpose.ACTIVE, round_number).random(len(clients)) < self.active
             clients, weights = clients[active], weights if weights is None else weights[active]
+        if self.by == "poisson":
+            joined = generator(seed, Purpose.COHORT, round_number).random(len(clients)) < self.rate
+            return np.sort(clients[joined])
         size = min(size, len(clients), len(clients) if most is None else most)
         if size == len(clients):
             return np.sort(clients)

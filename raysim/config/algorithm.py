@@ -47,8 +47,8 @@ class AlgorithmTable(ConfigTable):
     """Number of clients per round; by default all training clients. Excludes `fraction`."""
     fraction: float | None = None
     """Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`."""
-    sampling: Literal["uniform", "size"] = "uniform"
-    """Chance of a client to join the cohort: equal, or proportional to its samples."""
+    sampling: Literal["uniform", "size", "poisson"] = "uniform"
+    """Chance of a client to join: equal, or proportional to its samples; or `poisson`, each with chance `fraction`."""
     candidates: int | None = None
     """Clients drawn in proportion to their samples; the cohort is those with the largest losses. By default none."""
     active: float = 1.0

@@ -133,6 +133,18 @@ OTHERS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "two lengths of a client update": (lambda: fedmmb(EVERY, Local(steps=3)), "must be left out for fedmmb"),
     "a part of the clients, united": (lambda: centralized(Sample(fraction=0.5), LOCAL), "must be 1 for united data"),
+    "Poisson sampling with redistribution": (
+        lambda: radfed(Sample(0.5, by="poisson"), LOCAL),
+        'aggregate_every = 15 with algorithm.sampling = "poisson": must be 1',
+    ),
+    "Poisson sampling of a number": (
+        lambda: fedavg(Sample(cohort=3, by="poisson"), LOCAL),
+        'algorithm.cohort = 3 with algorithm.sampling = "poisson": must be left out',
+    ),
+    "Poisson sampling with a fixed share": (
+        lambda: scaffold(Sample(0.5, by="poisson"), LOCAL),
+        "algorithm.sampling = 'poisson': must be \"uniform\" for scaffold",
+    ),
     "a cohort of no fixed share": (lambda: scaffold(Sample(active=0.5), LOCAL), "1.0 for scaffold"),
     "clients that are not there, united": (
         lambda: centralized(Sample(active=0.5), LOCAL),
