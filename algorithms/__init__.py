@@ -1,4 +1,4 @@
-"""Federated algorithms as values made of five parts, and the engine that runs them on any fleet."""
+"""Federated algorithms as values made of six parts, and the engine that runs them on any fleet."""
 
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
@@ -47,6 +47,7 @@ from algorithms.parts.schedule import Rounds, Sample, Schedule
 from algorithms.parts.server import Assign, Memory, Mix, Momentum, Server, Stretched
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
+from algorithms.parts.uplink import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK, Uplink
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
@@ -86,6 +87,7 @@ __all__ = [
     "ClientInput",
     "ClientLoss",
     "ClientUpdates",
+    "Clip",
     "Compute",
     "Concurrent",
     "DamagedError",
@@ -109,6 +111,7 @@ __all__ = [
     "Memory",
     "Mix",
     "Momentum",
+    "Noise",
     "Outcome",
     "Output",
     "Packed",
@@ -117,6 +120,8 @@ __all__ = [
     "Polynomial",
     "PowerOfChoice",
     "Purpose",
+    "Quantise",
+    "RandomK",
     "Resident",
     "RoundReport",
     "Rounds",
@@ -127,12 +132,16 @@ __all__ = [
     "Schedule",
     "Server",
     "Sharing",
+    "Sign",
+    "Stage",
     "State",
     "SteadyStatistics",
     "Stretched",
     "Sum",
+    "TopK",
     "Trainer",
     "TravellingModel",
+    "Uplink",
     "WeightedMix",
     "Weighting",
     "Work",

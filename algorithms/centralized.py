@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ ALL_CLIENTS = -1
 @dataclass(frozen=True)
 class UnionRounds(Rounds):
     """Rounds of one update each, on all clients' data."""
+
+    sends: ClassVar[bool] = False
 
     def size(self, clients: int) -> int:
         """Return the number of updates a round."""

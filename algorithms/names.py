@@ -1,4 +1,4 @@
-"""Table of the algorithms and server rules by their names in experiment files."""
+"""Tables of the algorithms, server rules and stages of the uplink by their names in experiment files."""
 
 from collections.abc import Callable, Mapping
 
@@ -26,6 +26,7 @@ from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.server import Assign, Mix, Momentum, Server
 from algorithms.parts.staleness import WeightedMix
+from algorithms.parts.uplink import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg
@@ -80,4 +81,13 @@ SERVERS: Mapping[str, type[Server]] = {
     "adam": Adam,
     "yogi": Yogi,
     "adagrad": Adagrad,
+}
+
+STAGES: Mapping[str, type[Stage]] = {
+    "clip": Clip,
+    "noise": Noise,
+    "top-k": TopK,
+    "random-k": RandomK,
+    "quantise": Quantise,
+    "sign": Sign,
 }

@@ -23,7 +23,6 @@ from algorithms.engine.state import State
 from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Dispatcher, Flight, Timeline
-from algorithms.parts.local import Local
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
 
@@ -110,7 +109,7 @@ class _ArrivalRound:
                 "the first arrival on; remove it, or use a synchronous algorithm"
             )
         size = self._schedule.size(len(fleet.census.clients))
-        self._dispatcher = Dispatcher(state.seed, fleet.census.clients, size, _seconds(state, algorithm.local, fleet))
+        self._dispatcher = Dispatcher(state.seed, fleet.census.clients, size, _seconds(state, algorithm, fleet))
 
     def run(self) -> State:
         """Let the client updates of a round arrive."""
@@ -136,7 +135,8 @@ class _ArrivalRound:
         measures = {}
         if state.devices is not None and self._schedule.delay.counts_seconds:
             measures["simulated_seconds"] = after.now - before.now
-        up, down = len(arrived) * model, (after.sent - before.sent) * model
+        up = len(arrived) * (model - self._algorithm.saved_bytes(self._fleet.layouts))
+        down = (after.sent - before.sent) * model
         rows, blocks, facts = zip(*arrived, strict=True)
         machine = dict(zip(blocks, facts, strict=True))
         updates = UpdateRows.joined(rows)
@@ -235,15 +235,15 @@ def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
     return AsyncProgress(schedule, state.round, state.round)
 
 
-def _seconds(state: State, local: Local, fleet: Fleet) -> Callable[[int], float]:
+def _seconds(state: State, algorithm: Algorithm, fleet: Fleet) -> Callable[[int], float]:
     """Return the seconds of a client's update on its device; batches that batch norm may skip count."""
     devices, size = state.devices or Devices(), fleet.layouts.shared.nbytes
-    local = local.fitted(fleet.census)
+    local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
 
     @cache
     def seconds(client: int) -> float:
         samples = int(fleet.census.of(np.array([client]))[0])
         used = sum(len(rows) for rows in local.passes(samples, np.random.default_rng(0)))
-        return devices.seconds(state.seed, client, used, size, size)
+        return devices.seconds(state.seed, client, used, size, up)
 
     return seconds

@@ -18,9 +18,11 @@ from algorithms.engine.layout import Packed
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.personal import Location
 from algorithms.engine.rows import NO_ROWS, UpdateRows
+from algorithms.engine.sending import send
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
 from algorithms.parts.losses import labelled
+from algorithms.parts.uplink import Uplink
 from algorithms.parts.weighting import Report, Weighting
 from algorithms.training.augment import Augmented
 from algorithms.training.reports import REPORTS, FinishedUpdate
@@ -81,6 +83,7 @@ class ClientUpdates(Function):
         aggregate: whether the round ends in an aggregation.
         rounds: rounds of the run, if known.
         needs: measurements after each client update, for its report; see `algorithms.training.reports`.
+        uplink: stages that each change of the model passes on its way to the server.
     """
 
     local: Local
@@ -90,6 +93,7 @@ class ClientUpdates(Function):
     aggregate: bool
     rounds: int | None = None
     needs: tuple[str, ...] = ()
+    uplink: Uplink = Uplink()
 
     def objects(self, block: Block) -> int:
         return 0 if self.aggregate else len(block.clients)
@@ -139,11 +143,36 @@ class ClientUpdates(Function):
         """Train at most as many clients as there are lanes; return the lane of each, and the rows."""
         lanes, works, losses = self.train(worker, trainer, clients, inputs, received, personal)
         wrong = trainer.nonfinite(len(works))
+        if self.uplink.chain:
+            sending = [i for i, work in enumerate(works) if work.batches and wrong[lanes[i]] is None]
+            self._send(worker, clients, inputs, received, lanes, sending)
+            wrong = [first or then for first, then in zip(wrong, trainer.nonfinite(len(works)), strict=True)]
         rows = []
         for i, client in enumerate(clients):
             finished = FinishedUpdate(worker, trainer, self.local, works[i], lanes[i], received[i], personal[i])
             rows.append(self._row(finished, client, inputs[i], float(losses[lanes[i]]), wrong[lanes[i]]))
         return lanes, UpdateRows.of(clients, *zip(*rows, strict=True))
+
+    def _send(
+        self,
+        worker: Worker,
+        clients: Sequence[int],
+        inputs: Sequence[ClientInput],
+        received: Sequence[Packed],
+        lanes: Sequence[int],
+        sending: Sequence[int],
+    ) -> None:
+        """Pass the models of some of these clients, by their places, through the uplink."""
+
+        def seed(number: int) -> int:
+            place = sending[number]
+            return torch_seed(self.seed, Purpose.UPLINK, self._counter(inputs[place]), clients[place])
+
+        models = [received[i] for i in sending]
+        send(worker.resident, self.uplink, self.local, [lanes[i] for i in sending], models, seed)
+
+    def _counter(self, given: ClientInput) -> int:
+        return self.round_number if given.counter is None else given.counter
 
     def train(
         self,
@@ -173,7 +202,7 @@ class ClientUpdates(Function):
         for place, (client, given, own) in enumerate(zip(clients, inputs, personal, strict=True)):
             data = worker.data
             x, y = data.union(given.union, "train") if given.union else data.samples(client, "train")
-            counter = self.round_number if given.counter is None else given.counter
+            counter = self._counter(given)
             updates = int(worker.resident.layouts.personal.unpack(own)[BATCHES]) if self.local.batches else 0
 
             def draw(number: int, place: int = place, client: int = client) -> np.random.Generator:

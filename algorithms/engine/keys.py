@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     SYNTHETIC = 22
     SAMPLE = 23
     FINETUNE = 24
+    UPLINK = 25
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

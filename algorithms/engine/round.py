@@ -85,7 +85,8 @@ def client_updates(state: State, algorithm: Algorithm, fleet: Fleet, aggregate: 
     """Return the client updates of the next round."""
     local = algorithm.local.fitted(fleet.census)
     needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.measures else ()))))
-    return ClientUpdates(local, algorithm.weighting, state.seed, state.round + 1, aggregate, state.rounds, needs)
+    number, uplink = state.round + 1, algorithm.uplink
+    return ClientUpdates(local, algorithm.weighting, state.seed, number, aggregate, state.rounds, needs, uplink)
 
 
 def round_input(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[Packed | None, Packed]:

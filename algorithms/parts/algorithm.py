@@ -1,10 +1,12 @@
-"""An algorithm: a value made of five parts, and perhaps the next phase."""
+"""An algorithm: a value made of six parts, and perhaps the next phase."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from algorithms.engine.entries import Kind
 from algorithms.engine.errors import InputError, require
@@ -16,7 +18,8 @@ from algorithms.parts.local import Local
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Sharing
+from algorithms.parts.sharing import Scope, Sharing
+from algorithms.parts.uplink import Uplink
 from algorithms.parts.weighting import Samples, Weighting
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class Algorithm:
         sharing: shared and personal entries of the model.
         weighting: share of a client update in the aggregation.
         server: step from the weighted mean to the next global model.
+        uplink: stages that a client's change of the model passes on its way to the server; none by default.
         until: rule that ends this phase; None for the only or last phase. See `phases`.
         then: next phase.
         own_round: function that replaces the engine's round; None for the engine's.
@@ -53,6 +57,7 @@ class Algorithm:
     sharing: Sharing = Sharing()
     weighting: Weighting = Samples()
     server: Server = Assign()
+    uplink: Uplink = Uplink()
     until: Rule | None = None
     then: Algorithm | None = None
     own_round: RoundFunction | None = field(default=None, repr=False)
@@ -60,12 +65,13 @@ class Algorithm:
     refuses_dropout: str = ""
 
     def __post_init__(self) -> None:
-        if self.local.batches and "batches" not in self.sharing.slots:
-            # Each client stores its own position in the order of its batches.
-            slots = {**self.sharing.slots, "batches": "personal"}
+        # Each client stores its own position in the order of its batches, and what it has not sent yet.
+        own = (*(("batches",) if self.local.batches else ()), *self.uplink.slots)
+        if any(slot not in self.sharing.slots for slot in own):
+            slots: dict[str, Scope | float] = {**self.sharing.slots, **dict.fromkeys(own, "personal")}
             object.__setattr__(self, "sharing", replace(self.sharing, slots=slots))
         check(
-            *(self.schedule, self.local, self.sharing, self.weighting, self.server),
+            *(self.schedule, self.local, self.sharing, self.weighting, self.server, self.uplink),
             own_round=self.own_round is not None,
             later=None if self.then is None else self.then.local,
             needs=self.needs,
@@ -120,7 +126,17 @@ class Algorithm:
             return "clients keep entries of their own"
         if self.needs:
             return f"the reports measure each client's model ({', '.join(self.needs)})"
+        if self.uplink.chain:
+            return "the uplink changes each client's model"
         return "the algorithm has rounds of its own" if self.own_round else ""
+
+    def saved_bytes(self, layouts: Layouts) -> int:
+        """Return the bytes by which the uplink makes a client's message shorter than its model; negative if longer."""
+        if not self.uplink.chain:
+            return 0
+        size = sum(entry.size for entry in layouts.shared.entries if self.local.trains(entry))
+        scalar = np.dtype(layouts.shared.floating).itemsize
+        return size * scalar - self.uplink.nbytes(size, scalar)
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         """Refuse a model with random draws if the algorithm does not allow them.
@@ -141,6 +157,10 @@ class Algorithm:
     def phase(self, number: int) -> Algorithm:
         """Return a phase; the first is 0."""
         return list(self.phases)[number]
+
+    def sending(self, uplink: Uplink) -> Algorithm:
+        """Return the algorithm with one uplink in all phases."""
+        return replace(self, uplink=uplink, then=self.then and self.then.sending(uplink))
 
     def computed(self, compute: Compute) -> Algorithm:
         """Return the algorithm with one way of computing in all phases."""

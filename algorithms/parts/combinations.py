@@ -10,6 +10,7 @@ from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
+from algorithms.parts.uplink import Uplink
 from algorithms.parts.weighting import REPORTED, ClientLoss, Samples, SamplesUsed, Weighting
 
 MEASURED = ("loss_after", "loss_received", "score", "score_per_sample")
@@ -22,15 +23,16 @@ def check(
     sharing: Sharing,
     weighting: Weighting,
     server: Server,
+    uplink: Uplink,
     *,
     own_round: bool,
     later: Local | None,
     needs: tuple[str, ...],
 ) -> None:
-    """Refuse an algorithm's five parts if two contradict each other.
+    """Refuse an algorithm's six parts if two contradict each other.
 
     Args:
-        schedule, local, sharing, weighting, server: the parts.
+        schedule, local, sharing, weighting, server, uplink: the parts.
         own_round: whether the algorithm replaces the engine's round.
         later: `local` of the next phase, if there is one.
         needs: entries of a report that the parts name.
@@ -40,7 +42,9 @@ def check(
     """
     every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
     for text in (
-        _slot_without_use(local, sharing),
+        _slot_without_use(local, sharing, uplink),
+        _uplink_of_nothing(schedule, sharing, uplink),
+        _feedback_without_order(schedule, sharing, uplink),
         _sizes_after_redistribution(every, weighting) if every > 1 else "",
         _redistribution_of_nothing(every, sharing) if every > 1 else "",
         _server_without_models(server, sharing),
@@ -58,8 +62,8 @@ def check(
             raise InputError(text)
 
 
-def _slot_without_use(local: Local, sharing: Sharing) -> str:
-    unused = [slot for slot in sharing.slots if slot not in local.slots]
+def _slot_without_use(local: Local, sharing: Sharing, uplink: Uplink) -> str:
+    unused = [slot for slot in sharing.slots if slot not in (*local.slots, *uplink.slots)]
     if not unused:
         return ""
     if unused[0] == "momentum":
@@ -68,6 +72,30 @@ def _slot_without_use(local: Local, sharing: Sharing) -> str:
             "set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
         )
     return f"sharing.slots = {unused[0]!r}: must be one of {local.slots}, the slots of this `local`; leave the slot out"
+
+
+def _uplink_of_nothing(schedule: Schedule, sharing: Sharing, uplink: Uplink) -> str:
+    sends = getattr(schedule, "sends", True)
+    if not uplink.chain or (sends and sharing.weights != "personal"):
+        return ""
+    other = 'sharing.weights = "personal"' if sends else "united data, as in centralized"
+    return f"uplink = {uplink} with {other}: must be empty, because no client sends its weights; remove [uplink]"
+
+
+def _feedback_without_order(schedule: Schedule, sharing: Sharing, uplink: Uplink) -> str:
+    if not uplink.feedback:
+        return ""
+    if isinstance(schedule, Arrivals):
+        return (
+            "uplink.feedback = true with asynchronous arrivals: must be false, because overlapping client updates have "
+            "no order in a client's residual; use a synchronous algorithm"
+        )
+    if sharing.newcomer == "average":
+        return (
+            'uplink.feedback = true with algorithm.newcomer = "average": must be "initial", because a newcomer owes '
+            'the server nothing; set algorithm.newcomer = "initial"'
+        )
+    return ""
 
 
 def _sizes_after_redistribution(every: int, weighting: Weighting) -> str:

@@ -141,11 +141,11 @@ class Local:
     def chain(self) -> Chain:
         """Arithmetic of a local step. A method with other steps overrides it; see `algorithms.scaffold`."""
         from algorithms.training.chain import RECEIVED, AffineTerm, Chain, MomentumDirection
-        from algorithms.training.stages import AdamDirection, Clip
+        from algorithms.training.stages import AdamDirection, GradientClip
 
         terms: list[Stage] = []
         if self.clip is not None:
-            terms.append(Clip(self.clip))
+            terms.append(GradientClip(self.clip))
         if self.weight_decay and self.optimizer in OWN:
             terms.append(AffineTerm(a=self.weight_decay))
         if self.proximal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,6 +168,8 @@ class Rounds:
     sample: Sample = Sample()
     aggregate_every: int = 1
     fewer: FewerClients = "wait"
+    sends: ClassVar[bool] = True
+    """Whether clients send models."""
 
     def __post_init__(self) -> None:
         name, every = "algorithm.aggregate_every", self.aggregate_every

@@ -85,7 +85,7 @@ class Chain:
     """Arithmetic of a local step: with g the gradient, apply the terms in order, then w <- w - lr direction(g).
 
     Args:
-        terms: `AffineTerm`, `Clip`, or a method's own stages.
+        terms: `AffineTerm`, `GradientClip`, or a method's own stages.
         direction: `MomentumDirection` (plain SGD with beta 0), `AdamDirection`, or a method's own stage.
         optimiser: optimiser that takes the step in place of the direction; None for the direction.
         keeps_received: whether to store the received weights for `Local.finish`, even if no term reads them.

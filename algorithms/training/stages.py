@@ -10,7 +10,7 @@ from algorithms.training.chain import LocalSteps, Tensors
 
 
 @dataclass(frozen=True)
-class Clip:
+class GradientClip:
     """Limit on the norm of a batch's gradient, all parameters together: g <- g min(1, norm / |g|).
 
     Args:

@@ -27,6 +27,7 @@ from algorithms import (
     RoundReport,
     Samples,
     State,
+    Uplink,
     Work,
     Worker,
     aggregated_model,
@@ -108,7 +109,7 @@ class Divergence:
         """Start the twin's round that belongs to the run's last one."""
         report = _report(state)
         updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
-        updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
+        updates = replace(updates, weighting=Samples(), round_number=state.round, needs=(), uplink=Uplink())
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
         start = fleet.put((self.state.model, self.state.personal))
         self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])

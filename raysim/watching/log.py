@@ -142,7 +142,7 @@ def log_model(name: str, parameters: Mapping[str, Any], shape: tuple[int, ...], 
 
 
 def log_algorithm(name: str, algorithm: Algorithm) -> None:
-    """Log an algorithm's five parts and its other fields without their defaults."""
+    """Log an algorithm's main parts, and its other fields without their defaults."""
     for part in fields(algorithm):
         value = getattr(algorithm, part.name)
         if part.name in ("schedule", "local", "sharing", "weighting", "server") or value != part.default:

@@ -1,0 +1,76 @@
+"""The way to the server: the trained models in some lanes become the models that the server receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from algorithms.parts.uplink import FEEDBACK, Changes, Uplink
+
+if TYPE_CHECKING:
+    from algorithms.engine.layout import Packed
+    from algorithms.engine.resident import Resident
+    from algorithms.parts.local import Local
+
+
+@torch.no_grad()
+def send(
+    resident: Resident,
+    uplink: Uplink,
+    local: Local,
+    lanes: Sequence[int],
+    received: Sequence[Packed],
+    seed: Callable[[int], int],
+) -> None:
+    """Pass the changes of the models in some lanes through the uplink, and keep the residuals; see `Uplink`.
+
+    A value that is sent unchanged stays the trained one to the last bit.
+
+    Args:
+        resident: models.
+        uplink: stages, at least one.
+        local: content of the client updates, which names the trained parameters.
+        lanes: lane of each client's model.
+        received: model that each client received.
+        seed: seed of the draws of the n-th of these clients.
+    """
+    entries = [(entry, place) for entry, place in resident.layouts.shared.places() if local.trains(entry)]
+    if not entries or not lanes:
+        return
+    index, columns = list(lanes), np.concatenate([np.r_[place] for _, place in entries])
+    models = [resident.stacks[entry] for entry, _ in entries]
+    sizes = [entry.size for entry, _ in entries]
+    layers = groupby(entries, key=lambda each: each[0].name.rpartition(".")[0])
+    trained = _gathered(models, index)
+    same = all(each is received[0] for each in received)
+    rows = np.stack([each.floats[columns] for each in (received[:1] if same else received)])
+    before = torch.from_numpy(rows).to(trained)
+    change = trained - before
+    residuals = [resident.slots[FEEDBACK][entry.name] for entry, _ in entries] if uplink.feedback else []
+    owed = change + _gathered(residuals, index) if residuals else change
+    groups = tuple(sum(entry.size for entry, _ in layer) for _, layer in layers)
+    draws = tuple(_stream(seed(i), resident.device) for i in range(len(index))) if uplink.draws else ()
+    sent = uplink.sent(Changes(owed, owed.shape[1], groups, draws=draws))
+    _scatter(models, index, torch.split(torch.where(sent == change, trained, before + sent), sizes, dim=1))
+    if residuals:
+        _scatter(residuals, index, torch.split(owed - sent, sizes, dim=1))
+
+
+def _gathered(stacks: Sequence[torch.Tensor], lanes: list[int]) -> torch.Tensor:
+    """Return the values of some lanes side by side, [lanes, n]."""
+    return torch.cat([stack[lanes].flatten(1) for stack in stacks], dim=1)
+
+
+def _scatter(stacks: Sequence[torch.Tensor], lanes: list[int], parts: Sequence[torch.Tensor]) -> None:
+    for stack, part in zip(stacks, parts, strict=True):
+        stack[lanes] = part.view(len(lanes), *stack.shape[1:])
+
+
+def _stream(seed: int, device: torch.device) -> torch.Generator:
+    generator = torch.Generator(device)
+    generator.manual_seed(seed)
+    return generator

@@ -1,0 +1,207 @@
+"""Rounds with an uplink: reference, identities, executions, error feedback, bytes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import (
+    Algorithm,
+    Clip,
+    Compute,
+    InputError,
+    Layout,
+    Local,
+    Noise,
+    Packed,
+    Quantise,
+    RandomK,
+    Sample,
+    Sign,
+    TopK,
+    Uplink,
+    begin,
+    fedavg,
+    next_round,
+    radfed,
+)
+from algorithms.names import ALGORITHMS
+from raysim.fleet.inline import InlineFleet
+from tests.algorithms.conftest import clients, named, perceptron
+from tests.algorithms.engine.test_round import same
+from tests.algorithms.test_properties import MODELS, SIZES, made, simulate
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.05, batch_size=4)
+SAMPLE = Sample(fraction=0.7)
+CHAINS = {
+    "clip, top-k, quantise": Uplink((Clip(0.1), TopK(0.3), Quantise(8))),
+    "random-k with feedback": Uplink((Clip(0.5, "layer"), RandomK(0.3, scale=False)), feedback=True),
+}
+
+
+def sending(name: str, uplink: Uplink, model: str) -> Algorithm:
+    """The algorithm with the uplink, or a skip where one of both makes no sense: it says so itself."""
+    try:
+        algorithm = named(name, SAMPLE, LOCAL).sending(uplink)
+        algorithm.divide(Layout.of(MODELS[model]()))
+    except InputError as error:
+        pytest.skip(str(error))
+    return algorithm
+
+
+@pytest.mark.parametrize("uplink", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_with_a_chain(name: str, uplink: Uplink, federation: Federation) -> None:
+    model = "cnn with batch norm"
+    algorithm = sending(name, uplink, model)
+    first, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
+    again, _ = simulate(federation, algorithm, model, "sequential", "fp64", 3)
+    assert same(first.model, again.model) and same(first.average, again.average)
+    stacked, _ = simulate(federation, algorithm, model, "vectorised", "fp64", 3)
+    for one, other in ((first.model, stacked.model), (first.average, stacked.average)):
+        np.testing.assert_allclose(other.floats, one.floats, rtol=1e-9, atol=1e-9)
+    plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp64", 3)
+    assert np.isfinite(first.model.floats).all() and not same(first.model, plain.model)
+
+
+@pytest.mark.parametrize("uplink", [*CHAINS.values(), Uplink((Sign(),), feedback=True)])
+def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
+    algorithm = fedavg(SAMPLE, LOCAL).sending(uplink)
+    models = [
+        simulate(federation, algorithm, "mlp", way, "fp64", 3)[0] for way in ("sequential", "vectorised", "fused")
+    ]
+    for state in models[1:]:
+        np.testing.assert_allclose(state.model.floats, models[0].model.floats, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedadam", "fedbn", "radfed", "fedasync", "scaffold", "ditto"])
+@pytest.mark.parametrize(
+    "chain", [(), (Clip(inf),), (Clip(inf, "layer"),), (TopK(1.0),), (RandomK(1.0),), (Noise(0.0),)]
+)
+def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
+    model = "cnn with batch norm"
+    plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp32", 3)
+    sent, _ = simulate(federation, named(name, SAMPLE, LOCAL).sending(Uplink(chain)), model, "sequential", "fp32", 3)
+    assert same(plain.model, sent.model) and same(plain.average, sent.average)
+
+
+def rounds(
+    federation: Federation, algorithm: Algorithm, count: int, sizes: Sequence[int] = SIZES
+) -> list[dict[str, np.ndarray]]:
+    """Return the model before the first round and after each, by entry, in double precision on one lane."""
+    compute = Compute("sequential", "fp64")
+    fleet = federation(clients(sizes), made("mlp", True), algorithm.sharing, 3, compute)
+    state = begin(made("mlp", True), fleet, 1, count)
+    found = [fleet.layouts.shared.unpack(state.model)]
+    for _ in range(count):
+        state = next_round(state, algorithm.computed(compute), fleet)
+        found.append(fleet.layouts.shared.unpack(state.model))
+    return found
+
+
+def flat(values: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([each.ravel() for each in values.values()])
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_reference_loop_of_clipped_top_k(feedback: bool, federation: Federation) -> None:
+    """FedAvg by hand, on gradients by autograd, with unequal sizes, partial participation and full batches."""
+    local = replace(LOCAL, batch_size="full", epochs=2)
+    algorithm = fedavg(SAMPLE, local).sending(Uplink((Clip(0.05), TopK(0.2)), feedback))
+    found = rounds(federation, algorithm, 4)
+    data, owed = clients(SIZES), {}
+    w = flat(found[0])
+    module = made("mlp", True)
+    for number in range(1, 5):
+        cohort = SAMPLE.draw(np.arange(len(SIZES)), 1, number, np.array(SIZES), None, None)
+        total, weight = np.zeros_like(w), 0
+        for client in cohort.tolist():
+            x, y = data[client][0].double(), data[client][1]
+            if not len(y):
+                continue
+            torch.nn.utils.vector_to_parameters(torch.from_numpy(w.copy()), module.parameters())
+            for _ in range(2):
+                loss = torch.nn.functional.cross_entropy(module(x), y)
+                gradients = torch.autograd.grad(loss, list(module.parameters()))
+                for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+                    parameter.data -= 0.05 * gradient
+            change = torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy() - w
+            change = change + owed.get(client, 0.0)
+            sent = change * min(1.0, 0.05 / np.sqrt((change**2).sum()))
+            sent[np.argsort(-np.abs(sent))[round(0.2 * len(w)) :]] = 0.0
+            if feedback:
+                owed[client] = change - sent
+            total, weight = total + len(y) * (w + sent), weight + len(y)
+        w = total / weight
+        np.testing.assert_allclose(flat(found[number]), w, rtol=1e-9, atol=1e-12)
+
+
+def test_feedback_loses_nothing(federation: Federation) -> None:
+    """One client: the sum of its changes is the sum of what arrived and what it still owes."""
+    uplink = Uplink((TopK(0.05), Sign()), feedback=True)
+    local, compute = replace(LOCAL, lr=0.01), Compute("sequential", "fp64")
+    algorithm = fedavg(Sample(), local).sending(uplink).computed(compute)
+    fleet = federation(clients((9,)), made("mlp", True), algorithm.sharing, 1, compute)
+    changes: list[np.ndarray] = []
+    trainer = fleet.worker.trainer if hasattr(fleet, "worker") else fleet._worker.trainer
+    train = trainer.train
+
+    def watched(*given):
+        before = trainer.shared(0).copy().floats
+        losses = train(*given)
+        changes.append(trainer.shared(0).floats - before)
+        return losses
+
+    trainer.train = watched
+    state = begin(made("mlp", True), fleet, 1, 6)
+    start = state.model.floats.copy()
+    for _ in range(6):
+        state = next_round(state, algorithm, fleet)
+    layout, moved = fleet.layouts.shared, Packed(state.model.floats - start, state.model.integers)
+    trained = Packed(np.sum(changes, axis=0), state.model.integers)
+    arrived, made_ = layout.unpack(moved), layout.unpack(trained)
+    owed = fleet.layouts.personal.unpack(state.average)
+    for name, change in made_.items():
+        np.testing.assert_allclose(arrived[name] + owed[f"feedback/{name}"], change, rtol=0, atol=1e-12)
+    assert any(np.abs(values).max() > 0 for values in owed.values())
+
+
+def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
+    uplink = Uplink((Clip(1e-3),))
+    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).sending(uplink)
+    found = rounds(federation, algorithm, 3, (9,))
+    # Three clipped hops move a model by at most 3 norms.
+    distance = float(np.linalg.norm(flat(found[3]) - flat(found[0])))
+    assert 1e-3 < distance <= 3e-3 + 1e-12
+    assert np.array_equal(flat(found[0]), flat(found[2]))
+
+
+def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
+    uplink = Uplink((TopK(0.1),), feedback=True)
+    for model, whole in (("mlp", 0), ("cnn with batch norm", 2 * 4 * 4 + 8)):
+        algorithm = fedavg(Sample(), LOCAL).sending(uplink)
+        state, fleet = simulate(federation, algorithm, model, "sequential", "fp32", 1)
+        size = sum(entry.size for entry in fleet.layouts.shared.entries if entry.is_parameter)
+        assert state.report is not None
+        assert state.report.bytes_up == len(SIZES) * (uplink.nbytes(size, 4) + whole)
+        assert state.report.bytes_down == len(SIZES) * (4 * size + whole)
+
+
+def test_asynchronous_arrivals_send_messages(federation: Federation) -> None:
+    uplink = Uplink((TopK(0.1),))
+    algorithm = named("fedasync", Sample(cohort=2), LOCAL).sending(uplink)
+    state, fleet = simulate(federation, algorithm, "mlp", "sequential", "fp32", 2)
+    size = sum(entry.size for entry in fleet.layouts.shared.entries)
+    assert state.report is not None and state.report.bytes_up == 2 * uplink.nbytes(size, 4)
+
+
+def test_a_client_that_takes_no_step_sends_no_noise(federation: Federation) -> None:
+    algorithm = radfed(Sample(), LOCAL, aggregate_every=2).sending(Uplink((Noise(1.0),)))
+    fleet = federation([*clients((0, 0))], perceptron(), algorithm.sharing, 1)
+    state = begin(perceptron(), fleet, 1, 2)
+    after = next_round(next_round(state, algorithm, fleet), algorithm, fleet)
+    assert same(state.model, after.model)
