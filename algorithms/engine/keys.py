@@ -28,6 +28,8 @@ class Purpose(IntEnum):
     SAMPLE = 23
     FINETUNE = 24
     UPLINK = 25
+    ATTACKERS = 30
+    ATTACK = 31
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from algorithms.engine.client_update import NO_INPUT, BlockResult, ClientInput, ClientUpdates
 from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
+from algorithms.engine.kept import KeptUpdates, aggregate_kept, guarded
 from algorithms.engine.layout import Packed
 from algorithms.engine.redistribution import deal, redistributed, sum_models
 from algorithms.engine.rows import UpdateRows
@@ -42,7 +43,11 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
     cohort = sample_cohort(state, algorithm, fleet)
     dealt, waiting = deal(state, algorithm, len(cohort))
     updates = client_updates(state, algorithm, fleet, last or algorithm.rounds.aggregates(round_number))
+    if algorithm.keeps_models or algorithm.attack is not None:
+        updates = guarded(state, algorithm, fleet, updates, cohort)
     result, models = _train(state, algorithm, fleet, updates, cohort, dealt)
+    if isinstance(updates, KeptUpdates):
+        result = aggregate_kept(state, algorithm, fleet, updates, result, models)
     for client, location in zip(result.rows.clients.tolist(), result.rows.personal, strict=True):
         if location is not None:
             state.personal.add(round_number, client, location)

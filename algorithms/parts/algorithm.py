@@ -12,7 +12,9 @@ from algorithms.engine.entries import Kind
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.layout import Layout
 from algorithms.engine.layouts import Layouts
-from algorithms.parts.combinations import check
+from algorithms.parts.aggregation import Aggregate, Mean
+from algorithms.parts.attack import Attack
+from algorithms.parts.combinations import check, check_models
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.parts.rules import Rule
@@ -47,6 +49,8 @@ class Algorithm:
         needs_batch_norm: whether the model must have batch-norm layers that track statistics. `local` with untracked
             or frozen statistics needs them in any case.
         refuses_dropout: error for models with dropout or random numbers of their own; "" if they are allowed.
+        aggregate: rule that turns the cohort's models into one.
+        attack: attack of a share of the clients; None for none.
 
     Raises:
         InputError: the parts contradict each other.
@@ -63,6 +67,8 @@ class Algorithm:
     own_round: RoundFunction | None = field(default=None, repr=False)
     needs_batch_norm: bool = False
     refuses_dropout: str = ""
+    aggregate: Aggregate = Mean()
+    attack: Attack | None = None
 
     def __post_init__(self) -> None:
         # Each client stores its own position in the order of its batches, and what it has not sent yet.
@@ -75,6 +81,10 @@ class Algorithm:
             own_round=self.own_round is not None,
             later=None if self.then is None else self.then.local,
             needs=self.needs,
+        )
+        check_models(
+            *(self.aggregate, self.attack, self.schedule, self.sharing, self.weighting, self.uplink),
+            own_round=self.own_round is not None,
         )
 
     @property
@@ -89,6 +99,11 @@ class Algorithm:
         """Entries that the parts read in a report, beside those that every report has."""
         parts = (self.weighting, self.schedule.sample.by, self.until)
         return tuple(name for part in parts for name in getattr(part, "needs", ()))
+
+    @property
+    def keeps_models(self) -> bool:
+        """Whether an aggregation needs each client's model, and not only their sum."""
+        return not isinstance(self.aggregate, Mean) or (self.attack is not None and self.attack.colludes)
 
     @property
     def phases(self) -> Iterator[Algorithm]:
@@ -128,6 +143,8 @@ class Algorithm:
             return f"the reports measure each client's model ({', '.join(self.needs)})"
         if self.uplink.chain:
             return "the uplink changes each client's model"
+        if self.keeps_models or self.attack is not None:
+            return "the aggregation or an attack looks at each client's model"
         return "the algorithm has rounds of its own" if self.own_round else ""
 
     def saved_bytes(self, layouts: Layouts) -> int:
@@ -166,3 +183,8 @@ class Algorithm:
         """Return the algorithm with one way of computing in all phases."""
         then = self.then and self.then.computed(compute)
         return replace(self, local=replace(self.local, compute=compute), then=then)
+
+    def under(self, aggregate: Aggregate | None = None, attack: Attack | None = None) -> Algorithm:
+        """Return the algorithm with another rule of aggregation, or under an attack, in all phases."""
+        then = self.then and self.then.under(aggregate, attack)
+        return replace(self, aggregate=aggregate or self.aggregate, attack=attack or self.attack, then=then)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from algorithms.engine.errors import InputError
+from algorithms.parts.aggregation import Aggregate, Mean
 from algorithms.parts.arrivals import Arrivals
+from algorithms.parts.attack import Attack
 from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Schedule
@@ -11,7 +13,7 @@ from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
 from algorithms.parts.uplink import Uplink
-from algorithms.parts.weighting import REPORTED, ClientLoss, Samples, SamplesUsed, Weighting
+from algorithms.parts.weighting import REPORTED, ClientLoss, Equal, Samples, SamplesUsed, Weighting
 
 MEASURED = ("loss_after", "loss_received", "score", "score_per_sample")
 """Entries of a report that are measured in evaluation."""
@@ -60,6 +62,48 @@ def check(
     ):
         if text:
             raise InputError(text)
+
+
+def check_models(
+    aggregate: Aggregate,
+    attack: Attack | None,
+    schedule: Schedule,
+    sharing: Sharing,
+    weighting: Weighting,
+    uplink: Uplink,
+    *,
+    own_round: bool,
+) -> None:
+    """Refuse a robust aggregation or an attack with parts that contradict it.
+
+    Raises:
+        InputError: the algorithm has rounds of its own, redistributes, weights by more than samples, or sends nothing.
+    """
+    robust = not isinstance(aggregate, Mean)
+    if not robust and attack is None:
+        return
+    what = f"server.aggregate = {aggregate}" if robust else f"attack = {attack}"
+    every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
+    alone = not robust and not (attack and attack.colludes)
+    plain = isinstance(weighting, Samples | SamplesUsed | Equal)
+    for holds, other, why in (
+        (not own_round, "rounds of its own", "with a cohort that trains at once"),
+        (
+            every == 1 or alone,
+            f"aggregate_every = {every}",
+            "with aggregate_every = 1, because a model that visits many clients has met an attacker",
+        ),
+        (plain or not robust, f"weighting = {weighting}", "with weights by samples, which it ignores"),
+        (sharing.weights != "personal", 'sharing.weights = "personal"', "with weights that are sent"),
+        (
+            not (uplink.chain and attack and attack.colludes),
+            f"uplink = {uplink}",
+            "without an uplink, because its attackers only know each other's updates before they are sent",
+        ),
+    ):
+        if not holds:
+            remedy = 'set server.aggregate = "mean"' if robust else "remove [attack]"
+            raise InputError(f"{what} with {other}: must be used {why}; {remedy}, or use another algorithm")
 
 
 def _slot_without_use(local: Local, sharing: Sharing, uplink: Uplink) -> str:

@@ -1,0 +1,337 @@
+"""Robust aggregation and attacks, against plain loops over all models of a cohort."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import (
+    Adam,
+    Algorithm,
+    Compute,
+    DivergedError,
+    InputError,
+    Local,
+    Purpose,
+    Sample,
+    begin,
+    fedavg,
+    fedprox,
+    generator,
+    next_round,
+    radfed,
+)
+from algorithms.engine import kept
+from algorithms.names import ALGORITHMS
+from algorithms.parts.aggregation import (
+    AGGREGATES,
+    Aggregate,
+    GeometricMedian,
+    Krum,
+    Mean,
+    Median,
+    MultiKrum,
+    TrimmedMean,
+)
+from algorithms.parts.attack import Attack, little
+from raysim.fleet.inline import InlineFleet
+from tests.algorithms.conftest import clients, named, perceptron
+from tests.algorithms.engine.test_round import same, simulate
+from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, module, sgd, train
+
+Federation = Callable[..., InlineFleet]
+LOCAL = Local(lr=0.1, batch_size=4, epochs=2)
+SAMPLE = Sample(cohort=5)
+EXACT = replace(LOCAL, compute=FP64)
+RULES: tuple[Aggregate, ...] = (
+    Median(),
+    TrimmedMean(0.2),
+    Krum(1),
+    MultiKrum(2),
+    GeometricMedian(steps=6, smoothing=1e-3),
+)
+ATTACKS = (
+    Attack(0.5, "label-flip", classes=3),
+    Attack(0.5, "sign-flip", 2.0),
+    Attack(0.5, "gaussian", 0.3),
+    Attack(0.5, "little-is-enough", 1.5),
+    Attack(0.5, "little-is-enough"),
+    Attack(0.5, "inner-product", 0.7),
+)
+REFUSED = {
+    *("fedasync", "centralized", "fedtan", "fedbs", "fednova", "q-fedavg", "singleset"),
+    *("radfed", "radfedp", "radfedm", "radfeda", "radfedi"),
+}
+"""Algorithms that make no sense with a robust rule or an attack."""
+
+
+@pytest.fixture(autouse=True)
+def thin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the small models into slices of 16 values."""
+    monkeypatch.setattr(kept, "MOST", 1)
+    monkeypatch.setattr(kept, "LEAST", 1)
+
+
+def plain_rule(rule: Aggregate, models: np.ndarray, weights: list[float]) -> np.ndarray:
+    """The aggregate of models, [m, n], written as the papers have it."""
+    m = len(models)
+    if isinstance(rule, Mean):
+        return np.asarray(sum(p * w for p, w in zip(weights, models, strict=True)) / sum(weights))
+    if isinstance(rule, Median):
+        return np.array([sorted(column)[m // 2] if m % 2 else np.mean(sorted(column)[m // 2 - 1 : m // 2 + 1])
+                         for column in models.T.tolist()])  # fmt: skip
+    if isinstance(rule, TrimmedMean):
+        b = int(rule.trim * m + 1e-9)
+        return np.array([np.mean(sorted(column)[b : m - b]) for column in models.T.tolist()])
+    if isinstance(rule, Krum):
+        scores = []
+        for i in range(m):
+            away = sorted(float(((models[i] - models[j]) ** 2).sum()) for j in range(m) if j != i)
+            scores.append(sum(away[: max(1, m - rule.byzantine - 2)]))
+        count = m - rule.byzantine if isinstance(rule, MultiKrum) else 1
+        return np.asarray(models[sorted(range(m), key=scores.__getitem__)[:count]].mean(axis=0))
+    v = models.mean(axis=0)
+    for _ in range(rule.steps):
+        betas = [1 / max(rule.smoothing, float(np.linalg.norm(v - w))) for w in models]
+        v = sum(b * w for b, w in zip(betas, models, strict=True)) / sum(betas)
+    return np.asarray(v)
+
+
+def plain_attack(attack: Attack, start: np.ndarray, models: np.ndarray, places: list[int], ids: list[int], r: int,
+                 where: np.ndarray) -> None:  # fmt: skip
+    """Replace the attackers' models, rows `places` of [m, n], at the coordinates of parameters."""
+    updates = models[places] - start
+    for row, client, d in zip(places, ids, updates, strict=True):
+        if attack.kind == "sign-flip":
+            sent = -attack.scale * d
+        elif attack.kind == "gaussian":
+            sent = np.zeros_like(d)
+            sent[where] = attack.scale * generator(0, Purpose.ATTACK, r, client).standard_normal(where.sum())
+        elif attack.kind == "little-is-enough":
+            z = little(len(models), len(places)) if attack.scale is None else attack.scale
+            sent = updates.mean(axis=0) - z * updates.std(axis=0)
+        elif attack.kind == "inner-product":
+            sent = -attack.scale * updates.mean(axis=0)
+        else:
+            return
+        models[row, where] = (start + sent)[where]
+
+
+def reference(rule: Aggregate, attack: Attack | None, rounds: int) -> dict[str, torch.Tensor]:
+    """A run with plain modules: all models of the cohort side by side."""
+    w = module()
+    ids = np.arange(len(DATA))
+    attackers = [] if attack is None else attack.attackers(ids, 0).tolist()
+    named_values = {name: value for name, value in w.state_dict().items() if value.is_floating_point()}
+    trains = {name for name, _ in w.named_parameters()}
+    where = np.concatenate([np.full(value.numel(), name in trains) for name, value in named_values.items()])
+    for r in range(1, rounds + 1):
+        cohort = SAMPLE.draw(ids, 0, r).tolist()
+        made = []
+        for client in cohort:
+            model = module()
+            model.load_state_dict(w.state_dict())
+            x, y = DATA[client]
+            if attack is not None and attack.kind == "label-flip" and client in attackers:
+                y = 2 - y
+            train(model, (x, y), drawn(LOCAL, DATA[client], r, client), sgd(0.1))
+            made.append(model.state_dict())
+        rows = np.array([np.concatenate([s[name].numpy().ravel() for name in named_values]) for s in made])
+        start = np.concatenate([w.state_dict()[name].numpy().ravel() for name in named_values])
+        there = [client for client in cohort if client in attackers]
+        if attack is not None and there:
+            plain_attack(attack, start, rows, [cohort.index(client) for client in there], there, r, where)
+        joined = plain_rule(rule, rows, [len(DATA[client][1]) for client in cohort])
+        values, at = {}, 0
+        for name, value in w.state_dict().items():
+            if name in named_values:
+                values[name] = torch.from_numpy(joined[at : at + value.numel()].reshape(value.shape))
+                at += value.numel()
+            else:
+                values[name] = max(s[name] for s in made)
+        w.load_state_dict(values)
+    return w.state_dict()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_each_rule_agrees_with_a_plain_loop(rule: Aggregate, federation: Federation) -> None:
+    state, fleet = engine(federation, fedavg(SAMPLE, EXACT).under(rule), 3)
+    agree(state, fleet, reference(rule, None, 3))
+
+
+@pytest.mark.parametrize("rule", [Mean(), Median(), Krum(1)], ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: f"{attack.kind}-{attack.scale}")
+def test_each_attack_agrees_with_a_plain_loop(attack: Attack, rule: Aggregate, federation: Federation) -> None:
+    state, fleet = engine(federation, fedavg(SAMPLE, EXACT).under(rule, attack), 3)
+    agree(state, fleet, reference(rule, attack, 3))
+
+
+def test_a_server_rule_acts_on_the_aggregate(federation: Federation) -> None:
+    state, fleet = engine(federation, ALGORITHMS["fedadam"](SAMPLE, EXACT, Adam(lr=0.1, tau=0.01)).under(Median()), 1)
+    found, aim = fleet.layouts.shared.unpack(state.model), reference(Median(), None, 1)
+    for name, w in module().named_parameters():
+        d = aim[name].numpy() - w.detach().numpy()
+        m, v = 0.1 * d, 0.01 * d**2
+        v = v + 0.99 * 0.01**2
+        np.testing.assert_allclose(found[name], w.detach().numpy() + 0.1 * m / (np.sqrt(v) + 0.01), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rule", [TrimmedMean(0.0), MultiKrum(0)], ids=lambda rule: type(rule).__name__)
+def test_without_anything_left_out_it_is_the_equal_mean(rule: Aggregate, federation: Federation) -> None:
+    plain = fedavg(SAMPLE, EXACT, weighting="equal")
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(rule)))
+    np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
+    assert np.array_equal(one.model.integers, other.model.integers)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_the_aggregate_of_one_client_is_its_model(rule: Aggregate, federation: Federation) -> None:
+    plain = fedavg(Sample(cohort=1), EXACT, weighting="equal")
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(rule)))
+    np.testing.assert_array_equal(one.model.floats, other.model.floats)
+
+
+@pytest.mark.parametrize("attack", [Attack(0.0, "sign-flip"), Attack(0.0, "inner-product"), Attack(0.5, scale=-1.0)])
+def test_an_attack_by_nobody_or_with_the_honest_sign_is_none(attack: Attack, federation: Federation) -> None:
+    plain = fedavg(SAMPLE, EXACT)
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(attack=attack)))
+    np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_runs_under_it_or_says_why_not(name: str, federation: Federation) -> None:
+    algorithm = named(name, Sample(cohort=4), replace(LOCAL, epochs=1))
+    for rule, attack in ((Median(), None), (Mean(), Attack(0.4)), (Krum(1), Attack(0.4, "inner-product"))):
+        try:
+            guarded = algorithm.under(rule, attack)
+        except InputError:
+            assert name in REFUSED
+            continue
+        fleets = [federation(DATA, perceptron(True), guarded.sharing) for _ in range(2)]
+        states = [simulate(guarded, fleet, perceptron(True), 2) for fleet in fleets]
+        assert same(states[0].model, states[1].model) and np.isfinite(states[0].model.floats).all()
+
+
+def test_the_wrong_pairs_are_refused() -> None:
+    refused: list[tuple[Algorithm, Aggregate, Attack | None]] = [
+        (radfed(SAMPLE, LOCAL, aggregate_every=3), Median(), None),
+        (radfed(SAMPLE, LOCAL, aggregate_every=3), Mean(), Attack(0.2, "inner-product")),
+        (ALGORITHMS["fedasync"](SAMPLE, LOCAL), Mean(), Attack()),
+        (ALGORITHMS["centralized"](Sample(), LOCAL), Median(), None),
+        (ALGORITHMS["fedbs"](SAMPLE, LOCAL), Krum(1), None),
+        (ALGORITHMS["fednova"](SAMPLE, LOCAL), Median(), None),
+        (ALGORITHMS["singleset"](SAMPLE, LOCAL), Median(), None),
+    ]
+    for algorithm, rule, attack in refused:
+        with pytest.raises(InputError, match="must be used with"):
+            algorithm.under(rule, attack)
+    assert radfed(SAMPLE, LOCAL, aggregate_every=3).under(attack=Attack()).attack == Attack()
+
+
+@pytest.mark.parametrize("rule", [Median(), Krum(1)], ids=lambda rule: type(rule).__name__)
+def test_executions_agree(rule: Aggregate, federation: Federation) -> None:
+    models = []
+    for execution, norm in (("sequential", False), ("vectorised", False), ("fused", False)):
+        compute = Compute(execution, precision="fp64")  # type: ignore[arg-type]
+        algorithm = fedavg(SAMPLE, replace(LOCAL, compute=compute)).under(rule, Attack(0.3, "sign-flip"))
+        fleet = federation(DATA, perceptron(norm).double(), algorithm.sharing, 3, compute, 3)
+        models.append(simulate(algorithm, fleet, perceptron(norm).double(), 3).model.floats)
+    for model in models[1:]:
+        np.testing.assert_allclose(model, models[0], rtol=1e-9, atol=1e-11)
+
+
+def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Federation) -> None:
+    sizes = (11, 4, 9, 0, 6, 7)
+    data = clients(sizes, seed=1)
+    broken = [(x * np.inf if i == 1 else x, y) for i, (x, y) in enumerate(data)]
+    all_of_them = fedavg(Sample(), replace(EXACT, nonfinite="leave-out")).under(Median())
+    without = federation([data[i] for i in (0, 2, 4, 5)], module(), compute=FP64)
+    state = next_round(begin(module(), federation(broken, module(), compute=FP64), 0), all_of_them,
+                       federation(broken, module(), compute=FP64))  # fmt: skip
+    assert state.report is not None
+    rows = state.report.updates
+    assert [w > 0 for w in rows.weights.tolist()] == [True, False, True, False, True, True]
+    # Client ids key the batches, so train full batches to compare clients of other numbers.
+    full = replace(all_of_them, local=replace(all_of_them.local, batch_size="full"))
+    one = simulate(full, federation(broken, module(), compute=FP64), module(), 2)
+    other = simulate(full, without, module(), 2)
+    np.testing.assert_allclose(one.model.floats, other.model.floats, rtol=1e-9, atol=1e-12)
+    with pytest.raises(DivergedError):
+        simulate(fedavg(Sample(), EXACT).under(Median()), federation(broken, module(), compute=FP64), module(), 1)
+
+
+def test_nobody_with_a_step_leaves_the_model(federation: Federation) -> None:
+    empty = clients((0, 0, 0))
+    fleet = federation(empty, perceptron(True))
+    state = begin(perceptron(True), fleet, 0)
+    assert same(next_round(state, fedavg(Sample(), LOCAL).under(Krum(1)), fleet).model, state.model)
+
+
+def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:
+    measured = []
+    for rule in (Mean(), Median()):
+        fleet = federation(DATA, module(), compute=FP64)
+        state = begin(module(), fleet, 0, measures=("dl",))
+        after = next_round(state, fedavg(SAMPLE, EXACT).under(rule), fleet)
+        assert after.report is not None
+        measured.append(after.report.measures["dl"])
+    assert measured[0] == measured[1]
+
+
+def test_attackers_are_drawn_once_by_the_seed() -> None:
+    ids = np.array([3, 5, 8, 13, 21, 34, 55, 89, 144, 233])
+    found = Attack(0.29).attackers(ids, 0)
+    assert len(found) == 2 and set(found) <= set(ids) and found.tolist() == sorted(found)
+    assert np.array_equal(found, Attack(0.29, "gaussian").attackers(ids, 0))
+    assert len(Attack(0.3).attackers(ids, 0)) == 3 and len(Attack(1.0).attackers(ids, 0)) == 10
+    assert any(not np.array_equal(found, Attack(0.29).attackers(ids, seed)) for seed in range(1, 5))
+
+
+def test_the_shift_of_little_is_enough_is_the_papers() -> None:
+    # n = 50, m = 24: s = 26 - 24 = 2 supporters of 26, so Phi(z) = 24 / 26 and z = 1.43.
+    assert little(50, 24) == pytest.approx(1.4261, abs=1e-4)
+    # n = 50, m = 12: s = 14 of 38, Phi(z) = 24 / 38.
+    assert little(50, 12) == pytest.approx(0.3360, abs=1e-3)
+    assert little(4, 1) == 0.0 and little(3, 3) == 3.0 and little(5, 3) == 3.0
+
+
+def test_slices_depend_on_the_model_the_cohort_and_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    slices = kept.slices_of(200_000, 1_000, 10)
+    assert slices[0] == slice(0, 4208) and slices[-1].stop == 200_000 and len(slices) == 48
+    assert kept.slices_of(64, 6, 2) == (slice(0, 64),)
+    assert kept.slices_of(0, 6, 2) == (slice(0, 0),)
+
+
+def test_krum_is_not_moved_by_a_far_model_and_the_mean_is() -> None:
+    rng = np.random.default_rng(0)
+    models = rng.normal(size=(9, 40))
+    models[[2, 7]] += 1e6
+    distances = ((models[:, None] - models[None]) ** 2).sum(-1)
+    for rule in (Krum(2), MultiKrum(2)):
+        assert not rule.shares(distances)[[2, 7]].any() and rule.shares(distances).sum() == pytest.approx(1)
+    shares = GeometricMedian(steps=50).shares(distances)
+    assert np.abs(shares @ models).max() < 10 < np.abs(models.mean(0)).max()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: TrimmedMean(0.5), "server.trim = 0.5"),
+        (lambda: Krum(-1), "server.byzantine = -1"),
+        (lambda: GeometricMedian(steps=0), "server.steps = 0"),
+        (lambda: Attack(1.5), "attack.share = 1.5"),
+        (lambda: Attack(0.2, "sign_flip"), "attack.kind = 'sign_flip'"),  # type: ignore[arg-type]
+        (lambda: Attack(0.2, "label-flip", 2.0), "attack.scale = 2.0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        make()
+
+
+def test_the_table_has_every_rule() -> None:
+    assert {type(rule) for rule in (Mean(), *RULES)} == set(AGGREGATES.values())
+    assert fedprox(SAMPLE, LOCAL).under(Median()).aggregate == Median()
