@@ -222,7 +222,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"evaluate": {"metrics": ["auc", "auc"]}}, r"evaluate.metrics.*only once"),
     ({"data": {}}, r"must be exactly one of them"),
     ({"uplink": {"chain": [{"name": "topk"}]}}, r"unknown uplink.chain = 'topk'.* did you mean 'top-k'"),
-    ({"uplink": {"chain": [{"name": "top-k", "share": 0.1, "shar": 1.0}]}}, r"unknown key 'uplink.chain.shar'.* mean 'share'"),
+    (
+        {"uplink": {"chain": [{"name": "top-k", "share": 0.1, "shar": 1.0}]}},
+        r"unknown key 'uplink.chain.shar'.* mean 'share'",
+    ),
     ({"uplink": {"chain": [{"name": "top-k"}]}}, r"uplink.chain has stage top-k without 'share': must be given"),
     ({"uplink": {"chain": [{"share": 0.1}]}}, r"uplink.chain has .*must have a name"),
     ({"uplink": {"chain": "sign"}}, r"uplink.chain = 'sign': must be a list of stages"),
