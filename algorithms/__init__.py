@@ -42,6 +42,7 @@ from algorithms.parts.compute import Compute
 from algorithms.parts.importance import Importance
 from algorithms.parts.local import Local
 from algorithms.parts.phases import phases
+from algorithms.parts.privacy import AdaptiveClip, Privacy, Spent
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Rounds, Sample, Schedule
 from algorithms.parts.server import Assign, Memory, Mix, Momentum, Server, Stretched
@@ -73,6 +74,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Adaptive",
+    "AdaptiveClip",
     "AffineTerm",
     "AfterRound",
     "Algorithm",
@@ -119,6 +121,7 @@ __all__ = [
     "PersonalStore",
     "Polynomial",
     "PowerOfChoice",
+    "Privacy",
     "Purpose",
     "Quantise",
     "RandomK",
@@ -133,6 +136,7 @@ __all__ = [
     "Server",
     "Sharing",
     "Sign",
+    "Spent",
     "Stage",
     "State",
     "SteadyStatistics",

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     UPLINK = 25
     ATTACKERS = 30
     ATTACK = 31
+    PRIVACY = 40
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

@@ -13,6 +13,7 @@ from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
 from algorithms.engine.kept import KeptUpdates, aggregate_kept, guarded
 from algorithms.engine.layout import Packed
+from algorithms.engine.noise import spent_by, with_noise
 from algorithms.engine.redistribution import deal, redistributed, sum_models
 from algorithms.engine.rows import UpdateRows
 from algorithms.engine.scores import Scores
@@ -54,6 +55,9 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
     if result.models is None:
         return redistributed(state, dealt, models, result.rows, waiting)
     total = result.models.plus(sum_models(waiting, fleet)) if waiting else result.models
+    if algorithm.privacy is not None:
+        total, spent = with_noise(state, algorithm, algorithm.privacy, fleet, total, result.rows)
+        state = replace(state, privacy=spent)
     model, memory = aggregate(state, algorithm, fleet, total, result.rows)
     average = result.personal.mean() or state.average
     return replace(state, round=round_number, model=model, memory=memory, average=average, travelling_models=())
@@ -91,6 +95,8 @@ def client_updates(state: State, algorithm: Algorithm, fleet: Fleet, aggregate: 
     local = algorithm.local.fitted(fleet.census)
     needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.measures else ()))))
     number, uplink = state.round + 1, algorithm.uplink
+    if algorithm.privacy is not None:
+        uplink = uplink.clipped(spent_by(state, algorithm.privacy).clip)
     return ClientUpdates(local, algorithm.weighting, state.seed, number, aggregate, state.rounds, needs, uplink)
 
 

@@ -16,6 +16,7 @@ from algorithms.engine.fleet import Fleet, Reference
 from algorithms.engine.layout import Packed
 from algorithms.engine.personal import PersonalLedger
 from algorithms.engine.report import RoundReport
+from algorithms.parts.privacy import Spent
 from algorithms.parts.server import Memory
 
 
@@ -54,6 +55,7 @@ class State:
         importance: chance of each training client to be drawn, [K], under importance sampling.
         measure_memory: memory of the measures.
         devices: speed of the clients in virtual time; None if that is not simulated.
+        privacy: differential privacy so far; None before the first round with noise.
         own: memory of an algorithm's own round.
         report: report of the last round.
     """
@@ -73,6 +75,7 @@ class State:
     importance: NDArray[np.float64] | None = None
     measure_memory: Memory = field(default_factory=dict)
     devices: Devices | None = None
+    privacy: Spent | None = None
     own: Any = None
     report: RoundReport | None = None
 

@@ -17,6 +17,7 @@ from algorithms.parts.attack import Attack
 from algorithms.parts.combinations import check, check_models
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
+from algorithms.parts.privacy import Privacy, check_private
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
@@ -43,6 +44,7 @@ class Algorithm:
         weighting: share of a client update in the aggregation.
         server: step from the weighted mean to the next global model.
         uplink: stages that a client's change of the model passes on its way to the server; none by default.
+        privacy: differential privacy of users, in every phase; None for none.
         until: rule that ends this phase; None for the only or last phase. See `phases`.
         then: next phase.
         own_round: function that replaces the engine's round; None for the engine's.
@@ -62,6 +64,7 @@ class Algorithm:
     weighting: Weighting = Samples()
     server: Server = Assign()
     uplink: Uplink = Uplink()
+    privacy: Privacy | None = None
     until: Rule | None = None
     then: Algorithm | None = None
     own_round: RoundFunction | None = field(default=None, repr=False)
@@ -86,6 +89,12 @@ class Algorithm:
             *(self.aggregate, self.attack, self.schedule, self.sharing, self.weighting, self.uplink),
             own_round=self.own_round is not None,
         )
+        if self.privacy is not None:
+            check_private(
+                *(self.schedule, self.local, self.sharing, self.weighting, self.server, self.until),
+                own_round=self.own_round is not None,
+                honest_mean=isinstance(self.aggregate, Mean) and self.attack is None,
+            )
 
     @property
     def rounds(self) -> Rounds:
@@ -97,7 +106,7 @@ class Algorithm:
     @property
     def needs(self) -> tuple[str, ...]:
         """Entries that the parts read in a report, beside those that every report has."""
-        parts = (self.weighting, self.schedule.sample.by, self.until)
+        parts = (self.weighting, self.schedule.sample.by, self.until, self.privacy)
         return tuple(name for part in parts for name in getattr(part, "needs", ()))
 
     @property
@@ -127,7 +136,10 @@ class Algorithm:
         for part in {phase.local.part for phase in self.phases}:
             holds = any(entry.is_parameter and entry.is_in(part) for entry in layout.entries)
             require(holds, "local.part", part, "a part of the model with parameters", 'set local.part = "all"')
-        return self.sharing.divide(layout)
+        layouts = self.sharing.divide(layout)
+        if self.privacy is not None:
+            self.privacy.check_entries(layouts)
+        return layouts
 
     def forms_models(self, layout: Layout) -> str:
         """Return the reason why a round must form each client's model, and not only their sum; else "".
@@ -141,7 +153,7 @@ class Algorithm:
             return "clients keep entries of their own"
         if self.needs:
             return f"the reports measure each client's model ({', '.join(self.needs)})"
-        if self.uplink.chain:
+        if self.uplink.chain or self.privacy is not None:
             return "the uplink changes each client's model"
         if self.keeps_models or self.attack is not None:
             return "the aggregation or an attack looks at each client's model"
@@ -178,6 +190,10 @@ class Algorithm:
     def sending(self, uplink: Uplink) -> Algorithm:
         """Return the algorithm with one uplink in all phases."""
         return replace(self, uplink=uplink, then=self.then and self.then.sending(uplink))
+
+    def private(self, privacy: Privacy) -> Algorithm:
+        """Return the algorithm with differential privacy in all phases."""
+        return replace(self, privacy=privacy, then=self.then and self.then.private(privacy))
 
     def computed(self, compute: Compute) -> Algorithm:
         """Return the algorithm with one way of computing in all phases."""

@@ -76,12 +76,13 @@ def applied(
     updates: UpdateRows,
 ) -> tuple[Packed, Memory]:
     """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
-    reports = {"updates": updates} if _takes_updates(type(rule)) else {}
+    reports = {"updates": updates} if takes_updates(type(rule)) else {}
     return rule(model, mean, total, memory, layout, **reports)
 
 
 @cache
-def _takes_updates(rule: type[Server]) -> bool:
+def takes_updates(rule: type[Server]) -> bool:
+    """Return whether a server rule takes the reports of the client updates."""
     return "updates" in signature(rule.__call__).parameters
 
 

@@ -327,6 +327,10 @@ class Uplink:
         """Whether a stage draws random numbers."""
         return any(stage.draws for stage in self.chain)
 
+    def clipped(self, norm: float) -> Uplink:
+        """Return the chain with a last stage that clips a model's change to a norm."""
+        return replace(self, chain=(*self.chain, Clip(norm)))
+
     def nbytes(self, size: int, scalar: int) -> int:
         """Return the bytes of a message.
 

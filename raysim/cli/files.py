@@ -13,18 +13,7 @@ from partitioning.cli.terminal import echo
 from partitioning.common.text import PARAGRAPH, word
 
 KINDS = (
-    *(
-        "algorithms",
-        "datasets",
-        "losses",
-        "metrics",
-        "models",
-        "optimisers",
-        "recipes",
-        "reproductions",
-        "schemes",
-        "uplink",
-    ),
+    *("algorithms", "datasets", "losses", "metrics", "models", "optimisers", "recipes", "reproductions", "schemes"),
 )
 """Kinds of names that `raysim list` takes."""
 

@@ -22,6 +22,7 @@ from algorithms import (
     Packed,
     PersonalLedger,
     Sample,
+    Spent,
     State,
 )
 from algorithms.engine.asynchronous import AsyncProgress
@@ -42,11 +43,11 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed, Devices),
-    *(AsyncProgress, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
+    *(AsyncProgress, Spent, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "4"
+VERSION = "5"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 

@@ -1,0 +1,89 @@
+"""Epsilon and noise multipliers against `dp-accounting` called by hand."""
+
+import logging
+from math import inf
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld, rdp
+
+from algorithms import Spent
+from raysim.common.errors import InputError
+from raysim.measures.accounting import Accountant, AccountantName, Events
+
+
+def by_hand(by: AccountantName, events: Events, delta: float) -> float:
+    accountant = rdp.RdpAccountant() if by == "rdp" else pld.PLDAccountant()
+    for rate, noise, rounds in events:
+        event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
+        accountant.compose(event, rounds)
+    return float(accountant.get_epsilon(delta))
+
+
+def drawn(rng: np.random.Generator) -> tuple[list[tuple[float, float, int]], float]:
+    rates, noises = rng.choice([0.003, 0.02, 0.11, 0.35, 0.7, 1.0], 2), rng.choice([0.6, 0.9, 1.3, 2.0, 4.5], 2)
+    rounds = np.exp(rng.uniform(0, 7, 2)).astype(int) + 1
+    events = list(zip(rates.tolist(), noises.tolist(), rounds.tolist(), strict=True))[: rng.integers(1, 3)]
+    return events, float(10 ** rng.uniform(-8, -2))
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+def agree(by: AccountantName, configurations: int) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(configurations):
+        events, delta = drawn(rng)
+        assert Accountant(delta, by).epsilon(events) == pytest.approx(by_hand(by, events, delta), abs=1e-6)
+
+
+def test_renyi_epsilon_is_that_of_a_call_by_hand() -> None:
+    agree("rdp", 10)
+
+
+@pytest.mark.slow
+def test_renyi_epsilon_of_a_thousand_configurations_is_that_of_a_call_by_hand() -> None:
+    agree("rdp", 1000)
+
+
+@pytest.mark.slow
+def test_privacy_loss_epsilon_is_that_of_a_call_by_hand() -> None:
+    agree("pld", 20)
+
+
+def test_full_participation_is_the_gaussian_mechanism() -> None:
+    """T rounds with noise z are one with noise z / sqrt(T); epsilon 3.8486 for z = 5, T = 20 and delta = 1e-5."""
+    assert Accountant(1e-5).epsilon([(1.0, 5.0, 20)]) == pytest.approx(3.8486104, abs=1e-5)
+    assert Accountant(1e-5, "rdp").epsilon([(1.0, 5.0, 20)]) > 3.8486
+
+
+@pytest.mark.parametrize("by", ["rdp", "pld"])
+def test_no_rounds_spend_nothing_and_no_noise_everything(by: AccountantName) -> None:
+    accountant = Accountant(1e-5, by)
+    assert accountant.epsilon(()) == 0.0
+    assert accountant.epsilon([(0.1, 1.0, 3), (0.1, 0.0, 1)]) == inf
+
+
+@pytest.mark.parametrize("by", ["rdp", "pld"])
+@pytest.mark.parametrize(("rate", "rounds", "epsilon"), [(1.0, 10, 2.0), (0.05, 30, 3.0)])
+def test_the_noise_of_an_epsilon_reaches_it_and_hardly_less_does_not(
+    by: AccountantName, rate: float, rounds: int, epsilon: float
+) -> None:
+    noise = Accountant(1e-5, by).noise(epsilon, rate, rounds)
+    assert epsilon * 0.998 < by_hand(by, [(rate, noise, rounds)], 1e-5) <= epsilon
+    assert by_hand(by, [(rate, noise * 0.999, rounds)], 1e-5) > epsilon
+
+
+def test_an_epsilon_out_of_reach_is_refused() -> None:
+    with pytest.raises(InputError, match=r"privacy.epsilon = 1e-09: must be reached by a noise in"):
+        Accountant(1e-12, "rdp").noise(1e-9, 1.0, 1000)
+
+
+def test_rounds_in_a_row_are_counted_and_others_kept_apart() -> None:
+    spent = Spent(1.0)
+    for rate, noise in ((0.1, 1.0), (0.1, 1.0), (0.1, 2.0), (0.1, 1.0)):
+        spent = spent.after(rate, noise, 1.0)
+    assert spent.events == ((0.1, 1.0, 2), (0.1, 2.0, 1), (0.1, 1.0, 1))
