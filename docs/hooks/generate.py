@@ -21,8 +21,8 @@ import algorithms
 import partitioning
 import raysim
 from algorithms import Compute, Local, Sample
-from algorithms.names import ALGORITHMS, SERVERS
-from algorithms.parts import phases, rules, schedule, server, sharing, weighting
+from algorithms.names import ALGORITHMS, SERVERS, STAGES
+from algorithms.parts import phases, rules, schedule, server, sharing, uplink, weighting
 from algorithms.parts.losses import LOSSES, CrossEntropy
 from algorithms.parts.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters
@@ -31,6 +31,7 @@ from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
 from raysim.config.read import recipes
+from raysim.config.uplink import UplinkTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.models.build import MODELS
 from raysim.models.options import ModelOptions
@@ -144,12 +145,13 @@ def experiment() -> str:
     }
     sections = {"Top of the file": rows(Experiment, {}, tables)}
     for name, table in tables.items():
-        skip = ("local", "server", "model") if name == "algorithm" else ()
+        skip = ("local", "server", "uplink", "model") if name == "algorithm" else ()
         sections[f"`[{name}]`"] = rows(table, texts.get(name, {}), skip, f"{name}.") + "\n" + beside.get(name, "")
         if name == "algorithm":
             texts_of_local = arguments(Local) | arguments(Compute) | arguments(CrossEntropy)
             sections["`[local]`"] = rows(local, texts_of_local, above="local.") + "\n" + losses()
             sections["`[server]`"] = server_rules()
+            sections["`[uplink]`"] = rows(UplinkTable, {}, above="uplink.") + "\n" + stages()
     return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
 
 
@@ -187,6 +189,16 @@ def server_rules() -> str:
         table = table_of(rule, (), ConfigTable)
         keys = rows(table, arguments(rule), above="server.") if table.model_fields else "No keys of its own.\n"
         text.append(f'### `server.rule = "{name}"`\n\n{summary(rule)}\n\n{keys}')
+    return "\n".join(text)
+
+
+def stages() -> str:
+    """Return the stages of the uplink and their keys."""
+    text = ["Each stage of `uplink.chain` is a table with its name and its own keys.\n"]
+    for name, stage in STAGES.items():
+        table = table_of(stage, (), ConfigTable)
+        keys = rows(table, arguments(stage)) if table.model_fields else "No keys of its own.\n"
+        text.append(f'### `uplink.chain`: `"{name}"`\n\n{summary(stage)}\n\n{keys}')
     return "\n".join(text)
 
 
@@ -253,6 +265,7 @@ def parts() -> str:
         "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance, algorithms.PowerOfChoice),
         "`local`": (algorithms.Local, algorithms.Compute, *LOSSES.values(), OwnUpdate, Context),
         "`sharing`": (sharing,),
+        "`uplink`": (uplink,),
         "`weighting`": (weighting,),
         "`server`": (server,),
         "Phases": (phases, rules),

@@ -13,7 +13,18 @@ from partitioning.cli.terminal import echo
 from partitioning.common.text import PARAGRAPH, word
 
 KINDS = (
-    *("algorithms", "datasets", "losses", "metrics", "models", "optimisers", "recipes", "reproductions", "schemes"),
+    *(
+        "algorithms",
+        "datasets",
+        "losses",
+        "metrics",
+        "models",
+        "optimisers",
+        "recipes",
+        "reproductions",
+        "schemes",
+        "uplink",
+    ),
 )
 """Kinds of names that `raysim list` takes."""
 

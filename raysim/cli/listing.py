@@ -12,7 +12,7 @@ from typing import Any
 
 import partitioning
 from algorithms import PowerOfChoice, Sample
-from algorithms.names import ALGORITHMS
+from algorithms.names import ALGORITHMS, STAGES
 from algorithms.parts.losses import LOSSES
 from algorithms.parts.optimisers import OPTIMISERS
 from partitioning.common.paths import read_text
@@ -74,6 +74,10 @@ def _optimisers() -> Iterator[tuple[str, str]]:
     yield from ((name, f"torch.optim.{kind}") for name, kind in OPTIMISERS.items())
 
 
+def _uplink() -> Iterator[tuple[str, str]]:
+    yield from ((name, _first_line(stage)) for name, stage in STAGES.items())
+
+
 LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
     "algorithms": _algorithms,
     "datasets": _datasets,
@@ -84,15 +88,16 @@ LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
     "recipes": _recipes,
     "reproductions": _reproductions,
     "schemes": _schemes,
+    "uplink": _uplink,
 }
 """Names of a kind, and a line on each."""
 
 
 def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys of an algorithm, a loss, a model or a scheme, with their defaults and the docstring's lines.
+    """Yield the keys of a named thing of a kind, with their defaults and the docstring's lines.
 
     Args:
-        kind: "algorithms", "losses", "models" or "schemes".
+        kind: "algorithms", "losses", "models", "schemes" or "uplink".
         name: name of one of these.
 
     Raises:
@@ -115,10 +120,13 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
         _check("scheme", name, partitioning.SCHEMES)
         for each in parameters(name).values():
             yield f"{each.name}{_default(each.default)}", each.text
+    elif kind == "uplink":
+        _check("stage", name, STAGES)
+        yield from _keys(STAGES[name])
     else:
         raise InputError(
-            f"raysim list {kind} {name}: must be without a name, because only algorithms, losses, models and schemes "
-            "have keys; remove the name"
+            f"raysim list {kind} {name}: must be without a name, because only algorithms, losses, models, schemes "
+            "and uplink have keys; remove the name"
         )
 
 

@@ -20,6 +20,7 @@ from raysim.common.errors import InputError, MistakesError, each_error, every, o
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, part, table_of
 from raysim.config.model import ModelTable, model_of
+from raysim.config.uplink import UplinkTable, uplink_of
 
 
 class LocalTable(ConfigTable):
@@ -59,6 +60,8 @@ class AlgorithmTable(ConfigTable):
     """Training of a client update; takes precedence over the common `[local]`."""
     server: ServerTable = ServerTable()
     """Server rule; takes precedence over the common `[server]`."""
+    uplink: UplinkTable | None = None
+    """Way of a client's change to the server; takes precedence over the common `[uplink]`."""
     model: ModelTable | None = None
     """Model of this algorithm alone; by default the common `[model]`."""
 
@@ -81,6 +84,8 @@ class AlgorithmTable(ConfigTable):
                     own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.beyond(ServerTable)),
                     **self.beyond(AlgorithmTable),
                 )
+                if self.uplink is not None and isinstance(algorithm, Algorithm):
+                    algorithm = algorithm.sending(self.uplink.value())
         except InputError:
             raise
         except (Exception, SystemExit) as error:  # The user's code may raise anything.
@@ -181,7 +186,7 @@ def _named(error: InputError, name: str) -> InputError:
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
-    special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "model")}
+    special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "uplink", "model")}
 
     def own_keys() -> AlgorithmTable:
         table = table_of(_function(name), ("sample", "local", "server"), AlgorithmTable)
@@ -196,6 +201,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
             "own": own_keys,
             "local": lambda: _local(part(common, "local"), special["local"]),
             "server": server,
+            "uplink": lambda: uplink_of(part(common, "uplink"), special["uplink"]),
             "model": lambda: _model(part(common, "model"), special["model"]) if special["model"] else None,
         }
     )

@@ -30,6 +30,7 @@ from raysim.config.tables import (
     partition_of,
     watch_of,
 )
+from raysim.config.uplink import UplinkTable
 from raysim.measures.metrics import METRICS, Metric
 from raysim.store.names import check_names
 
@@ -81,7 +82,9 @@ class Experiment(TopLevelKeys):
         if "study" in raw:
             raise InputError("[study] in an experiment: must run as a study; use `raysim study`, or remove the table")
         raw = own.load_own_code(raw, folders)
-        tables = [key for key in (*cls.model_fields, "local", "server") if key not in TopLevelKeys.model_fields]
+        tables = [
+            key for key in (*cls.model_fields, "local", "server", "uplink") if key not in TopLevelKeys.model_fields
+        ]
         try:
             found = every(
                 {
@@ -156,7 +159,7 @@ class Experiment(TopLevelKeys):
         """Return an algorithm's settings by dotted key (`local.lr`), with the tables that all algorithms share."""
         config = self.to_toml()
         table = dict(config.pop("algorithm")[self.names.index(name)])
-        own_tables = [key for key in ("local", "server", "model") if key in table]
+        own_tables = [key for key in ("local", "server", "uplink", "model") if key in table]
         of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
         return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
 
@@ -175,6 +178,7 @@ def _tables() -> dict[str, type[ConfigTable]]:
         "algorithm": AlgorithmTable,
         "local": local_table("cross-entropy"),
         "server": ServerTable,
+        "uplink": UplinkTable,
         "fleet": FleetTable,
         "evaluate": EvaluateTable,
         "devices": DevicesTable,

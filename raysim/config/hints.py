@@ -9,7 +9,7 @@ from inspect import signature
 from typing import Any
 
 import partitioning
-from algorithms.names import ALGORITHMS, SERVERS
+from algorithms.names import ALGORITHMS, SERVERS, STAGES
 from algorithms.parts.losses import LOSSES
 from algorithms.parts.optimisers import OPTIMISERS
 from partitioning.common.errors import folded, nearest
@@ -50,6 +50,7 @@ LEAST_ELSEWHERE = 0.8
 NAMES: Mapping[str, Collection[str]] = {
     "algorithm.name": ALGORITHMS,
     "server.rule": SERVERS,
+    "uplink.chain": STAGES,
     "model.name": MODELS,
     "partition.scheme": partitioning.SCHEMES,
     "data.dataset": DATASETS,
@@ -138,6 +139,8 @@ def _known(tables: Mapping[str, type[ConfigTable]]) -> Iterator[_Key]:
         yield from (_Key("local", name, "loss", loss) for name in signature(kind).parameters)
     for rule_name, rule in SERVERS.items():
         yield from (_Key("server", name, "rule", rule_name) for name in signature(rule).parameters)
+    for stage_name, stage in STAGES.items():
+        yield from (_Key("uplink.chain", name, "stage", stage_name) for name in signature(stage).parameters)
 
 
 def _algorithms(raw: Mapping[str, Any]) -> list[str]:

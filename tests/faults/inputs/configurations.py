@@ -58,9 +58,12 @@ TYPES: dict[str, dict[str, Any]] = {
     "data": kinds_of(DataTable),
     "partition": kinds_of(PartitionTable),
     "model": kinds_of(ModelTable),
-    "algorithm": {key: kind for key, kind in kinds_of(AlgorithmTable).items() if key not in ("local", "server")},
+    "algorithm": {
+        key: kind for key, kind in kinds_of(AlgorithmTable).items() if key not in ("local", "server", "uplink")
+    },
     "local": kinds_of(local_table("cross-entropy")),
     "server": kinds_of(ServerTable),
+    "uplink": {"feedback": bool},
     "fleet": kinds_of(FleetTable),
     "evaluate": kinds_of(EvaluateTable),
     "devices": kinds_of(DevicesTable),
@@ -249,7 +252,7 @@ def _kinds(name: str, table: Table) -> dict[str, Any]:
     own: type[ConfigTable]
     if name == "algorithm" and table.get("name") in ALGORITHMS:
         own = table_of(ALGORITHMS[table["name"]], ("sample", "local", "server"), AlgorithmTable)
-        return {key: kind for key, kind in kinds_of(own).items() if key not in ("local", "server")}
+        return {key: kind for key, kind in kinds_of(own).items() if key not in ("local", "server", "uplink")}
     if name == "partition" and table.get("scheme") in SCHEMES:
         types = {each.name: each.file_type for each in parameters(table["scheme"]).values()}
         return kinds_of(PartitionTable) | types

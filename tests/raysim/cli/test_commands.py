@@ -169,7 +169,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["rum"], "rum"),
     (["list", "things"], "things"),
     (["list", "algorithms", "fedpox"], "did you mean 'fedprox'"),
-    (["list", "recipes", "quickstart"], "only algorithms, losses, models and schemes have keys"),
+    (["list", "recipes", "quickstart"], "only algorithms, losses, models, schemes and uplink have keys"),
     (["report", "nosuch"], "nosuch"),
     (["export", "nosuch", "x.parquet"], "nosuch"),
 ]

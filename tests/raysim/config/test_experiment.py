@@ -1,10 +1,26 @@
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
 
-from algorithms import Concurrent, Devices, Drawn, Equal, Hinge, Mix, Polynomial, Rounds, WeightedMix, fedavg
+from algorithms import (
+    Clip,
+    Concurrent,
+    Devices,
+    Drawn,
+    Equal,
+    Hinge,
+    Mix,
+    Polynomial,
+    Quantise,
+    Rounds,
+    TopK,
+    Uplink,
+    WeightedMix,
+    fedavg,
+)
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
@@ -205,10 +221,38 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"evaluate": {"on": []}}, r"evaluate.on"),
     ({"evaluate": {"metrics": ["auc", "auc"]}}, r"evaluate.metrics.*only once"),
     ({"data": {}}, r"must be exactly one of them"),
+    ({"uplink": {"chain": [{"name": "topk"}]}}, r"unknown uplink.chain = 'topk'.* did you mean 'top-k'"),
+    (
+        {"uplink": {"chain": [{"name": "top-k", "share": 0.1, "shar": 1.0}]}},
+        r"unknown key 'uplink.chain.shar'.* mean 'share'",
+    ),
+    ({"uplink": {"chain": [{"name": "top-k"}]}}, r"uplink.chain has stage top-k without 'share': must be given"),
+    ({"uplink": {"chain": [{"share": 0.1}]}}, r"uplink.chain has .*must have a name"),
+    ({"uplink": {"chain": "sign"}}, r"uplink.chain = 'sign': must be a list of stages"),
+    ({"uplink": {"feedbak": True}}, r"unknown key 'uplink.feedbak'.* did you mean 'feedback'"),
+    ({"uplink": {"feedback": True}}, r"uplink.feedback = true with an empty chain"),
+    ({"uplink": {"chain": [{"name": "top-k", "share": 2}]}}, r"uplink.share = 2.0: must be in \(0, 1\]"),
+    (
+        {"uplink": {"chain": [{"name": "sign"}]}, "algorithm": {"name": "singleset"}},
+        r'uplink = .* with sharing.weights = "personal"',
+    ),
+    ({"uplink": {"chain": [{"name": "sign"}]}, "algorithm": {"name": "centralized"}}, r"uplink = .* with united data"),
     ({"data": {"dataset": "digits", "population": "x"}}, r"must be exactly one of them"),
     ({"data": {"population": "x"}}, r"partition = .*must not be given with data.population"),
     ({"data": {"dataset": "digits", "test": 1.0}}, r"data.test = 1.0"),
 ]
+
+
+def test_an_algorithm_s_own_uplink_replaces_the_common_one() -> None:
+    common = {"chain": [{"name": "clip", "norm": 1.0}, {"name": "top-k", "share": 0.1}], "feedback": True}
+    own_one = {"chain": [{"name": "quantise", "levels": 4}]}
+    tables = [{"name": "fedavg"}, {"name": "radfed", "uplink": own_one}, {"name": "fedbn", "uplink": {"chain": []}}]
+    experiment = Experiment.of({**BASE, "uplink": common, "algorithm": tables})
+    uplinks = [table.compose().uplink for table in experiment.algorithm]
+    assert uplinks == [Uplink((Clip(1.0), TopK(0.1)), True), Uplink((Quantise(4),)), Uplink()]
+    again = Experiment.of(tomllib.loads(tomli_w.dumps(experiment.to_toml())))
+    assert again == experiment and "uplink" not in Experiment.of(BASE).to_toml()["algorithm"][0]
+    assert experiment.flat("radfed")["uplink.chain"] == [{"name": "quantise", "levels": 4}]
 
 
 @pytest.mark.parametrize(("change", "message"), WRONG)
