@@ -260,7 +260,7 @@ def named_algorithms() -> str:
 
 
 def parts() -> str:
-    """Return the parts that algorithms are made of, one section for each of the five."""
+    """Return the parts that algorithms are made of, one section for each."""
     sections = {
         "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance, algorithms.PowerOfChoice),
         "`local`": (algorithms.Local, algorithms.Compute, *LOSSES.values(), OwnUpdate, Context),

@@ -19,7 +19,7 @@ def check_measures(
         measures: names of measures.
         targets: data to evaluate on.
         every: rounds between two evaluations.
-        algorithm: five parts of the algorithm.
+        algorithm: parts of the algorithm.
         layouts: division of the model's entries.
 
     Raises:

@@ -138,7 +138,7 @@ class Evaluation:
 
     Args:
         state: state of the run, which may continue meanwhile.
-        algorithm: five parts of the algorithm.
+        algorithm: parts of the algorithm.
         fleet: fleet that runs the blocks.
         targets: data to evaluate on.
     """

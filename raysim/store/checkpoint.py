@@ -67,7 +67,7 @@ class Checkpoints:
 
     Args:
         folder: folder of the algorithm; it need not exist.
-        algorithm: five parts of the algorithm.
+        algorithm: parts of the algorithm.
         identity: everything that determines the run's bytes; a run continues only if it is unchanged.
         own: names of the user's modules, whose dataclasses a checkpoint may hold.
         saved: function to call after each checkpoint; its time counts as the checkpoint's.

@@ -37,7 +37,7 @@ class AlgorithmResult:
 
     Args:
         name: name of its folder in the run.
-        algorithm: its five parts.
+        algorithm: its parts.
         metrics: evaluation of the written model.
         rounds: number of finished rounds.
         model_round: round that left the written model.
