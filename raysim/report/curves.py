@@ -38,6 +38,24 @@ def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -
             yield chart(f"{prefix}-{name}", metric.title, panels, strokes, is_shared=True)
 
 
+def by_bytes(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
+    """Yield the chart of the first metric by the bytes that clients had sent, if any client sent some."""
+    sending = [each for each in results if each.total("bytes_up")]
+    present = {name for each in sending for name in each.measured}
+    for name in metrics_in(present):
+        metric = metric_named(name)
+        targets = [target for target in TARGETS if f"{target}_{name}" in present]
+        if targets:
+            # Compressed runs lie orders of magnitude below the others.
+            panels = [
+                Panel(TARGETS[target].title, metric.title, metric.kind, _by_bytes(sending, f"{target}_{name}"))
+                for target in targets
+            ]
+            title, x = f"{metric.title} by bytes", "Bytes that clients sent, log10"
+            yield chart("by-bytes", title, panels, strokes, x=x, is_shared=True)
+            return
+
+
 def measures(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     """Yield one chart for each measure that any round has."""
     present = {name for each in results for name in each.measured}
@@ -99,6 +117,16 @@ def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = 
         for each in results
         if name in each.measured
     }
+
+
+def _by_bytes(results: Outputs, name: str) -> dict[str, Curve]:
+    """Return a column of every result by the logarithm of the bytes sent so far."""
+    curves = {}
+    for each in results:
+        if name in each.measured:
+            sent = np.cumsum(np.nan_to_num(each.column("bytes_up")))
+            curves[each.label] = Curve(np.log10(sent[sent > 0]), each.column(name)[sent > 0])
+    return curves
 
 
 def _medians(result: AlgorithmOutput) -> dict[str, float | None]:

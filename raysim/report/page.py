@@ -44,6 +44,7 @@ def render(runs: Sequence[RunOutput]) -> str:
         "metrics": tables.every_metric(results),
         "best": tables.best_values(results),
         "evaluation": list(curves.evaluation(results, strokes)),
+        "by_bytes": list(curves.by_bytes(results, strokes)),
         "measures": list(curves.measures(results, strokes)),
         "training": list(curves.training(results, strokes)),
         "stages": curves.breakdown(results),

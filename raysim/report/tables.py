@@ -178,11 +178,20 @@ def best_values(results: Outputs) -> ResultTable | None:
 
 
 def goals(results: Outputs) -> ResultTable | None:
-    """Return the first evaluated round at each target; None without targets."""
+    """Return the first evaluated round at each target, and the bytes that clients had sent; None without targets."""
     every = [each.summary.get("reached", {}) for each in results]
     wanted = list(dict.fromkeys((column, goal["target"]) for reached in every for column, goal in reached.items()))
     columns = [
         TableColumn(f"{column} {target:g}", [_rounds_to(reached, column, target) for reached in every], "Rounds to")
+        for column, target in wanted
+    ]
+    columns += [
+        TableColumn.of(
+            f"{column} {target:g}",
+            [_bytes_to(each, reached, column, target) for each, reached in zip(results, every, strict=True)],
+            human_bytes,
+            "Bytes sent to",
+        )
         for column, target in wanted
     ]
     return ResultTable(columns) if columns else None
@@ -289,6 +298,14 @@ def _rounds_to(reached: Mapping[str, Any], column: str, target: float) -> str:
     if found is None or found["target"] != target:
         return ABSENT
     return "not reached" if found["round"] is None else str(found["round"])
+
+
+def _bytes_to(result: AlgorithmOutput, reached: Mapping[str, Any], column: str, target: float) -> float | None:
+    """Return the bytes that clients had sent when a target was reached; None if it was not."""
+    found = reached.get(column, {"target": None})
+    if found["target"] != target or found["round"] is None:
+        return None
+    return float(np.nansum(result.column("bytes_up")[result.column("round") <= found["round"]]))
 
 
 def _last_evaluation(result: AlgorithmOutput) -> int | None:

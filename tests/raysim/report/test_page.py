@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tomli_w
 
 from partitioning import InputError
+from raysim.common.units import human_bytes
 from raysim.report.page import models_of, write_report
 
 from .folders import told, write_run
@@ -107,7 +109,9 @@ def test_best_values_and_rounds_to_targets(tmp_path, out):
     text = Outline(page_of(run, out=out)).text
     assert "31.2 % (9)" in text
     assert "test_accuracy 0.25" in text and "not reached" in text
-    assert "Rounds to a target" not in Outline(page_of(write_run(tmp_path / "without"), out=out)).text
+    sent = pq.read_table(run / "fedavg" / "metrics.parquet").column("bytes_up").to_pylist()[:6]
+    assert human_bytes(sum(sent)) in text and "Bytes sent to" in text and "Accuracy by bytes" in text
+    assert "Rounds and bytes to a target" not in Outline(page_of(write_run(tmp_path / "without"), out=out)).text
 
 
 def test_runs_side_by_side_are_told_apart(tmp_path, out):
