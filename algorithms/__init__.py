@@ -35,8 +35,10 @@ from algorithms.fixbn import fixbn
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
+from algorithms.parts.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
+from algorithms.parts.attack import Attack
 from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.compute import Compute
 from algorithms.parts.importance import Importance
@@ -80,6 +82,7 @@ __all__ = [
     "Algorithm",
     "Arrivals",
     "Assign",
+    "Attack",
     "Augment",
     "Augmented",
     "Block",
@@ -100,19 +103,24 @@ __all__ = [
     "Equal",
     "Fleet",
     "Function",
+    "GeometricMedian",
     "Hinge",
     "Importance",
     "InputError",
     "Kind",
+    "Krum",
     "Layout",
     "Layouts",
     "Local",
     "LocalSteps",
     "Location",
     "LossAgreement",
+    "Mean",
+    "Median",
     "Memory",
     "Mix",
     "Momentum",
+    "MultiKrum",
     "Noise",
     "Outcome",
     "Output",
@@ -145,6 +153,7 @@ __all__ = [
     "TopK",
     "Trainer",
     "TravellingModel",
+    "TrimmedMean",
     "Uplink",
     "WeightedMix",
     "Weighting",

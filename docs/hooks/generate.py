@@ -22,7 +22,7 @@ import partitioning
 import raysim
 from algorithms import Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
-from algorithms.parts import phases, rules, schedule, server, sharing, uplink, weighting
+from algorithms.parts import aggregation, attack, phases, rules, schedule, server, sharing, uplink, weighting
 from algorithms.parts.losses import LOSSES, CrossEntropy
 from algorithms.parts.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters
@@ -189,6 +189,13 @@ def server_rules() -> str:
         table = table_of(rule, (), ConfigTable)
         keys = rows(table, arguments(rule), above="server.") if table.model_fields else "No keys of its own.\n"
         text.append(f'### `server.rule = "{name}"`\n\n{summary(rule)}\n\n{keys}')
+    text.append(
+        "`server.aggregate` names the rule that turns the cohort's models into one. Its keys stand beside it.\n"
+    )
+    for name, aggregate in aggregation.AGGREGATES.items():
+        table = table_of(aggregate, (), ConfigTable)
+        keys = rows(table, arguments(aggregate), above="server.") if table.model_fields else "No keys of its own.\n"
+        text.append(f'### `server.aggregate = "{name}"`\n\n{summary(aggregate)}\n\n{keys}')
     return "\n".join(text)
 
 
@@ -268,6 +275,8 @@ def parts() -> str:
         "`uplink`": (uplink,),
         "`weighting`": (weighting,),
         "`server`": (server,),
+        "`aggregate`": (aggregation,),
+        "`attack`": (attack,),
         "Phases": (phases, rules),
     }
     text = [directives([algorithms.Algorithm])]

@@ -14,11 +14,12 @@ from pydantic import Field
 
 from algorithms import Algorithm, Compute, Local, PowerOfChoice, Sample
 from algorithms.names import ALGORITHMS, SERVERS
+from algorithms.parts.aggregation import AGGREGATES, Aggregate
 from algorithms.parts.losses import LOSSES, Loss, OwnLoss
 from algorithms.parts.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
 from raysim.config import own
-from raysim.config.check import ConfigTable, checked, part, table_of
+from raysim.config.check import ConfigTable, checked, known, part, table_of
 from raysim.config.model import ModelTable, model_of
 from raysim.config.uplink import UplinkTable, uplink_of
 
@@ -33,10 +34,23 @@ class LocalTable(ConfigTable):
 
 
 class ServerTable(ConfigTable):
-    """`[server]`: a server rule by name; the rule's own keys stand beside it."""
+    """`[server]`: a server rule and a rule of aggregation by name; their own keys stand beside them."""
 
     rule: str = "assign"
     """Server rule by name, or `module:Class` for your own; by default the algorithm's."""
+    aggregate: str | None = None
+    """Rule that turns the cohort's models into one: `mean` (the default), `median`, `trimmed-mean`, `krum`,
+    `multi-krum` or `geometric-median`."""
+
+    @property
+    def rule_keys(self) -> dict[str, Any]:
+        """Arguments of the server rule."""
+        return {key: value for key, value in self.beyond(ServerTable).items() if key not in _keys_of(self.aggregate)}
+
+    @property
+    def aggregation(self) -> Aggregate:
+        """The rule of aggregation."""
+        return AGGREGATES[self.aggregate or "mean"](**{key: getattr(self, key) for key in _keys_of(self.aggregate)})
 
 
 class AlgorithmTable(ConfigTable):
@@ -81,7 +95,7 @@ class AlgorithmTable(ConfigTable):
                         self.active,
                     ),
                     _local_of(self.local),
-                    own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.beyond(ServerTable)),
+                    own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys),
                     **self.beyond(AlgorithmTable),
                 )
                 if self.uplink is not None and isinstance(algorithm, Algorithm):
@@ -97,7 +111,8 @@ class AlgorithmTable(ConfigTable):
                 f"algorithm.name = {self.name!r}: must return an Algorithm, and returned a "
                 f"{type(algorithm).__name__}; change the function"
             )
-        return algorithm
+        with one_input_error():
+            return algorithm.under(self.server.aggregation)
 
     @property
     def own_code(self) -> list[ModuleType]:
@@ -249,6 +264,13 @@ def _model(common: dict[str, Any], special: dict[str, Any]) -> ModelTable:
 
 def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> ServerTable:
     # Keys of the common rule mean nothing to an algorithm's own rule. The algorithm decides if no rule is named.
+    aggregate = special.get("aggregate", common.get("aggregate", "mean"))
+    known("server.aggregate", aggregate, AGGREGATES)
+    usual_keys = _keys_of(common.get("aggregate", "mean"))
+    if aggregate == common.get("aggregate", "mean"):
+        special = {key: common[key] for key in ("aggregate", *usual_keys) if key in common} | special
+    else:
+        common = {key: value for key, value in common.items() if key not in usual_keys}
     keys = special if "rule" in special else {**common, **special}
     its_own = f"{type(default).__module__}:{type(default).__qualname__}"
     usual = next((name for name, rule in SERVERS.items() if rule is type(default)), its_own)
@@ -256,4 +278,16 @@ def _server(common: dict[str, Any], special: dict[str, Any], default: Any) -> Se
     rule = own.resolve("server.rule", name, SERVERS)
     own.check_rule(name, rule)
     given = {**asdict(default), **keys} if name == usual else keys
-    return checked(table_of(rule, (), ServerTable), {**given, "rule": name}, "server", of=f"rule {name}")
+    of = f"rule {name}" if aggregate == "mean" else f"rule {name} and aggregate {aggregate}"
+    table = checked(
+        table_of(rule, (), table_of(AGGREGATES[aggregate], (), ServerTable)), {**given, "rule": name}, "server", of=of
+    )
+    with one_input_error():
+        table.aggregation  # noqa: B018, it checks the ranges
+    return table
+
+
+def _keys_of(aggregate: Any) -> list[str]:
+    """Return the keys of a rule of aggregation; none of an unknown one."""
+    is_rule = isinstance(aggregate, str) and aggregate in AGGREGATES
+    return list(signature(AGGREGATES[aggregate]).parameters) if is_rule else []

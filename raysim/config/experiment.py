@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from raysim.common.errors import InputError, every
+from algorithms import Algorithm
+from raysim.common.errors import InputError, every, one_input_error
 from raysim.config import own
 from raysim.config.algorithm import AlgorithmTable, ServerTable, algorithms_of, local_table
 from raysim.config.bounds import check_values
@@ -19,12 +21,14 @@ from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
+    AttackTable,
     CheckpointTable,
     DevicesTable,
     EvaluateTable,
     FleetTable,
     PartitionTable,
     WatchTable,
+    attack_of,
     devices_of,
     evaluate_of,
     partition_of,
@@ -66,6 +70,7 @@ class Experiment(TopLevelKeys):
     checkpoint: CheckpointTable = CheckpointTable()
     watch: WatchTable = WatchTable()
     devices: DevicesTable | None = None
+    attack: AttackTable | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], folders: Sequence[Path] = ()) -> Experiment:
@@ -98,6 +103,7 @@ class Experiment(TopLevelKeys):
                     "checkpoint": lambda: checked(CheckpointTable, part(raw, "checkpoint"), "checkpoint"),
                     "watch": lambda: watch_of(part(raw, "watch")),
                     "devices": lambda: devices_of(part(raw, "devices")) if "devices" in raw else None,
+                    "attack": lambda: attack_of(part(raw, "attack")) if "attack" in raw else None,
                 }
             )
         except InputError as error:
@@ -105,6 +111,8 @@ class Experiment(TopLevelKeys):
         top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
         experiment = cls(**top, **found)
         check_names(experiment.names)
+        for name in experiment.names if experiment.attack else ():
+            experiment.compose(name)  # checks the attack against the parts
         return experiment
 
     @property
@@ -128,6 +136,22 @@ class Experiment(TopLevelKeys):
     def table(self, name: str) -> AlgorithmTable:
         """Return the algorithm with this folder name."""
         return self.algorithm[self.names.index(name)]
+
+    def compose(self, name: str, classes: int | None = None) -> Algorithm:
+        """Return the algorithm with this folder name as a value, under the experiment's attack.
+
+        Args:
+            name: folder name of the algorithm.
+            classes: number of classes, for attacks on labels.
+
+        Raises:
+            InputError: a number is out of range, or two parts contradict each other.
+        """
+        algorithm = self.table(name).compose()
+        if self.attack is None:
+            return algorithm
+        with one_input_error():
+            return algorithm.under(attack=replace(self.attack.value(), classes=classes))
 
     @property
     def own_code(self) -> list[ModuleType]:
@@ -182,6 +206,7 @@ def _tables() -> dict[str, type[ConfigTable]]:
         "fleet": FleetTable,
         "evaluate": EvaluateTable,
         "devices": DevicesTable,
+        "attack": AttackTable,
         "checkpoint": CheckpointTable,
         "watch": WatchTable,
     }

@@ -1,17 +1,18 @@
-"""Tables of the experiment file: partition, fleet, evaluation, devices, checkpoints and loggers."""
+"""Tables of the experiment file: partition, fleet, evaluation, devices, attacks, checkpoints and loggers."""
 
 from __future__ import annotations
 
 import math
 import re
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import Devices
 from algorithms.engine.head import ModelPart
+from algorithms.parts.attack import Attack, AttackKind
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
@@ -163,6 +164,23 @@ class DevicesTable(ConfigTable):
             return Devices(**self.beyond(ConfigTable))
 
 
+class AttackTable(ConfigTable):
+    """`[attack]`: a share of the training clients attacks; without this table all are honest."""
+
+    share: float = Attack.share
+    """Share of the training clients that attack, in [0, 1]; their number is rounded down."""
+    kind: str = Attack.kind
+    """Attack: `label-flip`, `sign-flip`, `gaussian`, `little-is-enough` or `inner-product`."""
+    scale: float | None = None
+    """Factor of the attack; by default 1, and for `little-is-enough` the paper's z by the sizes of the cohort."""
+
+    def value(self) -> Attack:
+        """Return the attack as a value; raise InputError if a number is out of range."""
+        known("attack.kind", self.kind, dict.fromkeys(get_args(AttackKind)))
+        with one_input_error():
+            return Attack(**self.beyond(ConfigTable))
+
+
 class CheckpointTable(ConfigTable):
     """`[checkpoint]`: the frequency of checkpoints; it never changes the result."""
 
@@ -222,6 +240,13 @@ def devices_of(raw: dict[str, Any]) -> DevicesTable:
     """Check `[devices]`; raise InputError if a key is unknown or a number is out of range."""
     table = checked(DevicesTable, raw, "devices")
     table.profile()
+    return table
+
+
+def attack_of(raw: dict[str, Any]) -> AttackTable:
+    """Check `[attack]`; raise InputError if a key or name is unknown or a number is out of range."""
+    table = checked(AttackTable, raw, "attack")
+    table.value()
     return table
 
 

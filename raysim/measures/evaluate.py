@@ -76,6 +76,7 @@ class Targets:
         wanted: Sequence[str] | None,
         metrics: Sequence[Metric] | None = None,
         finetuning: Finetuning | None = None,
+        attackers: Sequence[int] | NDArray[np.int64] = (),
     ) -> Targets:
         """Return the targets of a population.
 
@@ -85,18 +86,22 @@ class Targets:
             metrics: metrics of each target; None for the usual ones of the labels.
             finetuning: training of a client's model before it is evaluated. Each target of clients with test parts of
                 their own then has a second one, `NAME_finetuned`.
+            attackers: training clients that attack; only honest ones are evaluated.
 
         Raises:
             InputError: the population lacks a wanted target, or a metric does not measure its labels.
         """
         metrics = _fitting(population, metrics)
-        domains = [_of_slices(population, f"domain_{name}", name) for name in population.tests if name is not None]
+        honest = np.setdiff1d(population.train_clients, attackers)
+        domains = [
+            _of_slices(population, f"domain_{name}", name, honest) for name in population.tests if name is not None
+        ]
         sites = Sites.of(population)
         found = [
-            _of_slices(population, "test", None),
+            _of_slices(population, "test", None, honest),
             _of_clients("held_out", population.test_clients, population.sizes, "all", sites),
             _of_clients("validation", population.validation_clients, population.sizes, "all", sites),
-            _of_clients("local", population.train_clients, population.test_sizes, "test", sites),
+            _of_clients("local", honest, population.test_sizes, "test", sites),
         ]
         there: dict[str, tuple[EvaluationTarget, ...]]
         there = {target.name: (target,) for target in found if len(target.owners)}
@@ -302,10 +307,10 @@ def _finetuned(targets: Sequence[EvaluationTarget], population: Population) -> l
     return found
 
 
-def _of_slices(population: Population, name: str, domain: str | None) -> EvaluationTarget:
+def _of_slices(population: Population, name: str, domain: str | None, honest: NDArray[np.int64]) -> EvaluationTarget:
     sizes = np.array(population.slices_of(domain), np.int64)
     domains = [] if population.domains is None or domain is None else population.domains.to_pylist()
-    clients = tuple(int(c) for c in population.train_clients if domains and domains[c] == domain)
+    clients = tuple(int(c) for c in honest if domains and domains[c] == domain)
     return EvaluationTarget(name, np.arange(len(sizes)), sizes, None, domain, clients)
 
 

@@ -86,7 +86,9 @@ def run_algorithm(
         tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
     columns = [*targets.columns, *columns_of(experiment.evaluate.measures)]
     reports = plan.algorithm.local.update is not None
-    files = AlgorithmFolder(folder / name, columns, checkpoints, spent.then(loggers.round), reports)
+    attack, clients = plan.algorithm.attack, plan.census.clients
+    attackers = None if attack is None else attack.attackers(clients, experiment.seed).tolist()
+    files = AlgorithmFolder(folder / name, columns, checkpoints, spent.then(loggers.round), reports, attackers)
     loggers.begin(name, experiment.flat(name), done, files.rows())
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
         module = plan.module()

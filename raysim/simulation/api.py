@@ -300,7 +300,9 @@ def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Popul
 
 def _targets(experiment: Experiment, population: Population, watcher: Watcher) -> Targets:
     """Return the data to evaluate on."""
-    targets = Targets.of(population, experiment.evaluate.on, experiment.measured, experiment.evaluate.finetuning)
+    evaluate, attack = experiment.evaluate, experiment.attack
+    attackers = attack.value().attackers(population.train_clients, experiment.seed) if attack else ()
+    targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, attackers)
     experiment.evaluate.selection.check(targets.columns)
     if not targets.targets:
         logged(watcher.notice)("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")

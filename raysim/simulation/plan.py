@@ -13,6 +13,7 @@ from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
+from raysim.data.labels import LABELS
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures
 from raysim.measures.evaluate import Targets
@@ -50,7 +51,7 @@ def plan_algorithms(
         plan = WorkerPlan(
             samples.path,
             model,
-            table.compose(),
+            experiment.compose(name, _classes(experiment, samples)),
             personal,
             fleet.block,
             device,
@@ -73,6 +74,18 @@ def plan_algorithms(
         plans[name] = plan
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
     return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
+
+
+def _classes(experiment: Experiment, samples: PreparedSamples) -> int | None:
+    """Return the number of classes; None for other labels, which an attack on labels refuses."""
+    if samples.labels.kind == "class":
+        return samples.labels.outputs
+    if experiment.attack is not None and experiment.attack.kind == "label-flip":
+        raise InputError(
+            f'attack.kind = "label-flip" with labels that are {LABELS[samples.labels.kind]}: must be classes of '
+            'samples; set attack.kind = "sign-flip"'
+        )
+    return None
 
 
 def _uri(experiment: Experiment, samples: PreparedSamples) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ UPDATES = pa.schema(
 
 REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
 """Further column of `updates.parquet`: the numbers that a client update of the user's own returned."""
+
+ATTACKER = pa.field("attacker", pa.bool_())
+"""Further column of `updates.parquet` under an attack: whether the client is an attacker."""
 
 LOG = logging.getLogger("raysim")
 
@@ -92,6 +95,7 @@ class AlgorithmFolder:
             the folder starts anew.
         written: function to call in the writer's thread with each written row.
         reports: whether client updates return numbers of their own.
+        attackers: clients that attack; None without an attack.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class AlgorithmFolder:
         checkpoints: Checkpoints | None = None,
         written: Callable[[Mapping[str, Any]], object] = lambda row: None,
         reports: bool = False,
+        attackers: Collection[int] | None = None,
     ) -> None:
         marks = checkpoints.marks if checkpoints else {}
         if path.exists() and not marks:
@@ -114,6 +119,8 @@ class AlgorithmFolder:
         self._schema = metrics_schema(columns)
         self._metrics = Journal(path / "metrics.journal", self._schema, marks.get("metrics", JournalMark()))
         self._rows = UPDATES.append(REPORTED) if reports else UPDATES
+        self._rows = self._rows if attackers is None else self._rows.append(ATTACKER)
+        self._attackers = list(attackers or ())
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
         self._checkpoints = checkpoints
@@ -204,7 +211,7 @@ class AlgorithmFolder:
 
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
-        self._updates.append(_update_rows(row["round"], report, self._rows))
+        self._updates.append(_update_rows(row["round"], report, self._rows, self._attackers))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
@@ -216,7 +223,7 @@ def tidy(path: Path) -> None:
     remove_made(path, STATE_FILES)
 
 
-def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema) -> pa.RecordBatch:
+def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema, attackers: Sequence[int]) -> pa.RecordBatch:
     rows, blocks = report.updates, report.blocks
     columns: dict[str, Any] = {
         "round": np.full(len(rows), round_number),
@@ -231,6 +238,7 @@ def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema) -> p
         "machine_block_seconds": _of_block(report, "seconds"),
         "machine_actor": _of_block(report, "actor"),
     }
+    columns[ATTACKER.name] = np.isin(rows.clients, attackers)
     if REPORTED.name in schema.names:
         columns[REPORTED.name] = pa.array([list(own_numbers(each).items()) for each in rows.reports()], REPORTED.type)
     arrays = [pa.array(columns[field.name]).cast(field.type) for field in schema]

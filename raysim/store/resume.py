@@ -87,7 +87,10 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     of_data = {key: value for key, value in config["data"].items() if key in PREPARATION}
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
     table = config["algorithm"][experiment.names.index(name)]
-    common = {key: config.get(key) for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "partition")}
+    common = {
+        key: config.get(key)
+        for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "attack", "partition")
+    }
     model = common["model"] = table.pop("model", config["model"])
     if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):
         # The contents matter, and the file may have moved.
@@ -142,7 +145,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
     reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
     own: dict[str, Any] = {
         "name": folder.name,
-        "algorithm": experiment.table(folder.name).compose(),
+        "algorithm": experiment.compose(folder.name),
         "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }
     rest = {each.name: summary[each.name] for each in fields(AlgorithmResult) if each.name not in own}
