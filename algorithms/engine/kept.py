@@ -31,8 +31,9 @@ MOST, LEAST = 2**22, 2**15
 def slices_of(floats: int, cohort: int, block: int) -> tuple[slice, ...]:
     """Cut the coordinates of a model: a function of its size, the cohort's and the block's alone.
 
-    A slice has max(2^22 / cohort, 2^15 / block) coordinates, rounded up to a multiple of 16. All models' values of a
-    slice are then some 16 MiB in float32, and the objects of a block large enough to stay in their node's memory.
+    A slice has at least max(2^22 / cohort, 2^15 / block) coordinates, and less than twice as many, in multiples of 16.
+    All models' values of a slice are then 16 to 32 MiB in float32, and the objects of a block large enough to stay in
+    their node's memory. A smaller model is one slice.
 
     Args:
         floats: floating values of a model.
@@ -40,7 +41,8 @@ def slices_of(floats: int, cohort: int, block: int) -> tuple[slice, ...]:
         block: clients of a block.
     """
     length = max(MOST // max(1, cohort), LEAST // block, 1)
-    length = -(-length // ALIGNMENT) * ALIGNMENT
+    length = -(-floats // max(1, floats // length))
+    length = max(1, -(-length // ALIGNMENT)) * ALIGNMENT
     return tuple(slice(start, min(start + length, floats)) for start in range(0, max(1, floats), length))
 
 

@@ -300,7 +300,9 @@ def test_the_shift_of_little_is_enough_is_the_papers() -> None:
 def test_slices_depend_on_the_model_the_cohort_and_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     slices = kept.slices_of(200_000, 1_000, 10)
-    assert slices[0] == slice(0, 4208) and slices[-1].stop == 200_000 and len(slices) == 48
+    assert slices[0] == slice(0, 4256) and slices[-1].stop == 200_000 and len(slices) == 47
+    lengths = [part.stop - part.start for part in kept.slices_of(75_024, 8, 2)]
+    assert lengths == [75_024] and [part.stop for part in kept.slices_of(10**6, 100, 4)][-1] == 10**6
     assert kept.slices_of(64, 6, 2) == (slice(0, 64),)
     assert kept.slices_of(0, 6, 2) == (slice(0, 0),)
 

@@ -1,0 +1,115 @@
+"""Runs with robust aggregation and attackers: the same files on any fleet, after a stop, and what they say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import partitioning
+import raysim
+from algorithms import Attack, GeometricMedian, Krum, Local, Median, Sample, begin, fedavg, next_round
+from algorithms.engine import kept
+from raysim.common.errors import InputError
+from raysim.data.sources import load
+from raysim.fleet.client_actors import ClientActors
+from raysim.fleet.inline import InlineWorkplace
+from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from tests.raysim.store.test_resume import BASE, Breaks, assert_same, broken
+
+ATTACKED: dict[str, Any] = {
+    **BASE,
+    "partition": {"scheme": "iid", "clients": 10, "local_test": 0.2},
+    "attack": {"share": 0.4, "kind": "little-is-enough"},
+    "algorithm": [
+        {"name": "fedavg", "cohort": 6, "server": {"aggregate": "median"}},
+        {"name": "fedbn", "cohort": 6, "server": {"aggregate": "multi-krum", "byzantine": 2}},
+        {"name": "fedadam", "cohort": 6, "server": {"aggregate": "geometric-median"}},
+        {"name": "fedavg", "cohort": 6},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("robust") / "run"
+    raysim.run(ATTACKED, folder, inline=True)
+    return folder
+
+
+def test_a_stopped_run_ends_as_one_that_was_not(whole: Path, tmp_path: Path) -> None:
+    broken(ATTACKED, tmp_path / "broken", Breaks(3))
+    for name in ("fedavg", "fedbn", "fedadam", "fedavg-2"):
+        assert_same(whole, tmp_path / "broken", name)
+
+
+def test_attackers_are_named_and_left_out_of_the_evaluation(whole: Path) -> None:
+    clients = partitioning.Population.open(whole / "population").train_clients
+    attackers = set(Attack(0.4).attackers(clients, 3).tolist())
+    assert len(attackers) == 4
+    for name in ("fedavg", "fedbn"):
+        rows = pq.read_table(whole / name / "updates.parquet").to_pydict()
+        assert [client in attackers for client in rows["client"]] == rows["attacker"] and any(rows["attacker"])
+    population = partitioning.Population.open(whole / "population")
+    honest = raysim.measures.evaluate.Targets.of(population, ["local"], attackers=sorted(attackers)).targets[0]
+    assert honest.owners.tolist() == [client for client in clients.tolist() if client not in attackers]
+
+
+def test_without_an_attack_there_is_no_column(tmp_path: Path) -> None:
+    plain = {key: value for key, value in ATTACKED.items() if key != "attack"}
+    raysim.run({**plain, "rounds": 1, "algorithm": {"name": "fedavg"}}, tmp_path / "run", inline=True)
+    assert "attacker" not in pq.read_schema(tmp_path / "run" / "fedavg" / "updates.parquet").names
+
+
+def test_a_label_flip_changes_what_is_learnt(tmp_path: Path) -> None:
+    config = {**BASE, "algorithm": {"name": "fedavg"}, "rounds": 8, "local": {"batch_size": 10, "lr": 0.2}}
+    kinds = {"honest": {}, "flipped": {"attack": {"share": 1.0, "kind": "label-flip"}}}
+    on = {"evaluate": {"on": ["test"], "metrics": ["accuracy"]}}
+    found = {key: raysim.run({**config, **each, **on}, tmp_path / key, inline=True) for key, each in kinds.items()}
+    values = {key: run.results[0].metrics["test_accuracy"] for key, run in found.items()}
+    # All clients learn 9 - y, and 9 - y is never y.
+    assert values["flipped"] < 0.2 < 0.5 < values["honest"]
+
+
+def test_labels_that_are_no_classes_cannot_be_flipped(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)).astype(np.float32), rng.normal(size=60).astype(np.float32)
+    config = {
+        "data": {"dataset": (x, y)},
+        "partition": {"clients": 4},
+        "model": {"name": "mlp", "hidden": [4]},
+        "local": {"loss": "mse"},
+        "algorithm": {"name": "fedavg"},
+        "attack": {"kind": "label-flip"},
+        "rounds": 1,
+    }
+    with pytest.raises(InputError, match="label-flip"):
+        raysim.run(config, tmp_path / "run", inline=True)
+
+
+def test_the_bytes_are_those_of_one_and_two_actors_and_the_driver_holds_one_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MOST", 2**16)
+    monkeypatch.setattr(kept, "LEAST", 2**15)
+    partitioning.make(load("digits").train, tmp_path / "population", scheme="iid", clients=12)
+    sample, local = Sample(cohort=8), Local(lr=0.1, batch_size=16)
+    found: dict[str, set[bytes]] = {}
+    for place in (InlineWorkplace(), ClientActors(1), ClientActors(2)):
+        with place:
+            for rule in (Median(), Krum(2), GeometricMedian()):
+                algorithm = fedavg(sample, local).under(rule, Attack(0.3, "inner-product"))
+                model = ModelPlan("mlp", {"hidden": (1000,)}, (1, 8, 8), 10, seed=1)
+                plan = WorkerPlan(tmp_path / "population", model, algorithm, tmp_path / "personal", 2).resolved()
+                fleet = place.fleet(plan)
+                state = begin(plan.module(), fleet, 0)
+                for _ in range(2):
+                    state = next_round(state, plan.algorithm, fleet)
+                found.setdefault(repr(rule), set()).add(state.model.floats.tobytes())
+                if not isinstance(place, InlineWorkplace):
+                    one = 4 * fleet.layouts.shared.floats
+                    # In each of two rounds it puts the model twice, and gets an aggregate in float64.
+                    assert fleet.traffic.driver < 2 * (2 * one + 2 * one) + 10_000 and fleet.traffic.inlined == 0
+                fleet.close()
+    assert [len(each) for each in found.values()] == [1, 1, 1]
