@@ -36,6 +36,7 @@ from algorithms.parts.aggregation import (
     TrimmedMean,
 )
 from algorithms.parts.attack import Attack, little
+from algorithms.parts.uplink import Clip, Uplink
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
 from tests.algorithms.engine.test_round import same, simulate
@@ -227,6 +228,8 @@ def test_the_wrong_pairs_are_refused() -> None:
     for algorithm, rule, attack in refused:
         with pytest.raises(InputError, match="must be used with"):
             algorithm.under(rule, attack)
+    with pytest.raises(InputError, match="without an uplink"):
+        replace(fedavg(SAMPLE, LOCAL), uplink=Uplink((Clip(1.0),))).under(attack=Attack(0.2, "inner-product"))
     assert radfed(SAMPLE, LOCAL, aggregate_every=3).under(attack=Attack()).attack == Attack()
 
 
