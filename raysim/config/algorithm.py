@@ -21,6 +21,7 @@ from raysim.common.errors import InputError, MistakesError, each_error, every, o
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of
 from raysim.config.model import ModelTable, model_of
+from raysim.config.privacy import PrivacyTable, privacy_of
 from raysim.config.uplink import UplinkTable, uplink_of
 
 
@@ -76,6 +77,8 @@ class AlgorithmTable(ConfigTable):
     """Server rule; takes precedence over the common `[server]`."""
     uplink: UplinkTable | None = None
     """Way of a client's change to the server; takes precedence over the common `[uplink]`."""
+    privacy: PrivacyTable | None = None
+    """Differential privacy of users; takes precedence over the common `[privacy]`."""
     model: ModelTable | None = None
     """Model of this algorithm alone; by default the common `[model]`."""
 
@@ -100,6 +103,8 @@ class AlgorithmTable(ConfigTable):
                 )
                 if self.uplink is not None and isinstance(algorithm, Algorithm):
                     algorithm = algorithm.sending(self.uplink.value())
+                if self.privacy is not None and isinstance(algorithm, Algorithm):
+                    algorithm = self._private(algorithm, self.privacy)
         except InputError:
             raise
         except (Exception, SystemExit) as error:  # The user's code may raise anything.
@@ -113,6 +118,21 @@ class AlgorithmTable(ConfigTable):
             )
         with one_input_error():
             return algorithm.under(self.server.aggregation)
+
+    def _private(self, algorithm: Algorithm, privacy: PrivacyTable) -> Algorithm:
+        if self.joins:
+            raise InputError(
+                "algorithm.joins with [privacy]: must be left out, because the accounting knows one rate and number of "
+                "clients; remove one of the two"
+            )
+        return algorithm.private(privacy.value())
+
+    def solved(self, rounds: int | None) -> AlgorithmTable:
+        """Return the table with `privacy.epsilon` resolved to a noise."""
+        if self.privacy is None:
+            return self
+        rate = 1.0 if self.fraction is None else self.fraction
+        return self.model_copy(update={"privacy": self.privacy.solved(rate, rounds)})
 
     @property
     def own_code(self) -> list[ModuleType]:
@@ -201,7 +221,7 @@ def _named(error: InputError, name: str) -> InputError:
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
-    special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "uplink", "model")}
+    special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "uplink", "privacy", "model")}
 
     def own_keys() -> AlgorithmTable:
         table = table_of(_function(name), ("sample", "local", "server"), AlgorithmTable)
@@ -217,6 +237,7 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
             "local": lambda: _local(part(common, "local"), special["local"]),
             "server": server,
             "uplink": lambda: uplink_of(part(common, "uplink"), special["uplink"]),
+            "privacy": lambda: privacy_of(part(common, "privacy"), special["privacy"]),
             "model": lambda: _model(part(common, "model"), special["model"]) if special["model"] else None,
         }
     )

@@ -19,6 +19,7 @@ from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
 from raysim.config.hints import hinted
 from raysim.config.model import ModelTable, model_of
+from raysim.config.privacy import PrivacyTable
 from raysim.config.read import algorithm_names
 from raysim.config.tables import (
     AttackTable,
@@ -88,7 +89,9 @@ class Experiment(TopLevelKeys):
             raise InputError("[study] in an experiment: must run as a study; use `raysim study`, or remove the table")
         raw = own.load_own_code(raw, folders)
         tables = [
-            key for key in (*cls.model_fields, "local", "server", "uplink") if key not in TopLevelKeys.model_fields
+            key
+            for key in (*cls.model_fields, "local", "server", "uplink", "privacy")
+            if key not in TopLevelKeys.model_fields
         ]
         try:
             found = every(
@@ -183,7 +186,7 @@ class Experiment(TopLevelKeys):
         """Return an algorithm's settings by dotted key (`local.lr`), with the tables that all algorithms share."""
         config = self.to_toml()
         table = dict(config.pop("algorithm")[self.names.index(name)])
-        own_tables = [key for key in ("local", "server", "uplink", "model") if key in table]
+        own_tables = [key for key in ("local", "server", "uplink", "privacy", "model") if key in table]
         of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
         return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
 
@@ -203,6 +206,7 @@ def _tables() -> dict[str, type[ConfigTable]]:
         "local": local_table("cross-entropy"),
         "server": ServerTable,
         "uplink": UplinkTable,
+        "privacy": PrivacyTable,
         "fleet": FleetTable,
         "evaluate": EvaluateTable,
         "devices": DevicesTable,

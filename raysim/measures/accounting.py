@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log
@@ -103,28 +104,42 @@ def dp_accounting() -> Any:
 def _rdp(events: Events, delta: float) -> float:
     found = [_curve(rate, noise) for rate, noise, _ in events]
     total = sum(times * curve for (_, curve), (_, _, times) in zip(found, events, strict=True))
-    epsilon: float = dp_accounting().rdp.compute_epsilon(found[0][0], total, delta)[0]
+    with _no_handlers():
+        epsilon: float = dp_accounting().rdp.compute_epsilon(found[0][0], total, delta)[0]
     return epsilon
 
 
 @lru_cache
 def _curve(rate: float, noise: float) -> tuple[Any, Any]:
     """Return Renyi orders, and the divergence of one round at each."""
-    dp = dp_accounting()
-    accountant = dp.rdp.RdpAccountant().compose(_event(rate, noise))
+    dp, event = dp_accounting(), dp_accounting().GaussianDpEvent(noise)
+    with _no_handlers():
+        accountant = dp.rdp.RdpAccountant().compose(dp.PoissonSampledDpEvent(rate, event) if rate < 1 else event)
     return accountant.orders, accountant.rdp
 
 
 @lru_cache
-def _pld(events: Events, delta: float) -> float:
-    accountant = dp_accounting().pld.PLDAccountant()
+def _pld(events: tuple[tuple[float, float, int], ...], delta: float) -> float:
+    losses = dp_accounting().pld.privacy_loss_distribution.identity()
     for rate, noise, times in events:
-        accountant.compose(_event(rate, noise), times)
-    epsilon: float = accountant.get_epsilon(delta)
+        losses = losses.compose(_losses(rate, noise).self_compose(times))
+    epsilon: float = losses.get_epsilon_for_delta(delta)
     return epsilon
 
 
-def _event(rate: float, noise: float) -> Any:
-    dp = dp_accounting()
-    gaussian = dp.GaussianDpEvent(noise)
-    return gaussian if rate == 1 else dp.PoissonSampledDpEvent(rate, gaussian)
+@lru_cache
+def _losses(rate: float, noise: float) -> Any:
+    """Return the privacy loss distribution of one round."""
+    with _no_handlers():
+        return dp_accounting().pld.privacy_loss_distribution.from_gaussian_mechanism(noise, sampling_prob=rate)
+
+
+@contextmanager
+def _no_handlers() -> Iterator[None]:
+    """Take away the handlers of the root logger that warnings of the package may have added."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    try:
+        yield
+    finally:
+        root.handlers[:] = before

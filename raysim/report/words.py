@@ -124,6 +124,9 @@ def metrics_in(columns: Iterable[str]) -> list[str]:
 
 
 MEASURES = {
+    "epsilon": Term(
+        "Epsilon", "differential privacy of users spent since the start, with the delta of the experiment file"
+    ),
     "dc": Term(
         "Weight divergence",
         "distance of the global model's parameters from those of a model that trains on "

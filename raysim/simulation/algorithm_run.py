@@ -84,7 +84,8 @@ def run_algorithm(
     done = snapshot.state.round if snapshot else 0
     if (folder / name).exists():
         tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
-    columns = [*targets.columns, *columns_of(experiment.evaluate.measures)]
+    private = ["epsilon"] if plan.algorithm.privacy else []
+    columns = [*targets.columns, *columns_of(experiment.evaluate.measures), *private]
     reports = plan.algorithm.local.update is not None
     attack, clients = plan.algorithm.attack, plan.census.clients
     attackers = None if attack is None else attack.attackers(clients, experiment.seed).tolist()
@@ -137,8 +138,10 @@ def _simulate(
         metrics = evaluate(state, plan.algorithm, fleet, targets)
         return state, replace(snapshot.progress.result, metrics=metrics)
     LOG.info("%s: rounds %d to %d, %d client updates each", name, snapshot.state.round + 1, rounds, cohort)
+    privacy = experiment.table(name).privacy
+    accountant = None if privacy is None else privacy.accounts
     records = Records(
-        name, plan.algorithm, fleet, targets, evaluation.selection, files, watcher, twins, snapshot.progress
+        name, plan.algorithm, fleet, targets, evaluation.selection, files, watcher, twins, snapshot.progress, accountant
     )
     recovery = Recovery(files, snapshot, experiment.checkpoint.every)
     try:

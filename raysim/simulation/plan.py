@@ -45,7 +45,7 @@ def plan_algorithms(
     fleet = experiment.fleet
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:
-        table = tables[name]
+        tables[name] = table = tables[name].solved(experiment.rounds)
         model = common if table.model is None else model_plan(table.model, experiment.seed, samples)
         personal = (folder / name / "personal").absolute()
         plan = WorkerPlan(

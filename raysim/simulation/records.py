@@ -15,6 +15,7 @@ import numpy as np
 from algorithms import Algorithm, RoundReport, State
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.traffic import Traffic
+from raysim.measures.accounting import Accountant, epsilon_of
 from raysim.measures.evaluate import Evaluation, Targets
 from raysim.measures.selection import Selection
 from raysim.measures.twins import Twin, verdict
@@ -59,6 +60,7 @@ class Records:
         watcher: observer of the run.
         twins: models that train beside the run.
         progress: the run so far.
+        accountant: accountant of differential privacy; None without it.
     """
 
     def __init__(
@@ -72,11 +74,13 @@ class Records:
         watcher: Watcher,
         twins: Sequence[Twin],
         progress: RunProgress,
+        accountant: Accountant | None = None,
     ) -> None:
         self.name = name
         self.progress = progress
         self._algorithm, self._fleet, self._targets, self._selection = algorithm, fleet, targets, selection
         self._files, self._watcher, self._twins = files, watcher, twins
+        self._accountant = accountant
         self._unwritten: UnwrittenRound | None = None
         self._log_due = at_most_every(LOG_SECONDS)
         self._rewind_twins()
@@ -170,6 +174,8 @@ class Records:
             started = time.perf_counter()
             metrics = done.evaluation.values()
             row |= metrics
+            if self._accountant is not None:
+                row["epsilon"] = epsilon_of(done.state.privacy, self._accountant)
             row["seconds_evaluate"] += time.perf_counter() - started
             progress = self._selected(progress, row["round"], metrics, done.evaluation.state)
         started = time.perf_counter()

@@ -10,7 +10,7 @@ from algorithms import Algorithm, State
 from raysim.measures.selection import EvaluationHistory
 from raysim.measures.twins import TwinState
 
-TOTALS = ("rounds", "model_round", "seconds", "simulated_seconds", "bytes_up", "bytes_down", "exchanges")
+TOTALS = ("rounds", "model_round", "seconds", "simulated_seconds", "bytes_up", "bytes_down", "exchanges", "epsilon")
 """Fields of a result that loggers receive."""
 
 
@@ -49,6 +49,7 @@ class AlgorithmResult:
         exchanges: sequential exchanges between the clients and the server.
         nonfinite: number of client updates with NaN or infinity, left out or replaced.
         simulated_seconds: duration of the rounds in virtual time; None without `[devices]`.
+        epsilon: epsilon after the last evaluated round; None without `[privacy]`.
         concordance: verdict after the last round if it is measured; see `raysim.measures.twins.verdict`.
     """
 
@@ -65,6 +66,7 @@ class AlgorithmResult:
     exchanges: int = 0
     nonfinite: int = 0
     simulated_seconds: float | None = None
+    epsilon: float | None = None
     concordance: dict[str, Any] | None = None
 
     @property
@@ -83,6 +85,7 @@ class AlgorithmResult:
             bytes_down=self.bytes_down + row["bytes_down"],
             exchanges=self.exchanges + row["exchanges"],
             nonfinite=self.nonfinite + row["nonfinite"],
+            epsilon=row.get("epsilon", self.epsilon),
             simulated_seconds=self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual,
         )
 

@@ -51,7 +51,7 @@ def test_renyi_epsilon_of_a_thousand_configurations_is_that_of_a_call_by_hand() 
 
 @pytest.mark.slow
 def test_privacy_loss_epsilon_is_that_of_a_call_by_hand() -> None:
-    agree("pld", 20)
+    agree("pld", 10)
 
 
 def test_full_participation_is_the_gaussian_mechanism() -> None:

@@ -1,0 +1,85 @@
+"""Runs with differential privacy: epsilon by round, equal bytes on every fleet, and after a stop."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysim
+from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
+from raysim.config.read import read
+from raysim.measures.accounting import Accountant
+from tests.raysim.simulation.test_api import metrics
+from tests.raysim.store.test_resume import BASE, Breaks, Pair, assert_same
+
+KEYS = {"sampling": "poisson", "fraction": 0.5, "weighting": "equal"}
+PRIVATE: dict[str, Any] = {
+    **BASE,
+    "model": {"name": "logistic"},
+    "evaluate": {"every": 1},
+    "privacy": {"noise": 1.5, "clip": 0.5, "delta": 1e-3, "accountant": "rdp"},
+    "algorithm": [
+        {"name": "fedavg", **KEYS},
+        {"name": "fedadam", **KEYS, "privacy": {"epsilon": 6.0, "adaptive": {"count_noise": 3.0}}},
+        {"name": "fedprox", "proximal": 0.1, **KEYS},
+    ],
+}
+NAMES = [each["name"] for each in PRIVATE["algorithm"]]
+
+
+@pytest.fixture(scope="module")
+def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("privacy") / "inline"
+    raysim.run(PRIVATE, folder, inline=True)
+    return folder
+
+
+def test_epsilon_of_each_round_is_that_of_the_rounds_that_ran(inline: Path) -> None:
+    found = metrics(inline / "fedavg")["epsilon"]
+    accountant = Accountant(1e-3, "rdp")
+    assert found == [accountant.epsilon([(0.5, 1.5, number)]) for number in range(1, len(found) + 1)]
+    assert json.loads((inline / "fedavg" / "summary.json").read_text())["epsilon"] == found[-1]
+    assert "Epsilon" in (inline / "report.html").read_text()
+
+
+def test_the_noise_is_solved_for_and_written(inline: Path) -> None:
+    config = Experiment.of(read(inline / "config.toml"))
+    privacy = config.table("fedadam").privacy
+    assert privacy is not None and privacy.epsilon is None and privacy.noise is not None
+    last = metrics(inline / "fedadam")["epsilon"][-1]
+    assert 0.99 * 6 < last <= 6
+
+
+@pytest.mark.parametrize("actors", [1, 2])
+def test_every_fleet_gives_the_same_bytes(inline: Path, actors: int, tmp_path: Path) -> None:
+    raysim.run(PRIVATE, tmp_path / "run", actors=actors)
+    for name in NAMES:
+        one, other = inline / name, tmp_path / "run" / name
+        assert metrics(one) == metrics(other)
+        assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+
+
+def test_a_stopped_run_is_accounted_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, PRIVATE, Breaks(3, lambda name: name in ("fedavg", "fedadam")))
+    for name in NAMES:
+        assert_same(pair.one, pair.other, name)
+    assert set(NAMES) <= pair.watcher.seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"privacy": {"clip": 0.5}}, r"privacy.noise, privacy.epsilon = \(None, None\): must be one of them"),
+        ({"privacy": {"clip": 0.5, "noise": 1.0, "epsilon": 8.0}}, "must be one of them"),
+        ({"privacy": {"clip": 0.5, "nois": 1.0}}, "did you mean 'noise'"),
+        ({"privacy": {"clip": -1.0, "noise": 1.0}}, "privacy.clip = -1.0: must be a finite number > 0"),
+        ({"algorithm": {"name": "fedavg", **KEYS, "joins": {"1": 2}}}, r"algorithm.joins with \[privacy\]"),
+        ({"algorithm": {"name": "fedavg"}}, 'must be "poisson"'),
+        ({"algorithm": {"name": "scaffold"}}, "sampling"),
+    ],
+)
+def test_mistakes_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Experiment.of({**PRIVATE, "algorithm": PRIVATE["algorithm"][0], **changes})
