@@ -50,6 +50,7 @@ class AlgorithmResult:
         nonfinite: number of client updates with NaN or infinity, left out or replaced.
         simulated_seconds: duration of the rounds in virtual time; None without `[devices]`.
         epsilon: epsilon after the last evaluated round; None without `[privacy]`.
+        sent: bytes from the clients to the server up to the first evaluated round at a target, by column.
         concordance: verdict after the last round if it is measured; see `raysim.measures.twins.verdict`.
     """
 
@@ -67,6 +68,7 @@ class AlgorithmResult:
     nonfinite: int = 0
     simulated_seconds: float | None = None
     epsilon: float | None = None
+    sent: dict[str, int] = field(default_factory=dict)
     concordance: dict[str, Any] | None = None
 
     @property
@@ -76,12 +78,14 @@ class AlgorithmResult:
 
     def after(self, row: Mapping[str, Any]) -> AlgorithmResult:
         """Return the result with one more round."""
-        virtual = row["simulated_seconds"]
+        virtual, bytes_up = row["simulated_seconds"], self.bytes_up + row["bytes_up"]
+        reached = [column for column, number in self.history.reached.items() if number == row["round"]]
         return replace(
             self,
             rounds=self.rounds + 1,
             seconds=self.seconds + row["seconds"],
-            bytes_up=self.bytes_up + row["bytes_up"],
+            bytes_up=bytes_up,
+            sent={**self.sent, **dict.fromkeys(reached, bytes_up)},
             bytes_down=self.bytes_down + row["bytes_down"],
             exchanges=self.exchanges + row["exchanges"],
             nonfinite=self.nonfinite + row["nonfinite"],

@@ -129,7 +129,11 @@ def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapp
     history["best"] = {
         column: {"value": value, "round": best_round[column]} for column, value in history["best"].items()
     }
-    rounds = {column: {"target": value, "round": reached.get(column)} for column, value in targets.items()}
+    sent = summary.pop("sent")
+    rounds = {
+        column: {"target": value, "round": reached.get(column), "bytes_up": sent.get(column)}
+        for column, value in targets.items()
+    }
     own = {"algorithm": repr(result.algorithm), "fingerprint": dict(here)}
     return {**summary, **history, "reached": rounds, **own}
 
@@ -145,6 +149,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
     reached = {column: each["round"] for column, each in summary["reached"].items() if each["round"] is not None}
     own: dict[str, Any] = {
         "name": folder.name,
+        "sent": {column: summary["reached"][column].get("bytes_up") for column in reached},
         "algorithm": experiment.compose(folder.name),
         "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }

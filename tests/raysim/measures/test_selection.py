@@ -123,11 +123,12 @@ def test_a_run_stops_when_patience_is_lost_and_its_last_round_aggregates(tmp_pat
 def test_targets_are_in_the_summary(tmp_path: Path) -> None:
     targets = {"held_out_accuracy": 0.2, "validation_loss": 1e-6}
     summary = run(tmp_path / "run", "fedavg", {"target": targets}, rounds=6, precision="fp64")
-    found = pq.read_table(tmp_path / "run" / "fedavg" / "metrics.parquet")["held_out_accuracy"].to_pylist()
+    table = pq.read_table(tmp_path / "run" / "fedavg" / "metrics.parquet")
+    found = table["held_out_accuracy"].to_pylist()
     first = next(number for number, value in enumerate(found, 1) if value >= 0.2)
     assert summary["reached"] == {
-        "held_out_accuracy": {"target": 0.2, "round": first},
-        "validation_loss": {"target": 1e-6, "round": None},
+        "held_out_accuracy": {"target": 0.2, "round": first, "bytes_up": sum(table["bytes_up"].to_pylist()[:first])},
+        "validation_loss": {"target": 1e-6, "round": None, "bytes_up": None},
     }
     assert not summary["stopped_early"]
     assert summary["exchanges"] == summary["rounds"] == 6
