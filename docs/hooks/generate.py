@@ -30,6 +30,7 @@ from raysim.config.algorithm import local_table
 from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
+from raysim.config.privacy import AdaptiveTable, PrivacyTable
 from raysim.config.read import recipes
 from raysim.config.uplink import UplinkTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
@@ -145,13 +146,15 @@ def experiment() -> str:
     }
     sections = {"Top of the file": rows(Experiment, {}, tables)}
     for name, table in tables.items():
-        skip = ("local", "server", "uplink", "model") if name == "algorithm" else ()
+        skip = ("local", "server", "uplink", "privacy", "model") if name == "algorithm" else ()
         sections[f"`[{name}]`"] = rows(table, texts.get(name, {}), skip, f"{name}.") + "\n" + beside.get(name, "")
         if name == "algorithm":
             texts_of_local = arguments(Local) | arguments(Compute) | arguments(CrossEntropy)
             sections["`[local]`"] = rows(local, texts_of_local, above="local.") + "\n" + losses()
             sections["`[server]`"] = server_rules()
             sections["`[uplink]`"] = rows(UplinkTable, {}, above="uplink.") + "\n" + stages()
+            sections["`[privacy]`"] = rows(PrivacyTable, {}, above="privacy.")
+            sections["`[privacy.adaptive]`"] = rows(AdaptiveTable, {}, above="privacy.adaptive.")
     return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
 
 

@@ -1,0 +1,73 @@
+"""Audit of differential privacy: an inserted client is told from its absence no better than epsilon allows."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import beta
+
+from algorithms import Local, Privacy, Sample, Uplink, begin, fedavg, next_round
+from algorithms.parts.uplink import Clip
+from raysim.fleet.inline import InlineFleet
+from raysim.measures.accounting import Accountant
+from tests.algorithms.conftest import clients, perceptron
+
+Federation = Callable[..., InlineFleet]
+DELTA, TRIALS, CLIP = 1e-3, 400, 0.2
+OTHERS = clients((5, 3, 4), seed=2)
+CANARY = (30 * torch.ones(4, 4), torch.full((4,), 2))
+NOBODY = (torch.empty(0, 4), torch.empty(0, dtype=torch.int64))
+ALGORITHM = fedavg(Sample(1.0, by="poisson"), Local(lr=50.0, batch_size="full"), weighting="equal")
+PRIVACY = Privacy(1.0, CLIP)
+
+
+def models(
+    federation: Federation, last: tuple[torch.Tensor, torch.Tensor], privacy: Privacy, runs: range
+) -> np.ndarray:
+    """The model after one round of each run, a seed each, with a last client of these samples."""
+    algorithm = ALGORITHM.private(privacy)
+    fleet = federation([*OTHERS, last], perceptron(), algorithm.sharing, block=4)
+    found = [next_round(begin(perceptron(), fleet, seed, 1), algorithm, fleet, last=True) for seed in runs]
+    return np.array([state.model.floats for state in found])
+
+
+def lower_bound(federation: Federation) -> float:
+    """The largest epsilon that the runs refute at 99 % confidence; half of them choose the threshold.
+
+    The test statistic is the model along the canary's change. Paper: Nasr et al., "Adversary Instantiation", 2021, with
+    Clopper and Pearson's intervals.
+    """
+    quiet = Privacy(0.0, CLIP)
+    present, absent = (models(federation, last, quiet, range(1))[0] for last in (CANARY, NOBODY))
+    with_canary = models(federation, CANARY, PRIVACY, range(TRIALS)) @ (present - absent)
+    without = models(federation, NOBODY, PRIVACY, range(TRIALS, 2 * TRIALS)) @ (present - absent)
+    thresholds = np.quantile(np.concatenate([with_canary[::2], without[::2]]), np.linspace(0.02, 0.98, 97))
+    chosen = max(thresholds, key=lambda t: bound(with_canary[::2] > t, without[::2] > t))
+    return bound(with_canary[1::2] > chosen, without[1::2] > chosen)
+
+
+def bound(hits: np.ndarray, false_alarms: np.ndarray) -> float:
+    """The lower bound of epsilon from both rates, each with half of the 1 %."""
+    count, hit, wrong = len(hits), int(hits.sum()), int(false_alarms.sum())
+    least = beta.ppf(0.005, hit, count - hit + 1) if hit else 0.0
+    most = beta.ppf(0.995, wrong + 1, count - wrong) if wrong < count else 1.0
+    return float(np.log((least - DELTA) / most)) if least > DELTA else 0.0
+
+
+EPSILON = Accountant(DELTA).epsilon([(1.0, PRIVACY.noise, 1)])
+
+
+def test_the_lower_bound_does_not_exceed_epsilon(federation: Federation) -> None:
+    """The bound is far from trivial: the canary uses the whole of C."""
+    assert 0.3 < lower_bound(federation) <= EPSILON
+
+
+def test_without_noise_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Privacy, "sum_noise", property(lambda privacy: 1e-6))
+    assert lower_bound(federation) > EPSILON
+
+
+def test_with_a_wrong_norm_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Uplink, "clipped", lambda uplink, norm: Uplink((Clip(20 * norm),)))
+    assert lower_bound(federation) > EPSILON
