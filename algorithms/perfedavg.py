@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.engine.errors import require
 from algorithms.parts.algorithm import Algorithm
@@ -45,7 +48,7 @@ def per_fedavg(
 
     Paper: Algorithm 1 with the first-order approximation of section 5.
 
-    Deviations: the two gradients are those of neighbouring batches; the last one of an odd number takes no step.
+    Deviations: the two gradients are those of neighbouring batches; the last one of an odd number is taken twice.
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
     require(inner_lr >= 0, "algorithm.inner_lr", inner_lr, ">= 0", "set algorithm.inner_lr = 0.01")
@@ -64,6 +67,12 @@ class Meta(Local):
     def chain(self) -> Chain:
         return replace(super().chain, optimiser=self)
 
+    def plan(
+        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
+    ) -> list[NDArray[np.int64]]:
+        plain = super().plan(samples, round_number, updates, draw)
+        return [*plain, *plain[-1:]] if len(plain) % 2 else plain
+
     def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
         """Look one step ahead, or take the step from where the look began."""
         import torch
@@ -74,6 +83,7 @@ class Meta(Local):
         torch._foreach_add_(w, g, alpha=-(self.inner_lr if looks else steps.lr))
 
     def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        # Batch norm refuses a batch of one, so a look may lack its step.
         for lane, count in enumerate(taken):
             for name, w in steps.weights.items() if count % 2 else ():
                 w[lane] = steps.stacks("base")[name][lane]

@@ -100,8 +100,8 @@ class Envelope(Local):
         from algorithms.training.chain import RECEIVED
 
         received, own = steps.stacks(RECEIVED), steps.stacks(SECOND_MODEL)
-        for name, theta in steps.weights.items():
-            own[name].copy_(theta)
-            theta.copy_(received[name])
-        for model, second in steps.tracked:
-            second.copy_(model)
+        for lane, count in enumerate(taken):
+            for name, theta in steps.weights.items() if count else ():
+                own[name][lane], theta[lane] = theta[lane].clone(), received[name][lane]
+            for model, second in steps.tracked if count else ():
+                second[lane] = model[lane]

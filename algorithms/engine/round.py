@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ def _with_largest_losses(state: State, algorithm: Algorithm, fleet: Fleet, by: P
     """Return the candidates with the largest losses under the global model and their own personal entries."""
     sample, census = replace(algorithm.schedule.sample, by="size"), fleet.census
     candidates = draw_candidates(state, sample, by, census)
-    scores = Scores(client_updates(state, algorithm, fleet, aggregate=True), "loss_after")
+    scores = Scores(client_updates(state, algorithm, fleet, aggregate=True), "loss_after", nan)
     start = fleet.put(round_input(state, algorithm, fleet))
     losses = map_joined(fleet, scores, blocks_of(state, fleet, candidates, ()), [start])[0] if len(candidates) else []
     size = sample.size(len(census.clients if sample.fraction is None else census.joined(state.round + 1)))

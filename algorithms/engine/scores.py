@@ -17,10 +17,12 @@ class Scores(Function):
     Args:
         updates: source of the batches.
         key: name of the score.
+        nothing: score of a client without a batch.
     """
 
     updates: ClientUpdates
     key: str
+    nothing: float = 0.0
 
     def join(self, left: list[float], right: list[float]) -> list[float]:
         return left + right
@@ -33,5 +35,5 @@ class Scores(Function):
         for own, work in zip(personal, self.updates.works(worker, block.clients, inputs, personal), strict=True):
             worker.resident.load(model, own)
             finished = FinishedUpdate(worker, worker.trainer, self.updates.local, work, 0, model, own)
-            scores.append(REPORTS[self.key](finished) if work.batches else 0.0)
+            scores.append(REPORTS[self.key](finished) if work.batches else self.nothing)
         return Output(scores)

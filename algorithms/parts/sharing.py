@@ -97,7 +97,13 @@ class Sharing:
                 'one; set model.norm = "batch" (not for logistic), or use another algorithm'
             )
         for part in self.personal:
-            if not part or not any(_is_in(entry, part) for entry in layout.entries):
+            own = [entry for entry in layout.entries if part and _is_in(entry, part)]
+            if own and all(entry.frozen for entry in own):
+                raise InputError(
+                    f"algorithm.personal = {part!r}: must have an entry that trains, and model.train freezes all of "
+                    'it; set model.train = "all", or name another part'
+                )
+            if not own:
                 parts = dict.fromkeys(entry.name.partition(".")[0] for entry in layout.entries)
                 raise InputError(
                     f'algorithm.personal = {part!r}: must be "head", "body" or a part of the model '

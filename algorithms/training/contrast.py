@@ -9,6 +9,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, softplus
 
+from algorithms.engine.errors import InputError
 from algorithms.engine.head import head_layers
 from algorithms.training.chain import RECEIVED, LocalSteps
 
@@ -39,7 +40,7 @@ class Contrast:
         self._known = torch.stack([stack.reshape(len(stack), -1).any(1) for stack in self._previous.values()]).any(0)
         self._features = torch.empty(0)
         layer = module.get_submodule(head_layers(module)[0])
-        self.close = layer.register_forward_pre_hook(self._take).remove
+        self.close = layer.register_forward_pre_hook(self._take, with_kwargs=True).remove
 
     def anchors(self, lanes: slice | int) -> Anchors:
         """Return the anchors of some lanes, with a leading dimension, or of one lane."""
@@ -55,6 +56,11 @@ class Contrast:
             x: inputs, [n, *shape].
         """
         z, (received, previous, known) = self._features, anchors
+        if z.dim() < 2:
+            raise InputError(
+                "moon with a model that does not call its head as a layer: must call it, because its input are the "
+                "features; set model.head to a layer that is called"
+            )
         with torch.no_grad():
             near, far = (self._under(weights, constant, x) for weights in (received, previous))
         nearer = cosine_similarity(z, far, dim=1) - cosine_similarity(z, near, dim=1)
@@ -67,5 +73,5 @@ class Contrast:
         functional_call(self._module, {**copies, **weights}, (x,))
         return self._features
 
-    def _take(self, layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        self._features = inputs[0].flatten(1)
+    def _take(self, layer: nn.Module, inputs: tuple[torch.Tensor, ...], named: dict[str, torch.Tensor]) -> None:
+        self._features = next(iter((*inputs, *named.values()))).flatten(1)

@@ -88,6 +88,11 @@ class AlgorithmTable(ConfigTable):
         Raises:
             InputError: a number is out of range, or two parts contradict each other.
         """
+        if self.candidates is not None and self.sampling == "poisson":
+            raise InputError(
+                f'algorithm.candidates = {self.candidates} with algorithm.sampling = "poisson": must be left out, '
+                "because candidates are drawn in proportion to their samples; remove one of the two"
+            )
         try:
             with one_input_error():
                 algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(

@@ -73,11 +73,16 @@ class Tokenizer:
         for name in self.columns:
             if name not in table.schema.names:
                 raise unknown(f"column {name!r} of data.text.column", name, table.schema.names)
-            if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
+            if pa.types.is_dictionary(kind := table[name].type):
+                kind = kind.value_type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                 raise InputError(
                     f"column {name!r} of data.text.column is {table[name].type}: must hold text; name another column"
                 )
         owners = [name for name in owners if name in table.schema.names and name not in self.columns]
+        taken = {label, *owners, *keep} if self.predict == "label" else set(owners)
+        if twice := sorted(taken & ({TOKENS} if self.predict == "label" else {TOKENS, NEXT})):
+            raise InputError(f"column {twice[0]!r} has the name of a column that [data.text] adds: rename it")
         if self.predict == "label":
             return self._labelled(table, [*dict.fromkeys([label, *owners, *keep])])
         return self._sequences(table, owners)

@@ -12,7 +12,7 @@ from torch import nn
 
 from algorithms.engine.head import mark_head
 from partitioning.common.paths import expanded
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, unknown
 
 LONGEST = 300
 """Most characters of an error of the library in a message."""
@@ -48,7 +48,13 @@ class Language(nn.Module):
         return logits[..., : self.classes].movedim(-1, 1) if logits.dim() == 3 else logits
 
 
-def language(architecture: str, options: Mapping[str, Any], pretrained: str, classes: int, labels: str) -> Language:
+SET = ("num_labels", "is_decoder", "use_cache", "return_dict")
+"""Settings that raysim makes itself."""
+
+
+def language(
+    architecture: str, options: Mapping[str, Any], pretrained: str, length: int, classes: int, labels: str
+) -> Language:
     """Build a network; see `raysim.models.transformer.transformer`."""
     speaks = labels == "sequence"
     kind = transformers.AutoModelForCausalLM if speaks else transformers.AutoModelForSequenceClassification
@@ -63,8 +69,9 @@ def language(architecture: str, options: Mapping[str, Any], pretrained: str, cla
             config = transformers.AutoConfig.from_pretrained(**source)
         else:
             usual = {"vocab_size": classes} if speaks else {}
+            _check_options(transformers.AutoConfig.for_model(architecture), options)
             config = transformers.AutoConfig.for_model(architecture, **{**usual, **options})
-        _complete(config, None if speaks else classes)
+        _complete(config, length, None if speaks else classes)
         plain = {"attn_implementation": "eager", "dtype": torch.float32}
         if pretrained and has_values:
             network = kind.from_pretrained(**source, **plain, config=config, ignore_mismatched_sizes=not speaks)
@@ -72,16 +79,44 @@ def language(architecture: str, options: Mapping[str, Any], pretrained: str, cla
             network = kind.from_config(config, **plain)
         made = Language(network, classes)
         if has_values:
-            with torch.no_grad():
-                made.eval()(torch.zeros(1, 1))  # a network for other inputs fails here
+            _try(made.eval(), length, speaks)
     return made.train()
 
 
-def _complete(config: Any, outputs: int | None) -> None:
+def _check_options(usual: Any, options: Mapping[str, Any]) -> None:
+    """Refuse settings that a configuration does not have, which the library would ignore."""
+    known = {*usual.to_dict(), *usual.attribute_map} - set(SET)
+    for key in options:
+        if key not in known:
+            raise unknown(f"setting {key!r} of model.options for {usual.model_type}", key, sorted(known))
+
+
+@torch.no_grad()
+def _try(made: Language, length: int, speaks: bool) -> None:
+    """Pass tokens of a sample's length; refuse a language model that sees the tokens that it predicts."""
+    x = torch.zeros(2, length)
+    x[1, -1:] = min(1, made.tokens - 1)
+    first, second = made(x)
+    if speaks and length > 1 and not torch.equal(first[:, :-1], second[:, :-1]):
+        raise InputError(
+            f"model transformer of the type {made.network.config.model_type!r} sees later tokens: must not, because it "
+            'predicts them; set model.architecture = "gpt2"'
+        )
+    x[:, length // 2 :] = -1
+    made(x)
+
+
+def _complete(config: Any, length: int, outputs: int | None) -> None:
     """Set a token for padding and the number of outputs; None for a language model, which has its tokens."""
-    if config.pad_token_id is None:
-        end = getattr(config, "eos_token_id", None)
-        config.pad_token_id = end if isinstance(end, int) and end < config.vocab_size else 0
+    most = getattr(config, "max_position_embeddings", None)
+    if isinstance(most, int) and 0 < most < length:
+        raise InputError(
+            f"data.text.length = {length} with a {config.model_type} of {most} positions: must be at most as many; set "
+            f"data.text.length = {most}, or more positions in model.options"
+        )
+    given, end = config.pad_token_id, getattr(config, "eos_token_id", None)
+    if given is None or not 0 <= given < config.vocab_size:
+        config.pad_token_id = end if isinstance(end, int) and 0 <= end < config.vocab_size else 0
     if outputs is not None:
         config.num_labels = outputs
     elif hasattr(config, "is_decoder"):

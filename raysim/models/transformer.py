@@ -69,4 +69,4 @@ def transformer(
         )
     from raysim.models.language import language
 
-    return language(architecture, options, pretrained, classes, labels)
+    return language(architecture, options, pretrained, shape[0], classes, labels)

@@ -22,6 +22,7 @@ from algorithms import (
     fedbabu,
     fedper,
     fedrep,
+    freeze,
     lg_fedavg,
     singleset,
 )
@@ -131,6 +132,13 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], Algorithm], message: 
     with pytest.raises(InputError) as caught:
         make()
     assert message in str(caught.value)
+
+
+def test_a_part_that_is_frozen_cannot_be_personal() -> None:
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    freeze(module, {"0.weight", "0.bias"})
+    with pytest.raises(InputError, match="algorithm.personal = '0': must have an entry that trains"):
+        fedper(SAMPLE, LOCAL, personal=("0",)).divide(Layout.of(module))
 
 
 def test_work_is_split_with_its_draws() -> None:

@@ -80,6 +80,18 @@ def test_wrong_text_is_refused_in_one_line(tokenizer: Tokenizer, message: str, t
     assert "\n" not in str(caught.value)
 
 
+def test_names_of_added_columns_are_refused() -> None:
+    table = TABLE.rename_columns(["text", "tokens", "next"])
+    for tokenizer, label in ((Tokenizer(), "tokens"), (Tokenizer(predict="next-token"), "text")):
+        with pytest.raises(InputError, match="rename it"):
+            tokenizer(table, label, ["next"], ())
+
+
+def test_text_in_a_dictionary_is_text() -> None:
+    table = TABLE.set_column(0, "text", TABLE["text"].dictionary_encode())
+    assert Tokenizer(length=4)(table, "label", (), ()).equals(Tokenizer(length=4)(TABLE, "label", (), ()))
+
+
 def test_a_file_of_text_alone(tmp_path: Path) -> None:
     (tmp_path / "lines.csv").write_text("text,who\nto be,a\nor not,b\n")
     source = load(f"file:{tmp_path}/lines.csv", text=Tokenizer(length=4, predict="next-token"), dividing=["who"])

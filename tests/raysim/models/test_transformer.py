@@ -128,6 +128,9 @@ def test_trained_weights_of_a_folder(labels: LabelKind, tmp_path: Path) -> None:
         ({"architecture": "t5"}, "model.architecture = 't5' cannot be built"),
         ({"pretrained": "./nowhere"}, "model.pretrained = './nowhere' cannot be built"),
         ({"architecture": "gpt2", "train": "lora", "lora_targets": ("q_proj",)}, "model.lora_targets = 'q_proj'"),
+        ({"architecture": "gpt2", "options": {"n_positions": 3}}, "data.text.length = 4 with a gpt2 of 3 positions"),
+        ({"architecture": "gpt2", "options": {"n_layers": 1}}, "setting 'n_layers' of model.options for gpt2"),
+        ({"architecture": "gpt2", "options": {"num_labels": 9}}, "setting 'num_labels' of model.options"),
         ({"architecture": "gpt2", "lora_rank": 2}, "lora_rank without adapters"),
     ],
 )
@@ -135,6 +138,19 @@ def test_wrong_models_are_refused_in_one_line(given: dict[str, Any], message: st
     with pytest.raises(InputError, match=message) as caught:
         build("transformer", shape=(4,), classes=2, seed=1, **given)
     assert "\n" not in str(caught.value)
+
+
+def test_a_language_model_that_sees_later_tokens_is_refused() -> None:
+    keys = {"architecture": "xlnet", "options": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16}}
+    with pytest.raises(InputError, match="'xlnet' sees later tokens"):
+        build("transformer", shape=(6,), classes=32, seed=1, labels="sequence", **keys)
+
+
+@pytest.mark.parametrize("padding", [-1, 999])
+def test_a_token_for_padding_is_one_of_the_tokens(padding: int) -> None:
+    options = {**SMALL["gpt2"], "vocab_size": 64, "pad_token_id": padding}
+    model = build("transformer", shape=(4,), classes=2, seed=1, architecture="gpt2", options=options)
+    assert torch.isfinite(model(torch.tensor([[3.0, 4.0, -1.0, -1.0]]))).all()
 
 
 def test_samples_must_be_tokens() -> None:
