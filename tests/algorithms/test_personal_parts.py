@@ -137,7 +137,7 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], Algorithm], message: 
 def test_a_part_that_is_frozen_cannot_be_personal() -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     freeze(module, {"0.weight", "0.bias"})
-    with pytest.raises(InputError, match="algorithm.personal = '0': must have an entry that trains"):
+    with pytest.raises(InputError, match=r"algorithm\.personal = '0': must have an entry that trains"):
         fedper(SAMPLE, LOCAL, personal=("0",)).divide(Layout.of(module))
 
 
