@@ -43,9 +43,11 @@ def plan_algorithms(
     plans: dict[str, WorkerPlan] = {}
     common, evaluate = model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
     fleet = experiment.fleet
+    solved = tuple(table.solved(experiment.rounds) for table in experiment.algorithm)
+    experiment = experiment.model_copy(update={"algorithm": solved})
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:
-        tables[name] = table = tables[name].solved(experiment.rounds)
+        table = tables[name]
         model = common if table.model is None else model_plan(table.model, experiment.seed, samples)
         personal = (folder / name / "personal").absolute()
         plan = WorkerPlan(
