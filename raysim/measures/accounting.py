@@ -13,6 +13,7 @@ from typing import Any, Literal
 from scipy.optimize import brentq
 
 from algorithms import Spent
+from raysim.common.distribution import install
 from raysim.common.errors import InputError
 
 AccountantName = Literal["pld", "rdp"]
@@ -94,7 +95,7 @@ def dp_accounting() -> Any:
         from dp_accounting import pld, rdp  # noqa: F401 they are its attributes afterwards
     except ImportError:
         raise InputError(
-            "[privacy]: must have the package dp-accounting; install it with `pip install 'raysim-fl[privacy]'`"
+            f"[privacy]: must have the package dp-accounting, which is missing; {install('privacy')}"
         ) from None
     # It warns of each Renyi order whose series does not converge, and leaves that order out.
     logging.getLogger("absl").setLevel(logging.ERROR)
