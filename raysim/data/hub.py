@@ -14,6 +14,7 @@ from partitioning.common.paths import expanded
 from partitioning.sources.memory import TRAIN, Tables, tables_of
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
+from raysim.common.hub import quiet_hub
 from raysim.data.features import LABEL
 
 LOG = logging.getLogger("raysim")
@@ -99,13 +100,11 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
         )
     import datasets  # late, because it takes seconds
 
-    chatter = logging.getLogger("huggingface_hub")  # it warns of each of five retries
-    level = chatter.level
-    chatter.setLevel(logging.ERROR)
     try:
-        builder = datasets.load_dataset_builder(name, config, revision=revision, cache_dir=cache)
-        builder.download_and_prepare()
-        parts: Mapping[str, Any] = builder.as_dataset()
+        with quiet_hub():
+            builder = datasets.load_dataset_builder(name, config, revision=revision, cache_dir=cache)
+            builder.download_and_prepare()
+            parts: Mapping[str, Any] = builder.as_dataset()
         return parts
     except Exception as error:  # the library and its readers may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
@@ -113,8 +112,6 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
             f"data.dataset = {dataset!r} cannot be loaded ({reason}): check the name, the network, and HF_HUB_OFFLINE "
             "and HF_TOKEN"
         ) from error
-    finally:
-        chatter.setLevel(level)
 
 
 def _kinds(schema: pa.Schema) -> dict[str, str]:

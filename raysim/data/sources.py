@@ -73,6 +73,9 @@ class LoadedDataSet:
         if text is None:
             return self
         owners = tuple(dict.fromkeys((*self.dividing, *dividing)))
+        for name in dividing:
+            if name not in self.train.schema.names:
+                raise unknown(f"column {name!r} of [partition]", name, self.train.schema.names)
         parts = (None if each is None else text(each, self.label, owners, keep) for each in (self.train, self.test))
         train, test = parts
         dividing = tuple(name for name in self.dividing if name not in text.columns)

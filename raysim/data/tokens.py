@@ -19,6 +19,7 @@ from partitioning.common.paths import expanded
 from partitioning.sources.arrays import nested
 from raysim.common.distribution import install
 from raysim.common.errors import InputError, unknown
+from raysim.common.hub import quiet_hub
 from raysim.data.masks import class_metadata
 
 LOG = logging.getLogger("raysim")
@@ -156,7 +157,8 @@ def _load(name: str) -> Any:
         if path.suffix == ".json":
             return PreTrainedTokenizerFast(tokenizer_file=os.fspath(path))
         name, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
-        return AutoTokenizer.from_pretrained(name, revision=revision or "main")
+        with quiet_hub():
+            return AutoTokenizer.from_pretrained(name, revision=revision or "main")
     except Exception as error:  # the library and its readers may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
         raise InputError(

@@ -13,6 +13,7 @@ from torch import nn
 from algorithms.engine.head import mark_head
 from partitioning.common.paths import expanded
 from raysim.common.errors import InputError, unknown
+from raysim.common.hub import quiet_hub
 
 LONGEST = 300
 """Most characters of an error of the library in a message."""
@@ -137,7 +138,8 @@ def _refused(key: str, name: str) -> Iterator[None]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        yield
+        with quiet_hub():
+            yield
     except InputError:
         raise
     except Exception as error:  # the library may raise anything

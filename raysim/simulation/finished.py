@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.torch import load_file
 
+from algorithms import Layout
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 from raysim.common.files import text_sha256
@@ -94,7 +95,15 @@ class Run:
         weights = load_file(regular(self.folder / name / MODEL))
         module = plan.build()
         floats = [each.dtype for each in weights.values() if each.is_floating_point()]
-        module.to(floats[0]).load_state_dict(weights)
+        module = module.to(floats[0])
+        # A tied entry, such as a language model's output, is stored once, under its first name.
+        stored = {entry.name for entry in Layout.of(module).entries}
+        missing, unexpected = module.load_state_dict(weights, strict=False)
+        if wrong := [*(name for name in missing if name in stored), *unexpected]:
+            raise InputError(
+                f"{self.folder / name / MODEL}: must have the model's entries, and {wrong[0]!r} is missing or unknown; "
+                "restore the file"
+            )
         return module.eval()
 
     def _frame(self, file: str) -> DataFrame:

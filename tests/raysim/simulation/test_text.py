@@ -47,6 +47,9 @@ def test_a_language_model_learns_the_plays_by_role(plays: dict[str, Any], tmp_pa
         {**plays, "rounds": 10, "evaluate": {**plays["evaluate"], "every": 1}}, tmp_path / "run", inline=True
     )
     perplexity = run.metrics()["local_perplexity"]
+    state = run.model().state_dict()
+    for name, value in weights(tmp_path / "run").items():
+        np.testing.assert_array_equal(state[name].numpy(), value)
     assert perplexity.iloc[-1] < 10 < perplexity.iloc[0]  # the text has nine letters
 
 
@@ -119,6 +122,11 @@ def test_a_data_set_in_the_hubs_layout(plays: dict[str, Any], tmp_path: Path) ->
         inline=True,
     )
     assert np.isfinite(run.metrics().iloc[-1]["test_loss"])
+
+
+def test_a_misspelt_owner_is_answered_with_the_users_columns(plays: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown column 'speker' of \[partition\].*did you mean 'speaker'"):
+        raysim.run({**plays, "partition": {"scheme": "natural", "column": "speker"}}, tmp_path / "run", inline=True)
 
 
 def test_a_run_goes_on_after_its_tokenizer_is_gone(plays: dict[str, Any], tmp_path: Path) -> None:
