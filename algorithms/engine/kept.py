@@ -196,4 +196,5 @@ def aggregate_kept(
     else:
         reduce = Reduced(*given, rule)
     floats: NDArray[np.float64] = map_joined(fleet, reduce, blocks, start)[0]
-    return replace(result, models=replace(result.models, floats=floats, total=1.0))
+    total = float(result.rows.weights[counts].sum() if isinstance(rule, Mean) else counts.sum())
+    return replace(result, models=replace(result.models, floats=floats * total, total=total))

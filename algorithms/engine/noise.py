@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from algorithms.engine.state import State
     from algorithms.parts.algorithm import Algorithm
 
-ROUNDING = 1e-6
-"""Share of C by which a clipped change may be shorter than C because of rounding."""
+ROUNDING = 1e-3
+"""Share of C by which a clipped change may be shorter than C because of rounding, when it counts as clipped."""
 
 
 def spent_by(state: State, privacy: Privacy) -> Spent:

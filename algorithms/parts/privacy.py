@@ -75,8 +75,8 @@ class Privacy:
 
     Paper: McMahan et al., 2018, Algorithm 1, with the fixed-denominator estimator; adaptive: Andrew et al., 2021.
 
-    Deviations: client updates weigh the same. C bounds the change in the model's precision, so rounding may exceed it
-    by some 1e-6 of C in fp32.
+    Deviations: client updates weigh the same. The clipped model is rounded to its precision, in fp32 by up to 6e-8 of
+    each weight, so its change may exceed C by as much.
     """
 
     noise: float

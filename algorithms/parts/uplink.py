@@ -127,9 +127,7 @@ class Clip(Stage):
         sizes = [changes.values.shape[1]] if self.by == "model" else list(changes.layers)
         largest = self.norm / sqrt(len(sizes))
         parts = torch.split(changes.values, sizes, dim=1)
-        clipped = [
-            part * (largest / torch.linalg.vector_norm(part, dim=1, keepdim=True)).clamp(max=1) for part in parts
-        ]
+        clipped = [part * (largest / _norm(part)).clamp(max=1).to(part) for part in parts]
         return replace(changes, values=torch.cat(clipped, 1))
 
 
@@ -261,7 +259,7 @@ class Quantise(Stage):
     def __call__(self, changes: Changes) -> Changes:
         import torch
 
-        norm = torch.linalg.vector_norm(changes.values, dim=1, keepdim=True)
+        norm = _norm(changes.values).to(changes.values)
         exact = self.levels * changes.values.abs() / norm.where(norm > 0, torch.ones_like(norm))
         below = exact.floor()
         level = below + (changes.drawn("rand") < exact - below)
@@ -361,6 +359,8 @@ class Uplink:
             per_layer = isinstance(stage, Clip) and stage.by == "layer"
             if per_layer and (before := [each for each in earlier if each.picks]):
                 found.append(f"uplink.chain has {stage} after {before[0]}: must clip whole layers; clip first")
+            if per_layer and (before := [each for each in earlier if each.rounds]):
+                found.append(f"uplink.chain has {stage} after {before[0]}: must have one scale; clip first")
             if isinstance(stage, Noise) and (before := [each for each in earlier if each.rounds]):
                 found.append(f"uplink.chain has {stage} after {before[0]}: must add noise first; change their order")
         return found
@@ -378,9 +378,21 @@ class Uplink:
                     f"uplink.feedback = true with {stage}: must be false, because the residual would take the noise "
                     "out again; remove one of the two"
                 )
+            if isinstance(stage, Clip):
+                found.append(
+                    f"uplink.feedback = true with {stage}: must be false, because the residual would keep what the "
+                    "clipping cut off, and grow; remove one of the two"
+                )
             if isinstance(stage, RandomK) and stage.scale and stage.share < 1:
                 found.append(
                     f"uplink.feedback = true with {stage}: must not scale the values, because the residual would grow "
                     "without bound; set scale = false"
                 )
         return found
+
+
+def _norm(values: torch.Tensor) -> torch.Tensor:
+    """Return the L2 norm of each row, [models, 1], in float64: sums of millions of float32 squares lose digits."""
+    import torch
+
+    return torch.linalg.vector_norm(values, dim=1, keepdim=True, dtype=torch.float64)

@@ -18,6 +18,7 @@ from algorithms import (
     Sample,
     begin,
     fedavg,
+    feddyn,
     fedprox,
     generator,
     next_round,
@@ -185,6 +186,13 @@ def test_without_anything_left_out_it_is_the_equal_mean(rule: Aggregate, federat
     (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(rule)))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
     assert np.array_equal(one.model.integers, other.model.integers)
+
+
+def test_a_server_rule_gets_the_number_of_clients(federation: Federation) -> None:
+    """FedDyn's step depends on it."""
+    plain = feddyn(SAMPLE, EXACT)
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(TrimmedMean(0.0))))
+    np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)

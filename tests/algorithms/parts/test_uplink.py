@@ -177,6 +177,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Uplink((Quantise(2), Noise(1.0))), "must add noise first"),
     (lambda: Uplink((), feedback=True), "with an empty chain"),
     (lambda: Uplink((Noise(1.0),), feedback=True), "would take the noise out again"),
+    (lambda: Uplink((Clip(1.0),), feedback=True), "would keep what the clipping cut off"),
+    (lambda: Uplink((Sign(), Clip(1.0, "layer"))), "must have one scale"),
     (lambda: Uplink((RandomK(0.1),), feedback=True), "set scale = false"),
     (lambda: ALGORITHMS["centralized"](Sample(), LOCAL).sending(Uplink((Sign(),))), "with united data"),
     (lambda: ALGORITHMS["singleset"](Sample(), LOCAL).sending(Uplink((Sign(),))), 'with sharing.weights = "personal"'),
@@ -202,3 +204,9 @@ def test_all_phases_send_alike_and_feedback_is_personal() -> None:
     assert algorithm.sharing.slots["feedback"] == "personal"
     fixed = ALGORITHMS["fixbn"](Sample(), LOCAL).sending(Uplink((Sign(),)))
     assert all(phase.uplink == Uplink((Sign(),)) for phase in fixed.phases) and len(list(fixed.phases)) > 1
+
+
+def test_the_norm_of_a_long_change_is_exact() -> None:
+    values = torch.full((1, 2_000_000), 1e-3)
+    clipped = Clip(0.5)(Changes(values, 2_000_000, (2_000_000,))).values
+    assert float(torch.linalg.vector_norm(clipped.double())) == pytest.approx(0.5, rel=1e-6)

@@ -6,7 +6,6 @@ import pytest
 import tomli_w
 
 from algorithms import (
-    Clip,
     Concurrent,
     Devices,
     Drawn,
@@ -244,12 +243,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_an_algorithm_s_own_uplink_replaces_the_common_one() -> None:
-    common = {"chain": [{"name": "clip", "norm": 1.0}, {"name": "top-k", "share": 0.1}], "feedback": True}
+    common = {"chain": [{"name": "top-k", "share": 0.1}, {"name": "quantise", "levels": 9}], "feedback": True}
     own_one = {"chain": [{"name": "quantise", "levels": 4}]}
     tables = [{"name": "fedavg"}, {"name": "radfed", "uplink": own_one}, {"name": "fedbn", "uplink": {"chain": []}}]
     experiment = Experiment.of({**BASE, "uplink": common, "algorithm": tables})
     uplinks = [table.compose().uplink for table in experiment.algorithm]
-    assert uplinks == [Uplink((Clip(1.0), TopK(0.1)), True), Uplink((Quantise(4),)), Uplink()]
+    assert uplinks == [Uplink((TopK(0.1), Quantise(9)), True), Uplink((Quantise(4),)), Uplink()]
     again = Experiment.of(tomllib.loads(tomli_w.dumps(experiment.to_toml())))
     assert again == experiment and "uplink" not in Experiment.of(BASE).to_toml()["algorithm"][0]
     assert experiment.flat("radfed")["uplink.chain"] == [{"name": "quantise", "levels": 4}]

@@ -11,7 +11,7 @@ from tests.raysim.store.test_resume import BASE, Breaks, Pair, assert_same
 
 COMPRESSED: dict[str, Any] = {
     **BASE,
-    "uplink": {"chain": [{"name": "clip", "norm": 1.0}, {"name": "top-k", "share": 0.05}], "feedback": True},
+    "uplink": {"chain": [{"name": "top-k", "share": 0.05}, {"name": "quantise", "levels": 64}], "feedback": True},
     "algorithm": [
         {"name": "fedavg", "cohort": 3},
         {"name": "radfed", "cohort": 3, "aggregate_every": 2, "uplink": {"chain": [{"name": "quantise", "levels": 8}]}},
