@@ -395,4 +395,5 @@ def _norm(values: torch.Tensor) -> torch.Tensor:
     """Return the L2 norm of each row, [models, 1], in float64: sums of millions of float32 squares lose digits."""
     import torch
 
-    return torch.linalg.vector_norm(values, dim=1, keepdim=True, dtype=torch.float64)
+    norm: torch.Tensor = torch.linalg.vector_norm(values, dim=1, keepdim=True, dtype=torch.float64)
+    return norm
