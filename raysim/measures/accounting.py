@@ -10,8 +10,6 @@ from functools import lru_cache
 from math import exp, inf, log
 from typing import Any, Literal
 
-from scipy.optimize import brentq
-
 from algorithms import Spent
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
@@ -80,6 +78,8 @@ class Accountant:
                     f"{rounds} rounds with delta = {self.delta:g}; set another epsilon"
                 )
         # Brent's method evaluates the costly function only a few times.
+        from scipy.optimize import brentq  # late: a wrong file is refused without it
+
         return exp(brentq(excess, ends[-2], ends[-1], xtol=TOLERANCE / 2) + TOLERANCE)
 
 
