@@ -45,12 +45,12 @@ def with_noise(
     rng = generator(state.seed, Purpose.PRIVACY, state.round + 1)
     floats = models.floats + (expected - models.total) * state.model.floats.astype(np.float64)
     for entry, place in algorithm.local.trained(fleet.layouts.shared).places():
-        if privacy.noise and entry.is_parameter:
+        if privacy.multiplier and entry.is_parameter:
             floats[place] += privacy.sum_noise * spent.clip * rng.standard_normal(entry.size)
     clip = spent.clip
     if privacy.adaptive:
         clip = privacy.adaptive.moved(clip, _share_within(clip, privacy.adaptive, rows, expected, rng))
-    return Sum(floats, models.integers, models.floating, expected), spent.after(rate, privacy.noise, clip)
+    return Sum(floats, models.integers, models.floating, expected), spent.after(rate, privacy.multiplier, clip)
 
 
 def _share_within(

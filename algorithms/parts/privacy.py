@@ -66,7 +66,8 @@ class Privacy:
     noise, too. The neighbouring relation is to add or remove a client with all its samples.
 
     Args:
-        noise: z, the noise multiplier, >= 0. With an adaptive C it covers the sum and the count together.
+        noise: z, the noise multiplier, >= 0. With an adaptive C it covers the sum and the count together. None until
+            it is solved for an epsilon; such a value describes a run and cannot run.
         clip: C, the largest L2 norm of a client's change of the shared parameters, > 0; the first C if it is adaptive.
         adaptive: rule that moves C; None for a fixed C.
 
@@ -79,29 +80,38 @@ class Privacy:
     each weight, so its change may exceed C by as much.
     """
 
-    noise: float
+    noise: float | None
     clip: float
     adaptive: AdaptiveClip | None = None
 
     def __post_init__(self) -> None:
-        known = isfinite(self.noise) and self.noise >= 0
-        require(known, "privacy.noise", self.noise, "a finite number >= 0", "set privacy.noise = 1.0")
-        holds = self.clip > 0 and (isfinite(self.clip) or not self.noise)
+        noise = self.noise
+        known = noise is None or (isfinite(noise) and noise >= 0)
+        require(known, "privacy.noise", noise, "a finite number >= 0", "set privacy.noise = 1.0")
+        holds = self.clip > 0 and (isfinite(self.clip) or noise == 0)
         require(holds, "privacy.clip", self.clip, "a finite number > 0", "set privacy.clip = 1.0")
         if self.adaptive is None:
             return
         name, value = "privacy.adaptive.count_noise", self.adaptive.count_noise
-        allowed = f"above noise / 2 = {self.noise / 2:g}, because the rest of the noise is the sum's"
-        require(2 * value > self.noise or not self.noise, name, value, allowed, f"set {name} = {self.noise:g}")
+        if noise:
+            allowed = f"above noise / 2 = {noise / 2:g}, because the rest of the noise is the sum's"
+            require(2 * value > noise, name, value, allowed, f"set {name} = {noise:g}")
         allowed = "finite with privacy.adaptive"
         require(isfinite(self.clip), "privacy.clip", self.clip, allowed, "set privacy.clip = 0.1")
 
     @property
+    def multiplier(self) -> float:
+        """Noise multiplier z; raise ValueError if it is not solved yet."""
+        if self.noise is None:
+            raise ValueError("the noise is not solved for its epsilon yet")
+        return self.noise
+
+    @property
     def sum_noise(self) -> float:
         """Noise multiplier of the sum: z, or z_Delta = (z^-2 - (2 sigma_b)^-2)^(-1/2) beside a noised count."""
-        if self.adaptive is None or not self.noise:
-            return self.noise
-        return 1 / sqrt(self.noise**-2 - (2 * self.adaptive.count_noise) ** -2)
+        if self.adaptive is None or not self.multiplier:
+            return self.multiplier
+        return 1 / sqrt(self.multiplier**-2 - (2 * self.adaptive.count_noise) ** -2)
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -45,9 +45,9 @@ class PrivacyTable(ConfigTable):
         return Accountant(self.delta, self.accountant)
 
     def value(self) -> Privacy:
-        """Return the privacy; until `solved` it has any noise."""
+        """Return the privacy; until `solved` it cannot run."""
         adaptive = None if self.adaptive is None else AdaptiveClip(**self.adaptive.beyond(ConfigTable))
-        return Privacy(1e-3 if self.noise is None else self.noise, self.clip, adaptive)
+        return Privacy(self.noise, self.clip, adaptive)
 
     def solved(self, rate: float, rounds: int | None) -> PrivacyTable:
         """Return the table with `noise` in place of `epsilon`.

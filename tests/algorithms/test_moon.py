@@ -66,7 +66,7 @@ def test_moon_matches_algorithm_1(federation: Federation, mu: float, temperature
 
 
 def deepcopy_of(model: nn.Sequential) -> nn.Sequential:
-    """The same parameters, which autograd sees, with batch-norm statistics of its own."""
+    """Parameters that autograd sees, with batch-norm statistics of its own."""
     memo = {id(p): p for p in model.parameters()}
     return deepcopy(model, memo)
 

@@ -1,13 +1,14 @@
 """Audit of differential privacy: an inserted client is told from its absence no better than epsilon allows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import beta
 
-from algorithms import Local, Privacy, Sample, Uplink, begin, fedavg, next_round
+from algorithms import AdaptiveClip, Local, Privacy, Rounds, Sample, Uplink, begin, fedavg, next_round
 from algorithms.parts.uplink import Clip
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.accounting import Accountant
@@ -71,3 +72,32 @@ def test_without_noise_it_does(federation: Federation, monkeypatch: pytest.Monke
 def test_with_a_wrong_norm_it_does(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Uplink, "clipped", lambda uplink, norm: Uplink((Clip(20 * norm),)))
     assert lower_bound(federation) > EPSILON
+
+
+@pytest.mark.parametrize("adaptive", [None, AdaptiveClip(0.6)])
+def test_the_noise_of_a_round_has_the_size_that_is_accounted(
+    federation: Federation, adaptive: AdaptiveClip | None
+) -> None:
+    """Nobody has a sample, so all that moves the model is noise; a factor of 1.1 is seen, and repeated noise."""
+    privacy = Privacy(1.0, CLIP, adaptive)
+    algorithm = replace(ALGORITHM, schedule=Rounds(Sample(0.4, by="poisson"))).private(privacy)
+    fleet = federation([NOBODY] * 10, perceptron(), algorithm.sharing, block=4)
+    # Between entries the vector has places without a value.
+    used = np.concatenate([np.r_[place] for _, place in fleet.layouts.shared.places()])
+    first, second = [], []
+    for seed in range(200):
+        start = begin(perceptron(), fleet, seed, 2)
+        one = next_round(start, algorithm, fleet)
+        two = next_round(one, algorithm, fleet, last=True)
+        assert one.privacy is not None
+        first.append((one.model.floats - start.model.floats)[used] / CLIP)
+        second.append((two.model.floats - one.model.floats)[used] / one.privacy.clip)
+    expected = privacy.sum_noise / (0.4 * 10)
+    for noise in (first, second):
+        assert np.std(noise) == pytest.approx(expected, rel=0.05) and abs(np.mean(noise)) < 0.05 * expected
+    assert abs(np.corrcoef(np.ravel(first), np.ravel(second))[0, 1]) < 0.05
+
+
+def test_noise_that_is_not_solved_cannot_run(federation: Federation) -> None:
+    with pytest.raises(ValueError, match="not solved"):
+        models(federation, NOBODY, Privacy(None, CLIP), range(1))

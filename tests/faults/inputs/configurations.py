@@ -85,7 +85,7 @@ KEYS: dict[str, list[str]] = {
     "": list(TopLevelKeys.model_fields),
     **{name: list(kinds) for name, kinds in TYPES.items()},
 }
-"""What may stand in each table; a draw may also misspell it, or put it in another."""
+"""Keys of each table; a draw may also misspell one, or put it in another."""
 
 MODELS = ["logistic", "mlp", "cnn", "lenet", "lstm", "resnet20"]
 
