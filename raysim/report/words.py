@@ -148,6 +148,8 @@ MEASURES = {
 WEIGHTS = {
     "Samples": "samples",
     "Equal": "equal",
+    "PerStep": "samples per step",
+    "LossPower": "power of the loss",
     "SamplesUsed": "samples used",
     "ClientLoss": "loss",
     "Polynomial": "staleness",

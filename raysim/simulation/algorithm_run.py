@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.nn import Module
 
@@ -84,12 +84,8 @@ def run_algorithm(
     done = snapshot.state.round if snapshot else 0
     if (folder / name).exists():
         tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
-    private = ["epsilon"] if plan.algorithm.privacy else []
-    columns = [*targets.columns, *columns_of(experiment.evaluate.measures), *private]
-    reports = plan.algorithm.local.update is not None
-    attack, clients = plan.algorithm.attack, plan.census.clients
-    attackers = None if attack is None else attack.attackers(clients, experiment.seed).tolist()
-    files = AlgorithmFolder(folder / name, columns, checkpoints, spent.then(loggers.round), reports, attackers)
+    columns = [*targets.columns, *columns_of(experiment.evaluate.measures)]
+    files = _files(folder / name, plan, columns, checkpoints, spent.then(loggers.round), experiment.seed)
     loggers.begin(name, experiment.flat(name), done, files.rows())
     with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
         module = plan.module()
@@ -107,6 +103,23 @@ def run_algorithm(
     loggers.end(result.totals)
     stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})
     return result
+
+
+def _files(
+    folder: Path,
+    plan: WorkerPlan,
+    columns: list[str],
+    checkpoints: Checkpoints,
+    written: Callable[[Mapping[str, Any]], object],
+    seed: int,
+) -> AlgorithmFolder:
+    """Return the output files of an algorithm: columns of its own metrics, and its attackers if there are any."""
+    algorithm = plan.algorithm
+    attack, clients = algorithm.attack, plan.census.clients
+    attackers = None if attack is None else attack.attackers(clients, seed).tolist()
+    reports = algorithm.local.update is not None
+    private = ["epsilon"] if algorithm.privacy else []
+    return AlgorithmFolder(folder, [*columns, *private], checkpoints, written, reports, attackers)
 
 
 def _simulate(
