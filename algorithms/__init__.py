@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from algorithms.apfl import apfl
 from algorithms.centralized import centralized
 from algorithms.ditto import ditto
+from algorithms.engine.availability import Availability
 from algorithms.engine.batch_norm import freeze
 from algorithms.engine.clients import Census, ClientData
-from algorithms.engine.devices import Devices
+from algorithms.engine.devices import Devices, DeviceTable, DrawnDevices
 from algorithms.engine.entries import Entry, Kind
 from algorithms.engine.errors import DamagedError, DivergedError, InputError
 from algorithms.engine.keys import Purpose, generator, torch_seed
@@ -85,6 +86,7 @@ __all__ = [
     "Attack",
     "Augment",
     "Augmented",
+    "Availability",
     "Block",
     "Census",
     "Chain",
@@ -96,9 +98,11 @@ __all__ = [
     "Compute",
     "Concurrent",
     "DamagedError",
+    "DeviceTable",
     "Devices",
     "DivergedError",
     "Drawn",
+    "DrawnDevices",
     "Entry",
     "Equal",
     "Fleet",

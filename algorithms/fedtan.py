@@ -53,9 +53,11 @@ def common_first_step(
     took_part = int((report.updates.column("used") > 0).sum())
     sent = took_part * sum(layer.nbytes for layer in common)
     measures = dict(report.measures)
-    if state.devices is not None and took_part:
+    devices = fleet.census.devices
+    if devices is not None and took_part:
         each = sent / took_part
-        measures["simulated_seconds"] += state.devices.wire(each, each, 3 * len(common))
+        slowest = max(devices.wire(client, each, each, 3 * len(common)) for client in cohort.tolist())
+        measures["simulated_seconds"] += slowest
     report = replace(
         report,
         measures=measures,

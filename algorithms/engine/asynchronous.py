@@ -12,7 +12,7 @@ import numpy as np
 
 from algorithms.engine.blocks import block_over
 from algorithms.engine.client_update import ClientInput, ClientUpdates
-from algorithms.engine.devices import Devices
+from algorithms.engine.devices import DrawnDevices
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker, cut
 from algorithms.engine.layout import Packed
@@ -133,7 +133,7 @@ class _ArrivalRound:
         state, before, after = self._state, self._began.timeline, self._timeline
         model = self._fleet.layouts.shared.nbytes
         measures = {}
-        if state.devices is not None and self._schedule.delay.counts_seconds:
+        if self._fleet.census.devices is not None and self._schedule.delay.counts_seconds:
             measures["simulated_seconds"] = after.now - before.now
         up = len(arrived) * (model - self._algorithm.saved_bytes(self._fleet.layouts))
         down = (after.sent - before.sent) * model
@@ -237,7 +237,7 @@ def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
 
 def _seconds(state: State, algorithm: Algorithm, fleet: Fleet) -> Callable[[int], float]:
     """Return the seconds of a client's update on its device; batches that batch norm may skip count."""
-    devices, size = state.devices or Devices(), fleet.layouts.shared.nbytes
+    devices, size = fleet.census.devices or DrawnDevices(), fleet.layouts.shared.nbytes
     local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
 
     @cache

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.engine.devices import Devices
+
 if TYPE_CHECKING:
     import torch
 
@@ -25,12 +27,14 @@ class Census:
         samples: training samples of each client, int64 [K].
         joins: first round of each client, int64 [K]; None if all clients are there from the first round.
         sites: site of each client, int64 [K]; None if the population has no sites.
+        devices: devices of the clients in virtual time; None if that is not simulated.
     """
 
     clients: NDArray[np.int64]
     samples: NDArray[np.int64]
     joins: NDArray[np.int64] | None = None
     sites: NDArray[np.int64] | None = None
+    devices: Devices | None = None
 
     def joined(self, round_number: int) -> NDArray[np.int64]:
         """Return the clients that have joined by a round, in ascending order."""

@@ -14,7 +14,6 @@ from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import batch_statistics
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import client_updates, draw_candidates, round_input, run_round
-from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import State
 from algorithms.engine.statistics import statistics_of
 from algorithms.engine.watch import RoundWatch
@@ -126,7 +125,7 @@ def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: b
     down = [model + (average if each.personal is None else 0) for each in inputs]
     if isinstance(algorithm.schedule.sample.by, PowerOfChoice):
         down = [0] * len(inputs)  # they received the model as candidates
-    measures = _simulated(state, watch.rows, down, up)
+    measures = _simulated(state, watch, down, up)
     return RoundReport(*watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
 
 
@@ -141,12 +140,13 @@ def _average_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
     return layouts.personal.nbytes if algorithm.sharing.newcomer == "average" else 0
 
 
-def _simulated(state: State, rows: UpdateRows, down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
+def _simulated(state: State, watch: RoundWatch, down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
     """Return the virtual seconds of a synchronous round, if devices are simulated."""
-    if state.devices is None:
+    rows, devices = watch.rows, watch.census.devices
+    if devices is None:
         return {}
     updates = list(zip(rows.clients.tolist(), rows.column("used").tolist(), down, up, strict=True))
-    return {"simulated_seconds": state.devices.round(state.seed, updates)}
+    return {"simulated_seconds": devices.round(state.seed, updates)}
 
 
 def _with_scoring(
@@ -156,9 +156,9 @@ def _with_scoring(
     model, average = _model_bytes(algorithm, fleet.layouts), _average_bytes(algorithm, fleet.layouts)
     new = [state.personal.latest(client, state.round) is None for client in clients.tolist()]
     down, measures = [model + average * each for each in new], dict(report.measures)
-    if state.devices is not None:
+    if (devices := fleet.census.devices) is not None:
         passes = zip(clients.tolist(), fleet.census.of(clients).tolist(), down, repeat(SCORE_BYTES), strict=False)
-        measures["simulated_seconds"] += state.devices.round(state.seed, passes)
+        measures["simulated_seconds"] += devices.round(state.seed, passes)
     return replace(
         report,
         bytes_up=report.bytes_up + SCORE_BYTES * len(clients),

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.engine.devices import Devices
 from algorithms.engine.finite import check_initial
 from algorithms.engine.fleet import Fleet, Reference
 from algorithms.engine.layout import Packed
@@ -54,7 +53,6 @@ class State:
         measures: names of the measures to take of each round.
         importance: chance of each training client to be drawn, [K], under importance sampling.
         measure_memory: memory of the measures.
-        devices: speed of the clients in virtual time; None if that is not simulated.
         privacy: differential privacy so far; None before the first round with noise.
         own: memory of an algorithm's own round.
         report: report of the last round.
@@ -74,7 +72,6 @@ class State:
     measures: tuple[str, ...] = ()
     importance: NDArray[np.float64] | None = None
     measure_memory: Memory = field(default_factory=dict)
-    devices: Devices | None = None
     privacy: Spent | None = None
     own: Any = None
     report: RoundReport | None = None
@@ -86,7 +83,6 @@ def begin(
     seed: int,
     rounds: int | None = None,
     measures: Sequence[str] = (),
-    devices: Devices | None = None,
 ) -> State:
     """Return the state before the first round.
 
@@ -96,7 +92,6 @@ def begin(
         seed: seed of the run.
         rounds: rounds of the run; only settings that are a share of the rounds need it.
         measures: names of the measures to take of each round.
-        devices: speed of the clients in virtual time; None if that is not simulated.
 
     Raises:
         InputError: an initial entry is not finite.
@@ -105,4 +100,4 @@ def begin(
     check_initial(values)
     initial = fleet.layouts.personal.pack(values)
     model = fleet.layouts.shared.pack(values)
-    return State(seed, 0, model, initial, initial, rounds=rounds, measures=tuple(measures), devices=devices)
+    return State(seed, 0, model, initial, initial, rounds=rounds, measures=tuple(measures))

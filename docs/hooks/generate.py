@@ -137,7 +137,7 @@ def experiment() -> str:
     texts = {
         "model": arguments(ModelOptions),
         "algorithm": arguments(Sample) | {"sampling": arguments(Sample)["by"]},
-        "devices": arguments(algorithms.Devices),
+        "devices": arguments(algorithms.DrawnDevices),
     }
     beside = {
         "partition": "The scheme's own keys stand beside these: see [Partition schemes](schemes.md).\n",

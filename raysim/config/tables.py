@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field
 
 import partitioning
-from algorithms import Devices
+from algorithms import DrawnDevices
 from algorithms.engine.head import ModelPart
 from algorithms.parts.attack import Attack, AttackKind
 from partitioning.schemes.registry import parameters, takes
@@ -147,21 +147,21 @@ class EvaluateTable(ConfigTable):
 class DevicesTable(ConfigTable):
     """`[devices]`: the speed of clients in virtual time; without this table no time is simulated."""
 
-    compute: float = Devices.compute
+    compute: float = DrawnDevices.compute
     """Samples per second that the median client trains on."""
-    spread: float = Devices.spread
+    spread: float = DrawnDevices.spread
     """Standard deviation of the logarithm of the clients' speeds, from 0 to 10."""
-    down: float | None = Devices.down
+    down: float | None = DrawnDevices.down
     """Bytes per second from the server to a client; by default no limit."""
-    up: float | None = Devices.up
+    up: float | None = DrawnDevices.up
     """Bytes per second from a client to the server; by default no limit."""
-    latency: float = Devices.latency
+    latency: float = DrawnDevices.latency
     """Seconds per exchange with the server."""
 
-    def profile(self) -> Devices:
+    def profile(self) -> DrawnDevices:
         """Return the devices as a value; raise InputError if a number is out of range."""
         with one_input_error():
-            return Devices(**self.beyond(ConfigTable))
+            return DrawnDevices(**self.beyond(ConfigTable))
 
 
 class AttackTable(ConfigTable):

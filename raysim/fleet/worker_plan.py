@@ -18,6 +18,7 @@ from algorithms import (
     Algorithm,
     Augment,
     Census,
+    Devices,
     Layout,
     Layouts,
     Local,
@@ -210,6 +211,7 @@ class WorkerPlan:
         uri: URI from which other nodes fetch the population; None to copy it from the driver's node.
         copies: whether nodes that do not see the folder may have a copy.
         here: sites whose samples the worker has; None for all.
+        devices: devices of the clients in virtual time; None if that is not simulated, and in actors.
     """
 
     population: Path
@@ -228,6 +230,7 @@ class WorkerPlan:
     uri: str | None = None
     copies: bool = True
     here: tuple[str, ...] | None = None
+    devices: Devices | None = None
 
     def build(self, share: float = 1.0) -> Worker:
         """Set up a worker in this process.
@@ -304,7 +307,7 @@ class WorkerPlan:
         clients = population.train_clients
         sites = self.sites
         numbers = None if sites is None else sites.numbers[clients]
-        return Census(clients, samples[clients], joining(population, self.joins), numbers)
+        return Census(clients, samples[clients], joining(population, self.joins), numbers, self.devices)
 
     @cached_property
     def sites(self) -> Sites | None:
@@ -333,4 +336,5 @@ class WorkerPlan:
 
     def __getstate__(self) -> dict[str, object]:
         # Cached properties stay behind and are computed again at the other end: a census may be long.
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        # Devices are the driver's: only its clock asks for them.
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "devices"}

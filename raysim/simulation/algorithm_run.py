@@ -138,8 +138,7 @@ def _simulate(
     evaluation = experiment.evaluate
     rounds = _rounds(experiment, name, plan)
     measures = [measure for measure in evaluation.measures if measure not in TWINS]
-    devices = experiment.devices.profile() if experiment.devices else None
-    state = begin(module, fleet, experiment.seed, rounds, measures, devices)
+    state = begin(module, fleet, experiment.seed, rounds, measures)
     twins = twins_of(evaluation.measures, state, targets)
     if snapshot is None:
         progress = RunProgress(AlgorithmResult(name, plan.algorithm), rounds, twins=tuple(twin.state for twin in twins))

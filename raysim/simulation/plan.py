@@ -66,6 +66,7 @@ def plan_algorithms(
             uri=_uri(experiment, samples),
             copies=fleet.copies and not fleet.pinned,
             here=() if fleet.pinned else None,
+            devices=experiment.devices.profile() if experiment.devices else None,
         )
         try:
             plan = plan.resolved()

@@ -16,7 +16,6 @@ from algorithms import (
     Algorithm,
     Arrivals,
     Concurrent,
-    Devices,
     Drawn,
     Importance,
     Packed,
@@ -42,7 +41,7 @@ from raysim.store.journal import JournalMark
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
-    *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed, Devices),
+    *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed),
     *(AsyncProgress, Spent, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""

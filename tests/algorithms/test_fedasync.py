@@ -19,8 +19,8 @@ from algorithms import (
     Assign,
     Compute,
     Concurrent,
-    Devices,
     Drawn,
+    DrawnDevices,
     Equal,
     Hinge,
     InputError,
@@ -59,7 +59,7 @@ SIZES = (11, 4, 1, 23, 0, 8)
 HALF = Sample(fraction=0.5)
 LOCAL = Local(lr=0.1, batch_size=4, lr_decay=0.9)
 FP64 = Compute("sequential", precision="fp64")
-DEVICES = Devices(compute=20, spread=1.0, down=1e4, up=1e3, latency=0.1)
+DEVICES = DrawnDevices(compute=20, spread=1.0, down=1e4, up=1e3, latency=0.1)
 
 
 def simulate(
@@ -69,7 +69,8 @@ def simulate(
     module = perceptron(norm).double()
     devices = options.pop("devices", None)
     fleet = federation(data, module, algorithm.sharing, compute=FP64, **options)
-    states = [begin(perceptron(norm).double(), fleet, 0, rounds, devices=devices)]
+    fleet.census = replace(fleet.census, devices=devices)
+    states = [begin(perceptron(norm).double(), fleet, 0, rounds)]
     for number in range(1, rounds + 1):
         states.append(next_round(states[-1], algorithm, fleet, last=number == rounds))
     return states[-1], fleet, states

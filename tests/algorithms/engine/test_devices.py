@@ -1,6 +1,7 @@
-"""Devices in virtual time: exact seconds, and what a synchronous round takes."""
+"""DrawnDevices in virtual time: exact seconds, and what a synchronous round takes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import exp
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from algorithms import (
     Algorithm,
-    Devices,
+    DrawnDevices,
     InputError,
     Local,
     Purpose,
@@ -29,15 +30,15 @@ LOCAL = Local(lr=0.1, epochs=2, batch_size=4)
 
 
 def test_seconds_by_hand() -> None:
-    assert Devices(compute=50).seconds(0, 3, samples=20, down=8, up=8) == 0.4
-    devices = Devices(compute=50, down=4, up=2, latency=0.25)
+    assert DrawnDevices(compute=50).seconds(0, 3, samples=20, down=8, up=8) == 0.4
+    devices = DrawnDevices(compute=50, down=4, up=2, latency=0.25)
     assert devices.seconds(0, 3, samples=20, down=8, up=8) == pytest.approx(0.4 + 2 + 4 + 0.25)
     assert devices.seconds(0, 3, samples=20, down=8, up=8, exchanges=3) == pytest.approx(0.4 + 2 + 4 + 0.75)
-    assert Devices(down=0, up=None).seconds(0, 3, samples=0, down=8, up=8) == 0
+    assert DrawnDevices(down=0, up=None).seconds(0, 3, samples=0, down=8, up=8) == 0
 
 
 def test_the_spread_is_the_clients_own() -> None:
-    devices = Devices(compute=50, spread=0.5)
+    devices = DrawnDevices(compute=50, spread=0.5)
     assert devices.rate(7, 3) == 50 * exp(0.5 * generator(7, Purpose.DEVICE, 0, 3).standard_normal())
     assert devices.rate(7, 3) == devices.rate(7, 3) != devices.rate(7, 4)
     logarithms = np.log([devices.rate(0, client) / 50 for client in range(2000)])
@@ -57,8 +58,9 @@ def test_a_round_takes_as_long_as_its_slowest_update(
     algorithm: Algorithm, newcomers: int, federation: Federation
 ) -> None:
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
-    devices = Devices(compute=100, spread=1.0, down=1e4, up=1e3, latency=0.5)
-    state = begin(perceptron(True), fleet, 5, devices=devices)
+    devices = DrawnDevices(compute=100, spread=1.0, down=1e4, up=1e3, latency=0.5)
+    fleet.census = replace(fleet.census, devices=devices)
+    state = begin(perceptron(True), fleet, 5)
     shared, personal = fleet.layouts.shared.nbytes, newcomers * fleet.layouts.personal.nbytes
     for number in (1, 2):
         state = next_round(state, algorithm, fleet)
@@ -91,4 +93,4 @@ def test_without_devices_nothing_is_simulated(federation: Federation) -> None:
 )
 def test_devices_that_make_no_sense_are_refused(given: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Devices(**given)
+        DrawnDevices(**given)

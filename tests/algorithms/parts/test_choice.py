@@ -13,7 +13,7 @@ from algorithms import (
     Algorithm,
     Census,
     Compute,
-    Devices,
+    DrawnDevices,
     InputError,
     Local,
     PowerOfChoice,
@@ -72,9 +72,10 @@ def test_with_as_many_candidates_as_clients_in_a_cohort_it_is_sampling_by_size(
     assert same(a.model, b.model) and same(a.average, b.average)
 
 
-def run(federation: Federation, algorithm: Algorithm, devices: Devices | None = None) -> tuple[State, InlineFleet]:
+def run(federation: Federation, algorithm: Algorithm, devices: DrawnDevices | None = None) -> tuple[State, InlineFleet]:
     fleet = federation(DATA, module(), algorithm.sharing, compute=FP64)
-    state = begin(module(), fleet, 0, devices=devices)
+    fleet.census = replace(fleet.census, devices=devices)
+    state = begin(module(), fleet, 0)
     for _ in range(3):
         state = next_round(state, algorithm.computed(FP64), fleet)
     return state, fleet
@@ -97,7 +98,7 @@ def test_new_candidates_receive_the_average_as_well(federation: Federation) -> N
 
 
 def test_virtual_time_has_the_candidates_pass(federation: Federation) -> None:
-    devices = Devices(compute=10.0, down=1e3, up=1e3)
+    devices = DrawnDevices(compute=10.0, down=1e3, up=1e3)
     times = []
     for by in ("size", PowerOfChoice(2)):
         state, _ = run(federation, fedavg(Sample(cohort=2, by=by), LOCAL), devices)  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ import tomli_w
 
 from algorithms import (
     Concurrent,
-    Devices,
     Drawn,
+    DrawnDevices,
     Equal,
     Hinge,
     Mix,
@@ -153,10 +153,10 @@ def test_asynchronous_algorithms_and_devices() -> None:
     assert (constant.weighting, constant.local.proximal) == (Equal(), 0)
     delays = [algorithm.schedule.delay for algorithm in (usual, hinge, constant, four)]
     assert delays == [Concurrent(), Drawn(18), Drawn(), Concurrent(4)]
-    assert experiment.devices is not None and experiment.devices.profile() == Devices(compute=50, up=1e4)
+    assert experiment.devices is not None and experiment.devices.profile() == DrawnDevices(compute=50, up=1e4)
     assert Experiment.of(experiment.to_toml()) == experiment
     assert Experiment.of(BASE).devices is None and "devices" not in Experiment.of(BASE).to_toml()
-    assert Experiment.of({**BASE, "devices": {}}).devices.profile() == Devices()
+    assert Experiment.of({**BASE, "devices": {}}).devices.profile() == DrawnDevices()
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
