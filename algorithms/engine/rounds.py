@@ -121,7 +121,7 @@ def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: b
     """Report a synchronous round, and count the protocol's bytes: a model down and a message up a client."""
     model, average = _model_bytes(algorithm, watch.layouts), _average_bytes(algorithm, watch.layouts)
     inputs = [each for block in watch.blocks for each in block.inputs]
-    up = [model + average - algorithm.saved_bytes(watch.layouts) for _ in inputs]
+    up = [model + average - algorithm.saved_bytes(watch.layouts)] * len(inputs)
     down = [model + (average if each.personal is None else 0) for each in inputs]
     if isinstance(algorithm.schedule.sample.by, PowerOfChoice):
         down = [0] * len(inputs)  # they received the model as candidates

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
@@ -38,6 +37,7 @@ class Vectorised(Trainer):
         self._masks = Masks(resident.module, resident.sample)
         self.has_dropout = bool(self._masks.layers)
         self._autocast = compute.precision == "bf16"
+        self._step = vmap(grad_and_value(self._loss), in_dims=(*[0] * 6, None, None))
 
     def train(self, local: Local, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         """Make one client update in each lane; see `Trainer`."""
@@ -48,7 +48,6 @@ class Vectorised(Trainer):
         fixed = {e.name: stack for e, stack in others.items() if e.is_parameter}
         steps = LocalSteps(local.chain, trained, self._resident.slots, lr, *self._resident.beside)
         contrast = local.contrast(self._resident.module, steps)
-        step = vmap(grad_and_value(partial(self._loss, local.loss, contrast)))
         taken: list[Taken] = []
         for batch in stacked_batches(works):
             lanes = batch.lanes
@@ -59,7 +58,8 @@ class Vectorised(Trainer):
             buffers = tracked | {name: stack[lanes] for name, stack in fixed.items()}
             masks = self._masks.draw(works[lanes], batch.size)
             anchors = () if contrast is None else contrast.anchors(lanes)
-            gradients, values = step(parameters, buffers, masks, batch.x, batch.y, anchors)
+            stacked = (parameters, buffers, masks, batch.x, batch.y, anchors)
+            gradients, values = self._step(*stacked, local.loss, contrast)
             for name, value in tracked.items():
                 constant[name][lanes] = value
             steps([gradients[name] for name in parameters], lanes)
@@ -71,14 +71,14 @@ class Vectorised(Trainer):
 
     def _loss(
         self,
-        loss: Loss,
-        contrast: Contrast | None,
         parameters: Tensors,
         buffers: Tensors,
         masks: Tensors,
         x: torch.Tensor,
         y: torch.Tensor,
         anchors: Anchors | tuple[()],
+        loss: Loss,
+        contrast: Contrast | None,
     ) -> object:
         with torch.autocast(self._resident.device.type, torch.bfloat16, enabled=self._autocast):
             mean = loss.mean(functional_call(self._resident.module, (parameters, buffers, masks), (x,)), y)
