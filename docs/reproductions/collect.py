@@ -31,6 +31,9 @@ PAPERS = {
     "fixbn": "Making Batch Normalization Great in Federated Deep Learning (FixBN)",
     "niid": "NIID-Bench, as Flower's baseline publishes it",
     "pfllib": "PFLlib's leaderboard",
+    "dp": "DP-FedAvg: differential privacy of clients",
+    "topk": "Top-k with error feedback",
+    "robust": "Median and Krum against attackers",
 }
 """Title of each page by the prefix of its reproductions' names, in order."""
 
