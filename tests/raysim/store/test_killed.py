@@ -1,0 +1,48 @@
+"""Personalised methods whose process is killed: resumed, the run ends with the same bytes."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+import raysim
+from tests.raysim.store.test_resume import BASE, Breaks, assert_same
+
+NAMES = ("ditto", "apfl", "fedrep")
+
+EXPERIMENT: dict[str, Any] = {**BASE, "rounds": 90, "evaluate": {"every": 30, "metrics": ["accuracy"]}}
+
+BEFORE = 20
+"""Rounds that a checkpoint holds before the process is killed."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_personalised_run_that_is_killed_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
+    config = {**EXPERIMENT, "algorithm": {"name": name, "cohort": 3}}
+    raysim.run(config, tmp_path / "whole", inline=True)
+    killed = tmp_path / "killed"
+    (tmp_path / "killed.toml").write_text(tomli_w.dumps(config))
+    arguments = ["run", str(tmp_path / "killed.toml"), "--inline", "--out", str(killed)]
+    process = subprocess.Popen([sys.executable, "-m", "raysim", *arguments], stdout=subprocess.DEVNULL)
+    while process.poll() is None and newest(killed / name / "checkpoint") < BEFORE:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    done = newest(killed / name / "checkpoint")
+    assert BEFORE <= done < EXPERIMENT["rounds"] and not (killed / name / "summary.json").exists()
+    watcher = Breaks(0)
+    raysim.resume(killed, inline=True, watcher=watcher)
+    assert f"{name}: continues after round {done}" in watcher.notices
+    assert (killed / name / "personal.safetensors").stat().st_size > 0
+    assert_same(tmp_path / "whole", killed, name)
+
+
+def newest(folder: Path) -> int:
+    """Return the round of the newest checkpoint in a folder, 0 without one."""
+    return max((int(path.name.split("-")[1]) for path in folder.glob("round-*")), default=0)
