@@ -31,6 +31,9 @@ class Purpose(IntEnum):
     ATTACKERS = 30
     ATTACK = 31
     PRIVACY = 40
+    DEVICE_ROW = 50
+    NIGHT = 51
+    DEVICE_TABLE = 52
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

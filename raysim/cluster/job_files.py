@@ -102,6 +102,10 @@ def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
                 room = _take(f"data.{part}", path, folder / place, room)
             yield f"data.{part}={form[0]}{','.join(places)}"
             yield "data.root=."
+    table = None if experiment.devices is None else experiment.devices.table
+    if table is not None and Path(table).is_file():
+        room = _take("devices.table", Path(table), folder / "devices.parquet", room)
+        yield "devices.table=devices.parquet"
     yield from _weights(experiment, folder, room)
 
 

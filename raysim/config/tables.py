@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field
@@ -13,6 +15,7 @@ import partitioning
 from algorithms import DrawnDevices
 from algorithms.engine.head import ModelPart
 from algorithms.parts.attack import Attack, AttackKind
+from partitioning.common.paths import absolute
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error
 from raysim.config import own
@@ -144,9 +147,23 @@ class EvaluateTable(ConfigTable):
         return Selection(self.select == "best", self.select_by, self.patience, self.target)
 
 
-class DevicesTable(ConfigTable):
-    """`[devices]`: the speed of clients in virtual time; without this table no time is simulated."""
+SPEEDS = tuple(each.name for each in fields(DrawnDevices))
+"""Keys of `[devices]` that are the arguments of `DrawnDevices`."""
 
+
+class DevicesTable(ConfigTable):
+    """`[devices]`: the devices of clients in virtual time; without this table no time is simulated."""
+
+    table: str | None = None
+    """Parquet table with one row a device, in place of the five numbers below; by default none."""
+    sha256: str | None = None
+    """SHA-256 of the table's file; by default any. raysim writes it into the run's config.toml."""
+    availability: Literal["always", "day-night"] = "always"
+    """Times at which clients are available: `always`, or each one's night, every 24 hours; a table has its own."""
+    zones: Annotated[int, Field(ge=1, le=24)] = 24
+    """Time zones of the clients under `day-night`, spread over the day."""
+    hours: Annotated[float, Field(gt=0, le=24)] = 8.0
+    """Median length of a client's night under `day-night`, in hours."""
     compute: float = DrawnDevices.compute
     """Samples per second that the median client trains on."""
     spread: float = DrawnDevices.spread
@@ -158,10 +175,26 @@ class DevicesTable(ConfigTable):
     latency: float = DrawnDevices.latency
     """Seconds per exchange with the server."""
 
+    @property
+    def source(self) -> Path | None:
+        """Path of the table; None without one. Raise InputError if there is no such file."""
+        if self.table is not None and not Path(self.table).is_file():
+            raise InputError(f"devices.table = {self.table!r}: must be a Parquet file, and is missing; check the path")
+        return None if self.table is None else Path(self.table)
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of the table, as written or of the file; None without a table."""
+        if self.sha256 is not None or (path := self.source) is None:
+            return self.sha256
+        from partitioning.store.files import sha256  # late: it imports pyarrow
+
+        return sha256(path)
+
     def profile(self) -> DrawnDevices:
         """Return the devices as a value; raise InputError if a number is out of range."""
         with one_input_error():
-            return DrawnDevices(**self.beyond(ConfigTable))
+            return DrawnDevices(**{name: getattr(self, name) for name in SPEEDS})
 
 
 class AttackTable(ConfigTable):
@@ -240,7 +273,21 @@ def devices_of(raw: dict[str, Any]) -> DevicesTable:
     """Check `[devices]`; raise InputError if a key is unknown or a number is out of range."""
     table = checked(DevicesTable, raw, "devices")
     table.profile()
-    return table
+    given = [key for key, field in DevicesTable.model_fields.items() if getattr(table, key) != field.default]
+    without = {"sha256": table.table is None, **dict.fromkeys(("zones", "hours"), table.availability == "always")}
+    for key in given:
+        if table.table is not None and key not in ("table", "sha256"):
+            raise InputError(
+                f"devices.{key} with devices.table: must be left out, because the table says it; remove it"
+            )
+        if without.get(key):
+            other = "devices.table" if key == "sha256" else 'devices.availability = "day-night"'
+            raise InputError(
+                f"devices.{key} = {getattr(table, key)!r}: must stand with {other}; add it, or remove the key"
+            )
+    if table.table is None:
+        return table
+    return table.model_copy(update={"table": str(absolute("devices.table", table.table))})
 
 
 def attack_of(raw: dict[str, Any]) -> AttackTable:

@@ -18,6 +18,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
 from raysim.data.features import LABEL
 from raysim.data.memory import MEMORY, HeldData, take_objects
+from raysim.devices.choice import with_devices
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.kept import Fleet
 from raysim.fleet.machine import settled
@@ -246,7 +247,8 @@ def _run_algorithms(
     experiment = experiment.measuring(targets.names)
     samples = prepare_samples(population, experiment.data)
     targets = replace(targets, shape=samples.whole)
-    experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names)
+    experiment, devices = with_devices(experiment, folder, len(population.sizes))
+    experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names, devices)
     write_config(folder / CONFIG, experiment.to_toml())
     if location.uri is not None:
         watcher.stage(f"storing the first files at {location.uri}")

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from algorithms import Devices, Purpose, torch_seed
 from algorithms import InputError as AlgorithmInputError
-from algorithms import Purpose, torch_seed
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
@@ -25,7 +25,13 @@ LOG = logging.getLogger("raysim")
 
 
 def plan_algorithms(
-    experiment: Experiment, folder: Path, samples: PreparedSamples, targets: Targets, device: str, names: Sequence[str]
+    experiment: Experiment,
+    folder: Path,
+    samples: PreparedSamples,
+    targets: Targets,
+    device: str,
+    names: Sequence[str],
+    devices: Devices | None = None,
 ) -> tuple[Experiment, dict[str, WorkerPlan]]:
     """Return the experiment with all values of "auto", and a plan for each algorithm.
 
@@ -36,6 +42,7 @@ def plan_algorithms(
         targets: data to evaluate on.
         device: "cpu" or "cuda".
         names: folders of the algorithms to plan.
+        devices: devices of the clients in virtual time; None if that is not simulated.
 
     Raises:
         InputError: an algorithm does not fit the model, the population or a measure.
@@ -66,7 +73,7 @@ def plan_algorithms(
             uri=_uri(experiment, samples),
             copies=fleet.copies and not fleet.pinned,
             here=() if fleet.pinned else None,
-            devices=experiment.devices.profile() if experiment.devices else None,
+            devices=devices,
         )
         try:
             plan = plan.resolved()

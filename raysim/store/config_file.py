@@ -24,6 +24,7 @@ DIGITS = 16
 FREE = {
     *("modules", "watch", "checkpoint", "data.root", "data.population", "model.weights", "algorithm.model.weights"),
     *(f"fleet.{key}" for key in ("actors", "gpus_per_actor", "copies", "group", "labels", "pinned")),
+    "devices.table",
 }
 """Keys that may be edited before a resume: they never change the result, or the files that they name are checked."""
 

@@ -95,6 +95,8 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     if (weights := model.get("weights", "")).endswith(WEIGHTS_SUFFIX):
         # The contents matter, and the file may have moved.
         common["model"] = {**model, "weights": sha256(Path(weights))}
+    if experiment.devices is not None and experiment.devices.table is not None:
+        common["devices"] = {"sha256": experiment.devices.digest}
     content = json.dumps({**common, "data": of_data, "fleet": of_fleet, "algorithm": table})
     # A default may be 0 in memory and 0.0 in the written file.
     alike = json.loads(content, parse_int=lambda digits: digits if len(digits) > 15 else float(digits))

@@ -119,5 +119,6 @@ def _measured(dataset: StudyData, study: Study, population: Population, folder: 
                 raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
             samples = prepare_samples(clients, experiment.data)
-            plan_algorithms(experiment, folder, samples, targets, "cpu", experiment.names)
+            devices = experiment.devices.profile() if experiment.devices else None
+            plan_algorithms(experiment, folder, samples, targets, "cpu", experiment.names, devices)
     return columns
