@@ -24,6 +24,7 @@ from algorithms.fedavgm import fedavgm
 from algorithms.fedbabu import fedbabu
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
+from algorithms.fedbuff import fedbuff
 from algorithms.feddyn import feddyn
 from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fednova import fednova
@@ -179,6 +180,7 @@ __all__ = [
     "fedbabu",
     "fedbn",
     "fedbs",
+    "fedbuff",
     "feddyn",
     "fedmmb",
     "fednova",

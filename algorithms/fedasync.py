@@ -13,13 +13,16 @@ from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
 from algorithms.parts.weighting import Equal, Weighting
 
+Staleness = Literal["constant", "polynomial", "hinge"]
+"""Names of the functions that weight a client update by its staleness."""
+
 
 def fedasync(
     sample: Sample,
     local: Local,
     server: Server = WeightedMix(0.6),
     *,
-    staleness: Literal["constant", "polynomial", "hinge"] = "polynomial",
+    staleness: Staleness = "polynomial",
     a: float | None = None,
     b: float | None = None,
     proximal: float = 0.01,
@@ -57,7 +60,7 @@ def fedasync(
     our choice.
     """
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
-    weighting = _staleness_weighting(staleness, given)
+    weighting = staleness_weighting(staleness, given)
     schedule = Arrivals(sample, _delay(concurrency, max_staleness))
     return Algorithm(
         schedule, replace(local, proximal=proximal), Sharing(), weighting, server, own_round=asynchronous_round
@@ -78,7 +81,8 @@ STALENESS_FUNCTIONS: dict[str, type[Equal | Polynomial | Hinge]] = {
 }
 
 
-def _staleness_weighting(staleness: str, given: dict[str, float]) -> Weighting:
+def staleness_weighting(staleness: str, given: dict[str, float]) -> Weighting:
+    """Return the weighting by a function of the staleness; `given` are its parameters."""
     known = staleness in STALENESS_FUNCTIONS
     require(known, "algorithm.staleness", staleness, " or ".join(map(repr, STALENESS_FUNCTIONS)), "use one")
     function = STALENESS_FUNCTIONS[staleness]

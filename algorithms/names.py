@@ -11,6 +11,7 @@ from algorithms.fedavgm import fedavgm
 from algorithms.fedbabu import fedbabu
 from algorithms.fedbn import fedbn, singleset
 from algorithms.fedbs import fedbs
+from algorithms.fedbuff import fedbuff
 from algorithms.feddyn import feddyn
 from algorithms.fedmmb import fedmmb, fedsmb
 from algorithms.fednova import fednova
@@ -40,6 +41,7 @@ ALGORITHMS: Mapping[str, Callable[..., Algorithm]] = {
     "fedavgm": fedavgm,
     "fedprox": fedprox,
     "fedasync": fedasync,
+    "fedbuff": fedbuff,
     "fedadam": fedadam,
     "fedyogi": fedyogi,
     "fedadagrad": fedadagrad,

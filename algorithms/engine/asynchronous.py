@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.engine.blocks import block_over
 from algorithms.engine.client_update import ClientInput, ClientUpdates
-from algorithms.engine.devices import DrawnDevices
+from algorithms.engine.durations import durations
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker, cut
-from algorithms.engine.layout import Packed
-from algorithms.engine.report import RoundReport
+from algorithms.engine.layout import Layout, Packed
+from algorithms.engine.report import DroppedUpdates, RoundReport
 from algorithms.engine.round import client_updates
-from algorithms.engine.rows import UpdateRows
+from algorithms.engine.rows import NO_ROWS, UpdateRows
 from algorithms.engine.state import State
+from algorithms.engine.sums import Sum
 from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.arrivals import Arrivals, Dispatcher, Flight, Timeline
+from algorithms.parts.arrivals import Arrivals, Clock, Dispatcher, Flight, Timeline
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
 
@@ -43,9 +44,11 @@ class AsyncProgress:
         first: rounds done when the phase began.
         round: rounds done so far.
         timeline: virtual clock, and the clients under way.
-        versions: models that uncomputed client updates begin with, by version.
+        versions: models that client updates begin with, by number of aggregations. They are kept until all such updates
+            are computed, or have arrived if changes count.
         computed: client updates that have not arrived, by the number of their dispatch.
         blocks: blocks run so far.
+        buffer: sum of the arrivals since the last aggregation; None for none.
     """
 
     schedule: Arrivals
@@ -55,6 +58,7 @@ class AsyncProgress:
     versions: Mapping[int, Packed] = field(default_factory=dict)
     computed: Mapping[int, Computed] = field(default_factory=dict)
     blocks: int = 0
+    buffer: Sum | None = None
 
 
 @dataclass(frozen=True)
@@ -79,11 +83,11 @@ class ReturnedUpdates(Function):
 def arrive(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]) -> State:
     """Run one round: as many arrivals as a cohort has clients; arguments as in `next_round`.
 
-    Each arrival is aggregated at once, and the next client begins with the new model. Client updates that are under way
-    when the run ends never arrive, though their models were sent.
+    An aggregation follows every B-th arrival, and the next client begins with the new model. The last round aggregates
+    the rest of a buffer. Client updates that are under way when the run ends never arrive, though models were sent.
     """
     watch = RoundWatch(fleet, meanwhile)
-    after = _ArrivalRound(state, algorithm, watch).run()
+    after = _ArrivalRound(state, algorithm, watch).run(last)
     return replace(after, report=after.report and replace(after.report, seconds=watch.end()))
 
 
@@ -98,71 +102,122 @@ class _ArrivalRound:
 
     def __init__(self, state: State, algorithm: Algorithm, fleet: RoundWatch) -> None:
         self._state, self._algorithm, self._fleet = state, algorithm, fleet
-        self._schedule = _schedule(algorithm)
+        self._schedule, census = _schedule(algorithm), fleet.census
+        self._layout = algorithm.local.trained(fleet.layouts.shared)
+        self._parameters = _parameters(fleet.layouts.shared)
         self._model, self._memory = state.model, state.memory
-        began = _progress(state, self._schedule)
-        self._began, self._timeline, self._blocks = began, began.timeline, began.blocks
+        began = self._began = _progress(state, self._schedule)
+        self._blocks, self._buffer = (
+            began.blocks,
+            began.buffer and replace(began.buffer, floats=began.buffer.floats.copy()),
+        )
         self._versions, self._computed = dict(began.versions), dict(began.computed)
-        if fleet.census.joins is not None:
+        if census.joins is not None:
             raise InputError(
                 "algorithm.joins with an asynchronous algorithm: must be left out, because all clients take part from "
                 "the first arrival on; remove it, or use a synchronous algorithm"
             )
-        size = self._schedule.size(len(fleet.census.clients))
-        self._dispatcher = Dispatcher(state.seed, fleet.census.clients, size, _seconds(state, algorithm, fleet))
+        self._cohort = self._schedule.size(len(census.clients))
+        self._size = self._schedule.buffer or self._cohort
+        self._work = durations(state, algorithm, fleet)
+        devices = census.devices if census.devices is not None and census.devices.absent else None
+        dispatcher = Dispatcher(state.seed, census.clients, self._cohort, lambda client: self._work(client)[1], devices)
+        self._clock = Clock(began.timeline, self._schedule.delay, dispatcher)
+        self._lost: list[Flight] = []
+        self._aggregated = False
 
-    def run(self) -> State:
-        """Let the client updates of a round arrive."""
-        if not self._timeline.flights:
+    def run(self, last: bool) -> State:
+        """Let the client updates of a round arrive; `last` aggregates the rest of the buffer."""
+        if not len(self._clock):
             self._depart()
-        arrived = [self._arrival() for _ in range(self._dispatcher.cohort)]
-        round_number = self._state.round + 1
+        arrived = [self._arrival() for _ in range(self._cohort)]
+        if last:
+            self._aggregate()
+        round_number, timeline = self._state.round + 1, self._clock.timeline
         own = replace(
             self._began,
             round=round_number,
-            timeline=self._timeline,
+            timeline=timeline,
             versions=self._versions,
             computed=self._computed,
             blocks=self._blocks,
+            buffer=self._buffer,
         )
-        report = self._report(arrived)
-        return replace(self._state, round=round_number, model=self._model, memory=self._memory, own=own, report=report)
+        state = replace(self._state, round=round_number, model=self._model, memory=self._memory, own=own)
+        now = timeline.now if self._schedule.delay.counts_seconds else state.now
+        return replace(state, now=now, report=self._report(arrived, timeline))
 
-    def _report(self, arrived: Sequence[Arrived]) -> RoundReport:
+    def _report(self, arrived: Sequence[Arrived], after: Timeline) -> RoundReport:
         """Report the arrivals; the bytes down are those of the clients that were sent."""
-        state, before, after = self._state, self._began.timeline, self._timeline
+        before, devices = self._began.timeline, self._fleet.census.devices
         model = self._fleet.layouts.shared.nbytes
-        measures = {}
-        if self._fleet.census.devices is not None and self._schedule.delay.counts_seconds:
+        measures, dropped = {}, None
+        if devices is not None and self._schedule.delay.counts_seconds:
             measures["simulated_seconds"] = after.now - before.now
+            if devices.absent:
+                dropped = self._dropped()
         up = len(arrived) * (model - self._algorithm.saved_bytes(self._fleet.layouts))
         down = (after.sent - before.sent) * model
         rows, blocks, facts = zip(*arrived, strict=True)
         machine = dict(zip(blocks, facts, strict=True))
-        updates = UpdateRows.joined(rows)
-        return RoundReport(updates, np.array(blocks), machine, True, up, down, state.phase, measures=measures)
+        updates, phase = UpdateRows.joined(rows), self._state.phase
+        aggregated, numbers = self._aggregated, np.array(blocks)
+        return RoundReport(updates, numbers, machine, aggregated, up, down, phase, measures=measures, dropped=dropped)
+
+    def _dropped(self) -> DroppedUpdates:
+        shares = [(flight.due - flight.sent) / flight.seconds for flight in self._lost]
+        samples = [share * self._work(each.client)[0] for share, each in zip(shares, self._lost, strict=True)]
+        clients, seconds = [each.client for each in self._lost], [each.due - each.sent for each in self._lost]
+        return DroppedUpdates.of(clients, ["vanished"] * len(clients), samples, seconds)
 
     def _arrival(self) -> Arrived:
-        """Let the next client update arrive and be aggregated; send the clients that begin with the new model."""
-        flight = self._timeline.next
-        if flight.number not in self._computed:
-            self._compute()
+        """Let the next client update arrive and be counted; send the clients that begin with the new model."""
+        flight = self._next()
         row, block, machine, model = self._computed.pop(flight.number)
-        row = self._weighted(row, self._timeline.version - flight.base)
-        weight = float(row.weights[0])
-        if weight:
-            # A stale counter must not count back.
-            counters = np.maximum(self._model.integers, model.integers)
-            arrived = Packed(model.floats, counters)
-            layout = self._algorithm.local.trained(self._fleet.layouts.shared)
-            rule, number = self._algorithm.server, self._state.round + 1
-            self._model, self._memory = next_model(
-                rule, self._model, arrived, weight, self._memory, layout, number, row
-            )
-        self._timeline = self._timeline.arrived()
+        size = self._size
+        # The arrival itself does not count as a version that it has missed.
+        row = self._weighted(row, (self._clock.version - 1) // size - flight.base // size)
+        if self._buffer is None:
+            self._buffer = Sum.zero(self._fleet.layouts.shared)
+        self._buffer.add(self._counted(model, flight.base // size), float(row.weights[0]))
+        if self._clock.version % size == 0:
+            self._aggregate(row)
         self._fleet.lap("aggregate")
         self._depart()
         return row, block, machine
+
+    def _next(self) -> Flight:
+        """Return the next client update that arrives; clients that vanish before make room for others."""
+        while True:
+            coming = self._clock.coming
+            if coming.number not in self._computed and not coming.lost:
+                self._compute()
+            flight = self._clock.next()
+            if not flight.lost:
+                return flight
+            self._lost.append(flight)
+            self._depart()
+
+    def _counted(self, model: Packed, version: int) -> Packed:
+        """Return the model that an update counts as: its own, or the present one with its change."""
+        if self._schedule.counts == "model":
+            return model
+        floats, base = model.floats.astype(np.float64), self._versions[version]
+        floats += np.where(self._parameters, self._model.floats.astype(np.float64) - base.floats, 0.0)
+        return Packed(floats, model.integers)
+
+    def _aggregate(self, row: UpdateRows = NO_ROWS) -> None:
+        """Take the server's step with the buffer; its weight is the mean of its updates' weights."""
+        total, self._buffer = self._buffer, None
+        mean = None if total is None else total.mean()
+        if total is None or mean is None:
+            return
+        # A stale counter must not count back.
+        mean = Packed(mean.floats, np.maximum(self._model.integers, mean.integers))
+        weight, number = total.total / self._size, self._state.round + 1
+        rule, given = self._algorithm.server, (self._model, mean, weight, self._memory, self._layout)
+        self._model, self._memory = next_model(rule, *given, number, row)
+        self._aggregated = True
 
     def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
         """Return the row with its staleness and its weight; the weight is 0 without a step."""
@@ -172,14 +227,18 @@ class _ArrivalRound:
 
     def _depart(self) -> None:
         """Send the clients that begin with the present version."""
-        timeline = self._timeline = self._timeline.departed(self._schedule.delay, self._dispatcher)
-        if any(flight.base == timeline.version for flight in timeline.flights):
-            self._versions[timeline.version] = self._model
+        self._clock.depart()
+        size, version = self._size, self._clock.version // self._size
+        if self._clock.version in self._clock.bases:
+            self._versions.setdefault(version, self._model)
+        if self._schedule.counts == "change" and self._clock.version % size == 0:
+            wanted = {base // size for base in self._clock.bases}
+            self._versions = {number: model for number, model in self._versions.items() if number in wanted}
         self._fleet.lap("sample")
 
     def _compute(self) -> None:
-        """Compute side by side all client updates that were sent: their versions are known."""
-        waiting = [flight for flight in self._timeline.under_way if flight.number not in self._computed]
+        """Compute side by side all client updates that were sent and will arrive: their versions are known."""
+        waiting = [flight for flight in self._clock.under_way if flight.number not in self._computed]
         start = self._fleet.put((None, self._state.initial))
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
         maps = []
@@ -193,20 +252,21 @@ class _ArrivalRound:
         for parts, outcomes in maps:
             self._computed |= _computed(parts, outcomes, self._blocks)
             self._blocks += len(parts)
-        self._versions = {}
+        if self._schedule.counts == "model":
+            self._versions = {}
 
     def _round_of(self, flight: Flight) -> int:
         """Return the round in which a client was sent, starting at 1."""
-        return self._began.first + flight.base // self._dispatcher.cohort + 1
+        return self._began.first + flight.base // self._cohort + 1
 
     def _cut(self, flights: Sequence[Flight]) -> list[Sequence[Flight]]:
         sites = self._fleet.census.sites_of(np.array([flight.client for flight in flights]))
-        return [flights[part] for part in cut(len(flights), self._fleet.block_size(self._dispatcher.cohort), sites)]
+        return [flights[part] for part in cut(len(flights), self._fleet.block_size(self._cohort), sites)]
 
     def _block(self, number: int, flights: Sequence[Flight], models: Mapping[int, Any]) -> Block:
         clients = np.array([flight.client for flight in flights])
         inputs = tuple(ClientInput(None, 0.0, flight.number) for flight in flights)
-        references = tuple(models[flight.base] for flight in flights)
+        references = tuple(models[flight.base // self._size] for flight in flights)
         return replace(block_over(clients, self._fleet, number), inputs=inputs, references=references)
 
 
@@ -228,22 +288,17 @@ def _schedule(algorithm: Algorithm) -> Arrivals:
 
 
 def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
-    """Return the progress so far; none in the first round of a phase."""
+    """Return the progress so far; none in the first round of a phase, which begins at the present time."""
     own = state.own
     if isinstance(own, AsyncProgress) and (own.schedule, own.round) == (schedule, state.round):
         return own
-    return AsyncProgress(schedule, state.round, state.round)
+    return AsyncProgress(schedule, state.round, state.round, Timeline(now=state.now))
 
 
-def _seconds(state: State, algorithm: Algorithm, fleet: Fleet) -> Callable[[int], float]:
-    """Return the seconds of a client's update on its device; batches that batch norm may skip count."""
-    devices, size = fleet.census.devices or DrawnDevices(), fleet.layouts.shared.nbytes
-    local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
-
-    @cache
-    def seconds(client: int) -> float:
-        samples = int(fleet.census.of(np.array([client]))[0])
-        used = sum(len(rows) for rows in local.passes(samples, np.random.default_rng(0)))
-        return devices.seconds(state.seed, client, used, size, up)
-
-    return seconds
+def _parameters(layout: Layout) -> NDArray[np.bool_]:
+    """Return whether each floating value of a model is one of a parameter."""
+    found = np.zeros(layout.floats, bool)
+    for entry, place in layout.places():
+        if entry.is_parameter:
+            found[place] = True
+    return found

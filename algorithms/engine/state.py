@@ -54,6 +54,7 @@ class State:
         importance: chance of each training client to be drawn, [K], under importance sampling.
         measure_memory: memory of the measures.
         privacy: differential privacy so far; None before the first round with noise.
+        now: virtual time in seconds, where the clients' devices set the clock.
         own: memory of an algorithm's own round.
         report: report of the last round.
     """
@@ -73,6 +74,7 @@ class State:
     importance: NDArray[np.float64] | None = None
     measure_memory: Memory = field(default_factory=dict)
     privacy: Spent | None = None
+    now: float = 0.0
     own: Any = None
     report: RoundReport | None = None
 

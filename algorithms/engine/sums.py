@@ -65,6 +65,10 @@ class Sum:
         self.total += part.total
         return self
 
+    def copy(self) -> Sum:
+        """Return the sum in memory of its own."""
+        return Sum(self.floats.copy(), self.integers.copy(), self.floating, self.total)
+
     def mean(self) -> Packed | None:
         """Return the weighted mean; None if the total weight is 0."""
         if self.total == 0:

@@ -5,17 +5,23 @@ The clock is virtual. The timeline follows from seeds and sizes alone, never fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import floor, isfinite
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import floor, inf, isfinite, nextafter
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.keys import Purpose, generator
 from algorithms.parts.schedule import Sample
+
+TRIES = 64
+"""Clients that are tried before the availability of all is looked up."""
 
 MOST_STALENESS = 10_000
 """Largest `max_staleness`. The timeline holds about as many client updates at once."""
@@ -28,14 +34,20 @@ class Flight:
     Args:
         number: counter of the dispatch, which keys all its draws, starting at 1.
         client: client id.
-        base: version that it starts from: the number of arrivals aggregated by then.
+        base: number of arrivals by its dispatch, which gives the version that it starts from.
         due: time of arrival on the delay's clock.
+        sent: time of dispatch.
+        seconds: duration of the client update.
+        lost: whether the client's device becomes unavailable at `due`, so that its update never arrives.
     """
 
     number: int
     client: int
     base: int
     due: float
+    sent: float = 0.0
+    seconds: float = 0.0
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,20 +59,51 @@ class Dispatcher:
         clients: ids of the training clients, ascending, [K].
         cohort: arrivals a round.
         seconds: duration of a client's update, in seconds, by client id.
+        devices: devices that are not always available; None if all are.
     """
 
     seed: int
     clients: NDArray[np.int64]
     cohort: int
     seconds: Callable[[int], float]
+    devices: Devices | None = None
 
-    def draw(self, rng: np.random.Generator, busy: Sequence[int] = ()) -> int:
-        """Draw a client; all clients outside `busy` have the same chance."""
+    def draw(self, rng: np.random.Generator, busy: Collection[int] = (), now: float = 0.0) -> int | None:
+        """Draw a client; all available clients outside `busy` have the same chance. Return None if there is none."""
+        if self.devices is not None:
+            return self._draw_available(rng, busy, now, self.devices)
+        if len(busy) == len(self.clients):
+            return None
         place = int(rng.integers(len(self.clients) - len(busy)))
-        taken = np.sort(np.searchsorted(self.clients, busy))
+        taken = np.sort(np.searchsorted(self.clients, list(busy)))
         # `place` counts only free clients: move it up by one for each busy client at or before it.
         others = taken - np.arange(len(taken))
         return int(self.clients[place + np.searchsorted(others, place, side="right")])
+
+    def _draw_available(
+        self, rng: np.random.Generator, busy: Collection[int], now: float, devices: Devices
+    ) -> int | None:
+        # A few tries find a client at a cost that does not depend on the population; all are looked up only if not.
+        for _ in range(TRIES):
+            client = int(self.clients[rng.integers(len(self.clients))])
+            if client not in busy and devices.until(client, now) > now:
+                return client
+        free = self.clients[devices.available(self.clients, now) & ~np.isin(self.clients, list(busy))]
+        return int(free[rng.integers(len(free))]) if len(free) else None
+
+    def wake(self, busy: Collection[int], now: float) -> float:
+        """Return the time at which a client outside `busy` becomes available; infinity if none ever does."""
+        if self.devices is None:
+            return inf
+        wait = np.where(np.isin(self.clients, list(busy)), inf, self.devices.wait(self.clients, now))
+        return max(now + float(wait.min(initial=inf)), nextafter(now, inf))
+
+    def flight(self, number: int, client: int, base: int, now: float) -> Flight:
+        """Return a client's update that is dispatched at a time."""
+        seconds = self.seconds(client)
+        until = inf if self.devices is None else self.devices.until(client, now)
+        due = now + seconds
+        return Flight(number, client, base, min(due, until), now, seconds, until < due)
 
     def rng(self, number: int) -> np.random.Generator:
         """Return the random stream of a dispatch."""
@@ -69,42 +112,111 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class Timeline:
-    """State of the virtual clock.
+    """State of the virtual clock between two rounds.
 
     Args:
-        version: number of arrivals; each arrival makes a version of the model.
+        version: number of arrivals; each arrival makes a version of the model, or enters a buffer.
         now: time of the last arrival.
-        flights: known client updates that have not arrived.
+        flights: known client updates that have not arrived, by number.
+        lost: number of client updates that never arrive, because their clients vanished.
     """
 
     version: int = 0
     now: float = 0.0
     flights: tuple[Flight, ...] = ()
-
-    @property
-    def under_way(self) -> list[Flight]:
-        """Dispatched client updates: their version exists."""
-        return [flight for flight in self.flights if flight.base <= self.version]
+    lost: int = 0
 
     @property
     def sent(self) -> int:
-        """Number of dispatched client updates, including arrived ones."""
-        return self.version + len(self.under_way)
+        """Number of dispatched client updates, including arrived and lost ones."""
+        return self.version + self.lost + sum(flight.base <= self.version for flight in self.flights)
+
+
+class Clock:
+    """Virtual clock within a round: a timeline that moves, with its flights in a heap.
+
+    Args:
+        timeline: timeline to begin with.
+        delay: durations of client updates.
+        dispatcher: draws of clients.
+    """
+
+    def __init__(self, timeline: Timeline, delay: Delay, dispatcher: Dispatcher) -> None:
+        self.version, self.now, self.lost = timeline.version, timeline.now, timeline.lost
+        self._delay, self._dispatcher = delay, dispatcher
+        self._heap = [(flight.due, flight.number, flight) for flight in timeline.flights]
+        heapify(self._heap)
+        self.busy = {flight.client for flight in timeline.flights}
+        self._bases = Counter(flight.base for flight in timeline.flights)
 
     @property
+    def timeline(self) -> Timeline:
+        """The timeline now."""
+        return Timeline(self.version, self.now, tuple(sorted(self.flights, key=lambda each: each.number)), self.lost)
+
+    @property
+    def flights(self) -> list[Flight]:
+        """Known client updates that have not arrived, in no order."""
+        return [flight for _, _, flight in self._heap]
+
+    @property
+    def under_way(self) -> list[Flight]:
+        """Dispatched client updates that will arrive: their version exists."""
+        return [flight for flight in self.flights if flight.base <= self.version and not flight.lost]
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, flight: Flight) -> None:
+        """Add a client update."""
+        heappush(self._heap, (flight.due, flight.number, flight))
+        self.busy.add(flight.client)
+        self._bases[flight.base] += 1
+
+    @property
+    def coming(self) -> Flight:
+        """Client update of the next event."""
+        return self._heap[0][2]
+
     def next(self) -> Flight:
-        """Next arrival; of two at the same time, the one with the lower dispatch number."""
-        return min(self.flights, key=lambda flight: (flight.due, flight.number))
+        """Move to the next event, and return its client update: it arrives, or its client vanishes.
 
-    def arrived(self) -> Timeline:
-        """Let the next client update arrive and make its version."""
-        flight = self.next
-        rest = tuple(other for other in self.flights if other is not flight)
-        return replace(self, version=self.version + 1, now=flight.due, flights=rest)
+        Of two events at the same time, the one with the lower dispatch number comes first.
+        """
+        self.now, _, flight = heappop(self._heap)
+        self.busy.discard(flight.client)
+        self._bases[flight.base] -= 1
+        if not self._bases[flight.base]:
+            del self._bases[flight.base]
+        self.version, self.lost = self.version + (not flight.lost), self.lost + flight.lost
+        return flight
 
-    def departed(self, delay: Delay, dispatcher: Dispatcher) -> Timeline:
-        """Add the client updates that start from the present version."""
-        return replace(self, flights=self.flights + delay.departures(self, dispatcher))
+    @property
+    def bases(self) -> Collection[int]:
+        """Numbers of arrivals by which the known client updates are dispatched."""
+        return self._bases.keys()
+
+    def depart(self) -> None:
+        """Send the clients that start from the present version.
+
+        Raises:
+            InputError: no client is under way, and none ever becomes available.
+        """
+        while self._delay.departures(self, self._dispatcher):
+            wake = self._dispatcher.wake(self.busy, self.now)
+            if self._heap and wake >= self._heap[0][0]:
+                break
+            if wake == inf:
+                raise InputError(nobody(self.now))
+            self.now = wake
+
+
+def nobody(now: float) -> str:
+    """Return the error of a clock on which no client is ever available again."""
+    return (
+        f"devices.table: no training client is available after {now:g} virtual seconds; set a period in the table, so "
+        "that its intervals repeat, or run fewer rounds"
+    )
 
 
 @dataclass(frozen=True)
@@ -137,15 +249,15 @@ class Concurrent:
                 f"clients; set algorithm.concurrency = {clients}"
             )
 
-    def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
-        """Return new client updates, which start from the timeline's version."""
-        flights = list(timeline.flights)
-        while len(flights) < (self.concurrency or dispatcher.cohort):
-            number = timeline.version + len(flights) + 1
-            client = dispatcher.draw(dispatcher.rng(number), [flight.client for flight in flights])
-            due = timeline.now + dispatcher.seconds(client)
-            flights.append(Flight(number, client, timeline.version, due))
-        return tuple(flights[len(timeline.flights) :])
+    def departures(self, clock: Clock, dispatcher: Dispatcher) -> bool:
+        """Send clients until enough are under way; return whether too few are, because no other one is available."""
+        while len(clock) < (self.concurrency or dispatcher.cohort):
+            number = clock.version + clock.lost + len(clock) + 1
+            client = dispatcher.draw(dispatcher.rng(number), clock.busy, clock.now)
+            if client is None:
+                return dispatcher.devices is not None
+            clock.add(dispatcher.flight(number, client, clock.version, clock.now))
+        return False
 
 
 @dataclass(frozen=True)
@@ -184,17 +296,18 @@ class Drawn:
     def check(self, clients: int, cohort: int) -> None:
         """Accept any number of clients."""
 
-    def departures(self, timeline: Timeline, dispatcher: Dispatcher) -> tuple[Flight, ...]:
-        """Return client updates that start from the timeline's version, and known later ones."""
+    def departures(self, clock: Clock, dispatcher: Dispatcher) -> bool:
+        """Add client updates that start from the present version, and known later ones; no client is waited for."""
         most = matching(dispatcher.cohort) if self.max_staleness is None else self.max_staleness
-        flights = []
         # Arrival `number` meets version number - 1. The last one added here is the first that may need this version.
-        latest = timeline.version + most + 1
-        for number in range(latest if timeline.version else 1, latest + 1):
+        latest = clock.version + most + 1
+        for number in range(latest if clock.version else 1, latest + 1):
             rng = dispatcher.rng(number)
             staleness = int(rng.integers(min(most, number - 1) + 1))
-            flights.append(Flight(number, dispatcher.draw(rng), number - 1 - staleness, number))
-        return tuple(flights)
+            client = dispatcher.draw(rng)
+            if client is not None:
+                clock.add(Flight(number, client, number - 1 - staleness, number))
+        return False
 
 
 def parallelism(max_staleness: int) -> float:
@@ -222,18 +335,24 @@ Delay: TypeAlias = Concurrent | Drawn
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Asynchronous schedule: every arrival is aggregated at once, and a round is a cohort's number of arrivals.
+    """Asynchronous schedule: client updates are aggregated as they arrive; a round is a cohort's number of arrivals.
 
     Args:
         sample: rule that sets the number of arrivals a round.
         delay: durations of client updates: `Concurrent`, from devices, or `Drawn`, as in the paper.
+        buffer: B, arrivals an aggregation, >= 1; None for the arrivals a round. The weight of an aggregation is the
+            mean of its updates' weights.
+        counts: what an update of version s contributes to version t: its "model" w_k, or its "change", as the model
+            w_k - w_s + w_t. Entries that are no parameters contribute w_k in both.
 
     Raises:
-        InputError: `sample` does not draw uniformly, or has inactive clients.
+        InputError: `sample` does not draw uniformly, has inactive clients or ends rounds, or `buffer` is below 1.
     """
 
     sample: Sample = Sample()
     delay: Delay = Concurrent()
+    buffer: int | None = 1
+    counts: Literal["model", "change"] = "model"
 
     def __post_init__(self) -> None:
         if self.sample.by != "uniform":
@@ -244,6 +363,10 @@ class Arrivals:
         always = self.sample.active == 1
         allowed = "1.0 with asynchronous arrivals"
         require(always, "algorithm.active", self.sample.active, allowed, "leave it out")
+        if key := self.sample.reporting.needs_clock:
+            raise InputError(f"{key} with asynchronous arrivals: must be left out, because no round waits; remove it")
+        whole = self.buffer is None or (isinstance(self.buffer, int) and self.buffer >= 1)
+        require(whole, "algorithm.buffer", self.buffer, "a whole number >= 1", "leave it out for the cohort's size")
 
     def size(self, clients: int) -> int:
         """Return the number of arrivals a round.

@@ -13,6 +13,7 @@ from algorithms.engine.errors import InputError, require
 from algorithms.engine.keys import Purpose, generator
 from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.drawing import draw_weighted
+from algorithms.parts.reporting import Reporting
 
 if TYPE_CHECKING:
     from algorithms.parts.importance import Importance
@@ -36,6 +37,7 @@ class Sample:
             sampling.
         active: chance that a client is available in a round, in (0, 1]. If too few clients are available with a chance
             above 0, the cohort is smaller. If no chance is above 0, all are equal.
+        reporting: end of a round in virtual time.
 
     Raises:
         InputError: a number is out of range, both `fraction` and `cohort` are given, or `cohort` with "poisson".
@@ -45,6 +47,7 @@ class Sample:
     cohort: int | None = None
     by: Sampling = "uniform"
     active: float = 1.0
+    reporting: Reporting = Reporting()
 
     def __post_init__(self) -> None:
         one = self.fraction is None or self.cohort is None
@@ -101,6 +104,7 @@ class Sample:
         weights: NDArray[Any] | None = None,
         most: int | None = None,
         joins: NDArray[np.int64] | None = None,
+        available: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """Draw the cohort of a round.
 
@@ -111,10 +115,11 @@ class Sample:
             weights: unnormalised chance of each client, [K]; ignored with "uniform".
             most: largest size of the cohort; None for no limit.
             joins: first round of each client, [K]; `fraction` is a share of the clients that have joined.
+            available: whether each client is available, [K]; None if all are.
 
         Returns:
-            Ids of the cohort in ascending order, [m]; perhaps empty in Poisson sampling, or if not all clients are
-            active.
+            Ids of the cohort in ascending order, [m], or as many as are selected for it; perhaps fewer in Poisson
+            sampling, or if not all clients are available or active.
 
         Raises:
             InputError: with "size", fewer clients have samples than are to be drawn.
@@ -124,6 +129,10 @@ class Sample:
             joined = joins <= round_number
             clients, weights = clients[joined], weights if weights is None else weights[joined]
             size = size if self.fraction is None else self.size(len(clients))
+            available = available if available is None else available[joined]
+        size = self.reporting.selected(size)
+        if available is not None:
+            clients, weights = clients[available], weights if weights is None else weights[available]
         if self.active < 1:
             active = generator(seed, Purpose.ACTIVE, round_number).random(len(clients)) < self.active
             clients, weights = clients[active], weights if weights is None else weights[active]
@@ -136,7 +145,7 @@ class Sample:
         rng = generator(seed, Purpose.COHORT, round_number)
         if self.by == "uniform" or weights is None:
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
-        fixed = self.by == "size" and self.active == 1
+        fixed = self.by == "size" and self.active == 1 and available is None
         return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng, fixed)])
 
 

@@ -47,7 +47,7 @@ from algorithms import (
 )
 from algorithms.engine.asynchronous import AsyncProgress
 from algorithms.engine.rows import UpdateRows
-from algorithms.parts.arrivals import Delay, Dispatcher, Timeline
+from algorithms.parts.arrivals import Clock, Delay, Dispatcher, Flight, Timeline
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
 from tests.algorithms.conftest import clients, perceptron
@@ -313,10 +313,22 @@ def test_the_weighted_mix_by_hand() -> None:
 def timelines(delay: Delay, clients: int, cohort: int, arrivals: int) -> list[Timeline]:
     """The clock after each arrival; the update of client k takes k + 1 seconds."""
     dispatcher = Dispatcher(0, np.arange(clients), cohort, lambda client: client + 1.0)
-    found = [Timeline().departed(delay, dispatcher)]
+    clock = Clock(Timeline(), delay, dispatcher)
+    clock.depart()
+    found = [clock.timeline]
     for _ in range(arrivals):
-        found.append(found[-1].arrived().departed(delay, dispatcher))
+        clock.next()
+        clock.depart()
+        found.append(clock.timeline)
     return found
+
+
+def coming(timeline: Timeline) -> Flight:
+    return min(timeline.flights, key=lambda flight: (flight.due, flight.number))
+
+
+def under_way(timeline: Timeline) -> list[Flight]:
+    return [flight for flight in timeline.flights if flight.base <= timeline.version]
 
 
 def test_so_many_are_always_under_way() -> None:
@@ -330,11 +342,13 @@ def test_so_many_are_always_under_way() -> None:
 
 
 def test_among_equal_devices_the_order_is_that_of_the_dispatches() -> None:
-    timeline, dispatcher = Timeline(), Dispatcher(0, np.arange(9), 4, lambda client: 1.0)
-    timeline, numbers = timeline.departed(Concurrent(), dispatcher), []
-    for _ in range(20):
-        numbers.append((timeline.next.number, timeline.version - timeline.next.base))
-        timeline = timeline.arrived().departed(Concurrent(), dispatcher)
+    clock = Clock(Timeline(), Concurrent(), Dispatcher(0, np.arange(9), 4, lambda client: 1.0))
+    clock.depart()
+    numbers = []
+    for version in range(20):
+        flight = clock.next()
+        numbers.append((flight.number, version - flight.base))
+        clock.depart()
     assert numbers == [(i + 1, min(i, 3)) for i in range(20)]
 
 
@@ -348,7 +362,7 @@ def test_idle_clients_have_equal_chances() -> None:
 
 
 def test_drawn_staleness_is_uniform_and_never_older_than_the_initial_model() -> None:
-    staleness = [each.version - each.next.base for each in timelines(Drawn(4), clients=7, cohort=3, arrivals=2000)]
+    staleness = [each.version - coming(each).base for each in timelines(Drawn(4), clients=7, cohort=3, arrivals=2000)]
     assert all(0 <= value <= min(4, number) for number, value in enumerate(staleness))
     counts = Counter(staleness)
     assert set(counts) == {0, 1, 2, 3, 4} and all(abs(count / 2000 - 0.2) < 0.03 for count in counts.values())
@@ -357,10 +371,10 @@ def test_drawn_staleness_is_uniform_and_never_older_than_the_initial_model() -> 
 @pytest.mark.parametrize("most", [0, 1, 2, 10])
 def test_the_average_parallelism_of_drawn_staleness(most: int) -> None:
     states = timelines(Drawn(most), clients=50, cohort=3, arrivals=4000)
-    staleness = [each.version - each.next.base for each in states[:-1]]
-    running = [len(each.under_way) for each in states[:-1]]
+    staleness = [each.version - coming(each).base for each in states[:-1]]
+    running = [len(under_way(each)) for each in states[:-1]]
     # Each arrival of staleness s was under way in s + 1 intervals; those that did not arrive yet are left over.
-    left = sum(states[-2].version + 1 - flight.base for flight in states[-2].under_way if flight.due > states[-1].now)
+    left = sum(states[-2].version + 1 - flight.base for flight in under_way(states[-2]) if flight.due > states[-1].now)
     assert sum(running) == sum(value + 1 for value in staleness) + left
     assert np.mean(running) == pytest.approx(parallelism(most), rel=0.03)
 
