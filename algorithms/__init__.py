@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from algorithms.engine.client_update import ClientInput, ClientUpdates
     from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker
     from algorithms.engine.global_model import aggregated_model, current_model
+    from algorithms.engine.next_round import next_round
     from algorithms.engine.resident import Resident
-    from algorithms.engine.rounds import next_round
     from algorithms.engine.state import State, TravellingModel, begin
     from algorithms.training.augment import Augment, Augmented
     from algorithms.training.chain import AffineTerm, Chain, LocalSteps
@@ -223,7 +223,7 @@ _MODULES = {
     **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output", "Worker"), "algorithms.engine.fleet"),
     **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.engine.global_model"),
     "Resident": "algorithms.engine.resident",
-    "next_round": "algorithms.engine.rounds",
+    "next_round": "algorithms.engine.next_round",
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.engine.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
     **dict.fromkeys(("AffineTerm", "Chain", "LocalSteps"), "algorithms.training.chain"),

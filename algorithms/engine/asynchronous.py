@@ -8,14 +8,13 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.engine.blocks import block_over
 from algorithms.engine.client_update import ClientInput, ClientUpdates
 from algorithms.engine.durations import durations
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker, cut
-from algorithms.engine.layout import Layout, Packed
+from algorithms.engine.layout import Packed
 from algorithms.engine.report import DroppedUpdates, RoundReport
 from algorithms.engine.round import client_updates
 from algorithms.engine.rows import NO_ROWS, UpdateRows
@@ -104,7 +103,7 @@ class _ArrivalRound:
         self._state, self._algorithm, self._fleet = state, algorithm, fleet
         self._schedule, census = _schedule(algorithm), fleet.census
         self._layout = algorithm.local.trained(fleet.layouts.shared)
-        self._parameters = _parameters(fleet.layouts.shared)
+        self._parameters = fleet.layouts.shared.parameters
         self._model, self._memory = state.model, state.memory
         began = self._began = _progress(state, self._schedule)
         self._blocks, self._buffer = (
@@ -293,12 +292,3 @@ def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
     if isinstance(own, AsyncProgress) and (own.schedule, own.round) == (schedule, state.round):
         return own
     return AsyncProgress(schedule, state.round, state.round, Timeline(now=state.now))
-
-
-def _parameters(layout: Layout) -> NDArray[np.bool_]:
-    """Return whether each floating value of a model is one of a parameter."""
-    found = np.zeros(layout.floats, bool)
-    for entry, place in layout.places():
-        if entry.is_parameter:
-            found[place] = True
-    return found

@@ -105,6 +105,14 @@ class Layout:
         for entry, start in zip(self.entries, self._starts, strict=True):
             yield entry, slice(start, start + entry.size)
 
+    @cached_property
+    def parameters(self) -> NDArray[np.bool_]:
+        """Whether each floating value of a model belongs to a parameter, [floats]."""
+        found = np.zeros(self.floats, bool)
+        for entry, place in self.places():
+            found[place] = entry.is_parameter and not entry.integer
+        return found
+
     def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:
         """Copy named tensors (a module's state) into vectors, also as a second model; slots have their first value."""
         packed = Packed(np.zeros(self.floats, self.floating), np.zeros(self.integers, np.int64))

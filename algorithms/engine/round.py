@@ -56,6 +56,8 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
     if result.models is None:
         return redistributed(state, dealt, models, result.rows, waiting)
     total = result.models.plus(sum_models(waiting, fleet)) if waiting else result.models
+    if state.attending is not None:
+        total = total.plus(state.attending.late)
     if algorithm.privacy is not None:
         total, spent = with_noise(state, algorithm, algorithm.privacy, fleet, total, result.rows)
         state = replace(state, privacy=spent)
@@ -67,6 +69,8 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
 def sample_cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:
     """Draw the clients of the next round, in id order; at most as many as there are travelling models, if any."""
     sample, census = algorithm.schedule.sample, fleet.census
+    if state.attending is not None:
+        return state.attending.cohort
     if isinstance(sample.by, PowerOfChoice):
         return _with_largest_losses(state, algorithm, fleet, sample.by)
     weights = census.samples if sample.by == "size" else state.importance

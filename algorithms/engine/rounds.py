@@ -1,4 +1,4 @@
-"""Rounds as a run sees them: watched, reported and measured, phase after phase."""
+"""Synchronous rounds as a run sees them: watched, reported and measured."""
 
 from __future__ import annotations
 
@@ -23,31 +23,6 @@ from algorithms.parts.importance import Importance
 
 SCORE_BYTES = 8
 """Bytes of a client's score on its way to the server."""
-
-
-def next_round(
-    state: State,
-    algorithm: Algorithm,
-    fleet: Fleet,
-    *,
-    last: bool = False,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> State:
-    """Run the next round of the current phase, and begin the next phase if the rule of this one has fired.
-
-    Args:
-        state: the run so far.
-        algorithm: all phases of the algorithm.
-        fleet: fleet that runs the blocks.
-        last: whether this is the run's last round, which always aggregates.
-        meanwhile: the driver's other work, done while the client updates run.
-
-    Returns:
-        The state after the round, with its report.
-    """
-    phase = algorithm.phase(state.phase)
-    state = (phase.own_round or watched_round)(state, phase, fleet, last=last, meanwhile=meanwhile)
-    return _switched(state, phase)
 
 
 def watched_round(
@@ -119,7 +94,7 @@ def _with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[
 
 def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: bool) -> RoundReport:
     """Report a synchronous round, and count the protocol's bytes: a model down and a message up a client."""
-    model, average = _model_bytes(algorithm, watch.layouts), _average_bytes(algorithm, watch.layouts)
+    model, average = model_bytes(algorithm, watch.layouts), _average_bytes(algorithm, watch.layouts)
     inputs = [each for block in watch.blocks for each in block.inputs]
     up = [model + average - algorithm.saved_bytes(watch.layouts)] * len(inputs)
     down = [model + (average if each.personal is None else 0) for each in inputs]
@@ -129,7 +104,7 @@ def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: b
     return RoundReport(*watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
 
 
-def _model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
+def model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
     """Return the bytes of a model on its way; statistics that nobody tracks are not sent."""
     untracked = statistics_of(layouts.shared).nbytes if algorithm.local.statistics == "untracked" else 0
     return layouts.shared.nbytes - untracked
@@ -153,7 +128,7 @@ def _with_scoring(
     report: RoundReport, state: State, algorithm: Algorithm, fleet: Fleet, clients: NDArray[np.int64]
 ) -> RoundReport:
     """Add the cost of scoring some clients: each received the model, passed its samples, and sent a number."""
-    model, average = _model_bytes(algorithm, fleet.layouts), _average_bytes(algorithm, fleet.layouts)
+    model, average = model_bytes(algorithm, fleet.layouts), _average_bytes(algorithm, fleet.layouts)
     new = [state.personal.latest(client, state.round) is None for client in clients.tolist()]
     down, measures = [model + average * each for each in new], dict(report.measures)
     if (devices := fleet.census.devices) is not None:
@@ -166,16 +141,3 @@ def _with_scoring(
         exchanges=report.exchanges + 1,
         measures=measures,
     )
-
-
-def _switched(state: State, algorithm: Algorithm) -> State:
-    """Begin the next phase, with the server's memory, if its rule has fired and the round ended in an aggregation."""
-    if algorithm.until is None or state.report is None:
-        return state
-    rows = state.report.updates
-    pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
-    reports = {client: report for client, report, trained in pairs if trained}
-    ended, memory = algorithm.until(state.round, state.rounds, reports, state.rule_memory)
-    if ended and not state.travelling_models:
-        return replace(state, phase=state.phase + 1, rule_memory={})
-    return replace(state, rule_memory=memory)

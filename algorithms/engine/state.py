@@ -15,6 +15,7 @@ from algorithms.engine.fleet import Fleet, Reference
 from algorithms.engine.layout import Packed
 from algorithms.engine.personal import PersonalLedger
 from algorithms.engine.report import RoundReport
+from algorithms.engine.sums import Sum
 from algorithms.parts.privacy import Spent
 from algorithms.parts.server import Memory
 
@@ -32,6 +33,19 @@ class TravellingModel:
     reference: Reference
     weight: float
     updates: int = 1
+
+
+@dataclass(frozen=True)
+class Attending:
+    """Clients of a round in virtual time, as they are known before it.
+
+    Args:
+        cohort: clients that train, in id order, int64 [m].
+        late: sum of the models of earlier rounds that arrive in this one.
+    """
+
+    cohort: NDArray[np.int64]
+    late: Sum
 
 
 @dataclass(frozen=True)
@@ -54,8 +68,10 @@ class State:
         importance: chance of each training client to be drawn, [K], under importance sampling.
         measure_memory: memory of the measures.
         privacy: differential privacy so far; None before the first round with noise.
+        utility: memory of a selection by utility.
+        attending: clients of the next round, where the clock sets them; None if the round draws its cohort itself.
         now: virtual time in seconds, where the clients' devices set the clock.
-        own: memory of an algorithm's own round.
+        own: memory of an algorithm's own round, or of late client updates.
         report: report of the last round.
     """
 
@@ -74,6 +90,8 @@ class State:
     importance: NDArray[np.float64] | None = None
     measure_memory: Memory = field(default_factory=dict)
     privacy: Spent | None = None
+    utility: Memory = field(default_factory=dict)
+    attending: Attending | None = None
     now: float = 0.0
     own: Any = None
     report: RoundReport | None = None

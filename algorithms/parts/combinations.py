@@ -15,7 +15,7 @@ from algorithms.parts.staleness import WeightedMix
 from algorithms.parts.uplink import Uplink
 from algorithms.parts.weighting import REPORTED, ClientLoss, Equal, Samples, SamplesUsed, Weighting
 
-MEASURED = ("loss_after", "loss_received", "score", "score_per_sample")
+MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
 """Entries of a report that are measured in evaluation."""
 
 

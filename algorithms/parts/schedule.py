@@ -17,8 +17,9 @@ from algorithms.parts.reporting import Reporting
 
 if TYPE_CHECKING:
     from algorithms.parts.importance import Importance
+    from algorithms.parts.oort import Oort
 
-Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Importance | PowerOfChoice"
+Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Importance | PowerOfChoice | Oort"
 FewerClients = Literal["wait", "drop"]
 
 

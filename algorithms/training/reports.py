@@ -77,10 +77,19 @@ def loss_after(finished: FinishedUpdate) -> float:
 
 def loss_received(finished: FinishedUpdate) -> float:
     """Return the local objective at the received model, as `loss_after` does at w*."""
-    resident = finished.worker.resident
-    shared, personal = resident.layouts.shared, resident.layouts.personal
-    values = {**shared.unpack(finished.received), **personal.unpack(finished.personal)}
-    return _objective(finished, {e.name: torch.tensor(values[e.name]).to(resident.device) for e in resident.stacks})
+    return _objective(finished, _received(finished))
+
+
+@torch.no_grad()
+def loss_rms(finished: FinishedUpdate) -> float:
+    """Return the root mean square of the samples' losses at the received model, in evaluation."""
+    module, entries = finished.worker.resident.module.eval(), _received(finished)
+    x, y = finished.work.x, finished.work.y
+    total = 0.0
+    for part in chunks(x):
+        losses = finished.local.loss.sums(functional_call(module, entries, (x[part],)).double(), y[part])
+        total += float(losses.square().sum())
+    return float(np.sqrt(total / max(1, len(y))))
 
 
 def change(finished: FinishedUpdate) -> float:
@@ -123,6 +132,7 @@ REPORTS: Mapping[str, Callable[[FinishedUpdate], float]] = {
     "score_per_sample": score_per_sample,
     "loss_after": loss_after,
     "loss_received": loss_received,
+    "loss_rms": loss_rms,
     "change": change,
     "bn_shift": bn_shift,
 }
@@ -139,6 +149,14 @@ def statistics(layout: Layout, packed: Packed) -> NDArray[np.float64]:
     wanted = [place for entry, place in layout.places() if entry.kind is Kind.STATISTIC and not entry.integer]
     parts = [packed.floats[place].astype(np.float64) for place in wanted]
     return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _received(finished: FinishedUpdate) -> dict[str, torch.Tensor]:
+    """Return the entries of the received model."""
+    resident = finished.worker.resident
+    shared, personal = resident.layouts.shared, resident.layouts.personal
+    values = {**shared.unpack(finished.received), **personal.unpack(finished.personal)}
+    return {e.name: torch.tensor(values[e.name]).to(resident.device) for e in resident.stacks}
 
 
 def _entries(resident: Resident, lane: int) -> dict[str, torch.Tensor]:

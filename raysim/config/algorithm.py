@@ -16,7 +16,10 @@ from algorithms import Algorithm, Compute, Local, PowerOfChoice, Sample
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.parts.aggregation import AGGREGATES, Aggregate
 from algorithms.parts.losses import LOSSES, Loss, OwnLoss
+from algorithms.parts.oort import Oort
 from algorithms.parts.own_update import OwnUpdate
+from algorithms.parts.reporting import LateUpdates, Reporting
+from algorithms.parts.schedule import Sampling
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of
@@ -54,6 +57,27 @@ class ServerTable(ConfigTable):
         return AGGREGATES[self.aggregate or "mean"](**{key: getattr(self, key) for key in _keys_of(self.aggregate)})
 
 
+class OortTable(ConfigTable):
+    """`algorithm.oort`: settings of Oort, a selection of clients by utility."""
+
+    exploration: float = Oort.exploration
+    """First share of new clients in a cohort, from 0 to 1."""
+    decay: float = Oort.decay
+    """Factor of that share per round, in (0, 1]."""
+    least: float = Oort.least
+    """Least share of new clients, from 0 to 1."""
+    alpha: float = Oort.alpha
+    """Exponent of the penalty for clients that take longer than the preferred time."""
+    cutoff: float = Oort.cutoff
+    """Share of the last admitted client's utility above which others are drawn too, in (0, 1]."""
+    pace: float = Oort.pace
+    """Preferred time at first, as a percentile of the clients' times."""
+    step: float = Oort.step
+    """Percentiles by which the preferred time grows if utilities fall."""
+    window: int = Oort.window
+    """Rounds whose utilities are compared with those before."""
+
+
 class AlgorithmTable(ConfigTable):
     """`[algorithm]`: the keys of all algorithms; the algorithm's own keys stand beside these."""
 
@@ -63,12 +87,21 @@ class AlgorithmTable(ConfigTable):
     """Number of clients per round; by default all training clients. Excludes `fraction`."""
     fraction: float | None = None
     """Share of the training clients per round, in (0, 1]; by default all. Excludes `cohort`."""
-    sampling: Literal["uniform", "size", "poisson"] = "uniform"
-    """Chance of a client to join: equal, or proportional to its samples; or `poisson`, each with chance `fraction`."""
+    sampling: Literal["uniform", "size", "poisson", "oort"] = "uniform"
+    """Chance of a client to join: equal, or proportional to its samples; `poisson`, each with chance `fraction`; or
+    `oort`, by the utility of its samples and the speed of its device."""
+    oort: OortTable = OortTable()
+    """Settings of `sampling = "oort"`."""
     candidates: int | None = None
     """Clients drawn in proportion to their samples; the cohort is those with the largest losses. By default none."""
     active: float = 1.0
     """Probability that a client is available in a round, in (0, 1]."""
+    over: float = Reporting.over
+    """Factor of over-selection: `over` x cohort clients are selected, and the first count. Needs `[devices]`."""
+    deadline: float | None = Reporting.deadline
+    """Virtual seconds after which a round ends; by default none. Needs `[devices]`."""
+    late: LateUpdates = "drop"
+    """Updates that arrive after their round: `drop` ignores them; `stale` counts them later, with less weight."""
     joins: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """First round of late clients, by domain, client name or client number; by default none is late."""
     local: LocalTable = LocalTable()
@@ -99,8 +132,9 @@ class AlgorithmTable(ConfigTable):
                     Sample(
                         self.fraction,
                         self.cohort,
-                        self.sampling if self.candidates is None else PowerOfChoice(self.candidates),
+                        self._sampling(),
                         self.active,
+                        Reporting(self.over, self.deadline, self.late),
                     ),
                     _local_of(self.local),
                     own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys),
@@ -123,6 +157,23 @@ class AlgorithmTable(ConfigTable):
             )
         with one_input_error():
             return algorithm.under(self.server.aggregation)
+
+    def _sampling(self) -> Sampling:
+        """Return the rule by which clients are drawn."""
+        given = self.oort.beyond(ConfigTable)
+        if self.sampling != "oort" and self.oort != OortTable():
+            raise InputError(
+                f'algorithm.oort with algorithm.sampling = "{self.sampling}": must be left out; set '
+                'algorithm.sampling = "oort"'
+            )
+        if self.candidates is not None:
+            if self.sampling == "oort":
+                raise InputError(
+                    f'algorithm.candidates = {self.candidates} with algorithm.sampling = "oort": must be left out, '
+                    "because both choose by losses; remove one of the two"
+                )
+            return PowerOfChoice(self.candidates)
+        return Oort(**given) if self.sampling == "oort" else self.sampling
 
     def _private(self, algorithm: Algorithm, privacy: PrivacyTable) -> Algorithm:
         if self.joins:

@@ -13,6 +13,7 @@ from torch.nn import Module
 
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import State, begin
+from algorithms.parts.clock import on_clock
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
@@ -119,7 +120,8 @@ def _files(
     attackers = None if attack is None else attack.attackers(clients, seed).tolist()
     reports = algorithm.local.update is not None
     private = ["epsilon"] if algorithm.privacy else []
-    return AlgorithmFolder(folder, [*columns, *private], checkpoints, written, reports, attackers)
+    timed = any(on_clock(phase, plan.devices) for phase in algorithm.phases)
+    return AlgorithmFolder(folder, [*columns, *private], checkpoints, written, reports, attackers, timed)
 
 
 def _simulate(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from algorithms import Devices, Purpose, torch_seed
 from algorithms import InputError as AlgorithmInputError
+from algorithms.parts.clock import check_clock
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
@@ -77,6 +78,7 @@ def plan_algorithms(
         )
         try:
             plan = plan.resolved()
+            check_clock(plan.algorithm, plan.devices)
             check_updates(plan.algorithm, plan.census, plan.lanes or 1)
             check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
         except (AlgorithmInputError, InputError) as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from algorithms import Algorithm, RoundReport, State
+from algorithms.engine.report import DroppedUpdates
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.traffic import Traffic
 from raysim.measures.accounting import Accountant, epsilon_of
@@ -258,7 +259,13 @@ def _reported(report: RoundReport) -> dict[str, Any]:
         "bytes_up": report.bytes_up,
         "bytes_down": report.bytes_down,
         "simulated_seconds": report.measures.get("simulated_seconds"),
+        **({} if report.dropped is None else _dropped(report.dropped)),
     }
+
+
+def _dropped(dropped: DroppedUpdates) -> dict[str, Any]:
+    late, vanished = dropped.count("late"), dropped.count("vanished")
+    return {"late": late, "vanished": vanished, "samples_wasted": float(dropped.samples.sum())}
 
 
 def _moved(traffic: Traffic) -> dict[str, Any]:

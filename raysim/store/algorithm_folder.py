@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from algorithms import Layouts, PersonalStore, State
-from algorithms.engine.report import RoundReport
+from algorithms.engine.report import DroppedUpdates, RoundReport
 from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background
@@ -50,6 +50,9 @@ REPORTED = pa.field("reported", pa.map_(pa.string(), pa.float64()))
 ATTACKER = pa.field("attacker", pa.bool_())
 """Further column of `updates.parquet` under an attack: whether the client is an attacker."""
 
+OUTCOME = pa.field("outcome", pa.string())
+"""Further column of `updates.parquet` if devices decide who takes part: "counted", "late" or "vanished"."""
+
 LOG = logging.getLogger("raysim")
 
 LOG_SECONDS = 60.0
@@ -63,7 +66,8 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
     """Return the columns of `metrics.parquet`: one row per round.
 
     An evaluation's column is null if the round was not evaluated or the metric is undefined. `seconds*` measure the
-    machine. `simulated_seconds` is virtual time, and null without `[devices]`.
+    machine. `simulated_seconds` is virtual time, and null without `[devices]`. `late`, `vanished` and `samples_wasted`
+    count client updates that never counted, and are null unless the devices decide who takes part.
 
     Args:
         columns: names of the evaluation's columns.
@@ -79,6 +83,9 @@ def metrics_schema(columns: Sequence[str]) -> pa.Schema:
             ("phase", pa.int64()),
             ("train_loss", pa.float64()),
             ("simulated_seconds", pa.float64()),
+            ("late", pa.int64()),
+            ("vanished", pa.int64()),
+            ("samples_wasted", pa.float64()),
             *((name, pa.int64()) for name in (*whole, *measured)),
             *((name, pa.float64()) for name in columns),
         ]
@@ -96,6 +103,7 @@ class AlgorithmFolder:
         written: function to call in the writer's thread with each written row.
         reports: whether client updates return numbers of their own.
         attackers: clients that attack; None without an attack.
+        outcomes: whether client updates may come late, or never.
     """
 
     def __init__(
@@ -106,6 +114,7 @@ class AlgorithmFolder:
         written: Callable[[Mapping[str, Any]], object] = lambda row: None,
         reports: bool = False,
         attackers: Collection[int] | None = None,
+        outcomes: bool = False,
     ) -> None:
         marks = checkpoints.marks if checkpoints else {}
         if path.exists() and not marks:
@@ -120,6 +129,7 @@ class AlgorithmFolder:
         self._metrics = Journal(path / "metrics.journal", self._schema, marks.get("metrics", JournalMark()))
         self._rows = UPDATES.append(REPORTED) if reports else UPDATES
         self._rows = self._rows if attackers is None else self._rows.append(ATTACKER)
+        self._rows = self._rows.append(OUTCOME) if outcomes else self._rows
         self._attackers = list(attackers or ())
         self._updates = Journal(path / "updates.journal", self._rows, marks.get("updates", JournalMark()))
         self._marks = marks
@@ -212,6 +222,8 @@ class AlgorithmFolder:
     def _write(self, row: Mapping[str, Any], report: RoundReport) -> None:
         started = time.perf_counter()
         self._updates.append(_update_rows(row["round"], report, self._rows, self._attackers))
+        if report.dropped is not None and len(report.dropped):
+            self._updates.append(_dropped_rows(row["round"], report.dropped, self._rows, self._attackers))
         # Only the writer knows this time. It leaves out the row itself, which holds it.
         row = {**row, "seconds_write": time.perf_counter() - started}
         self._metrics.append(pa.RecordBatch.from_pylist([row], self._schema))
@@ -239,9 +251,29 @@ def _update_rows(round_number: int, report: RoundReport, schema: pa.Schema, atta
         "machine_actor": _of_block(report, "actor"),
     }
     columns[ATTACKER.name] = np.isin(rows.clients, attackers)
+    columns[OUTCOME.name] = np.full(len(rows), "counted")
     if REPORTED.name in schema.names:
         columns[REPORTED.name] = pa.array([list(own_numbers(each).items()) for each in rows.reports()], REPORTED.type)
     arrays = [pa.array(columns[field.name]).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _dropped_rows(
+    round_number: int, dropped: DroppedUpdates, schema: pa.Schema, attackers: Sequence[int]
+) -> pa.RecordBatch:
+    """Return the rows of updates that never counted; nothing was computed, so most columns are null."""
+    columns: dict[str, Any] = {
+        "round": np.full(len(dropped), round_number),
+        "client": dropped.clients,
+        "samples": dropped.samples.astype(np.int64),
+        "steps": np.zeros(len(dropped), np.int64),
+        "weight": np.zeros(len(dropped)),
+        ATTACKER.name: np.isin(dropped.clients, attackers),
+        OUTCOME.name: list(dropped.outcomes),
+    }
+    known = {name: pa.array(values) for name, values in columns.items()}
+    nothing = pa.nulls(len(dropped))
+    arrays = [known.get(field.name, nothing).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -25,10 +25,14 @@ from algorithms import (
     State,
 )
 from algorithms.engine.asynchronous import AsyncProgress
+from algorithms.engine.attendance import Late, LateUpdate
 from algorithms.engine.errors import DamagedError
 from algorithms.engine.personal import FULL, check_records
 from algorithms.engine.rows import UpdateRows
+from algorithms.engine.sums import Sum
 from algorithms.parts.arrivals import Flight, Timeline
+from algorithms.parts.oort import Oort
+from algorithms.parts.reporting import Reporting
 from partitioning.common.disk import report_full_disk
 from partitioning.common.paths import regular
 from partitioning.store.files import sha256
@@ -42,6 +46,7 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed),
+    *(Late, LateUpdate, Oort, Reporting, Sum),
     *(AsyncProgress, Spent, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""

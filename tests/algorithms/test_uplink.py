@@ -49,7 +49,7 @@ NORMS = {"fedbn", "silobn", "fixbn", "static-bn", "fedtan"}
 
 def sending(name: str, uplink: Uplink, model: str) -> Algorithm:
     """The algorithm with the uplink; a skip for those that refuse it, or the model, and are known to."""
-    refusing = {"centralized", "singleset"} | ({"fedasync"} if uplink.feedback else set())
+    refusing = {"centralized", "singleset"} | ({"fedasync", "fedbuff"} if uplink.feedback else set())
     layout = Layout.of(MODELS[model]())
     if name in refusing | (NORMS if model == "mlp" else set()):
         with pytest.raises(InputError) as caught:

@@ -74,11 +74,11 @@ def test_every_algorithm_stops_and_names_what_was_first(name: str, federation: F
         run(federation, named(name, Sample(), LOCAL), federated())
     # FedTAN's clients have their first statistics in common, and centralised training has one model for all.
     whose = {"fedtan": "client 0", "centralized": "the union of the clients, trained as client 0"}
-    if name != "fedasync":  # on its clock others may come first
+    if name not in ("fedasync", "fedbuff"):  # on its clock others may come first
         assert str(caught.value).startswith(whose.get(name, f"client {BROKEN}"))
 
 
-LEFT_OUT = [name for name in ALGORITHMS if name not in ("fedasync", "fedtan", "centralized")]
+LEFT_OUT = [name for name in ALGORITHMS if name not in ("fedasync", "fedbuff", "fedtan", "centralized")]
 
 
 @pytest.mark.parametrize(

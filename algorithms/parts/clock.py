@@ -1,0 +1,102 @@
+"""Algorithms in virtual time: which rounds need the clock of the devices, and which parts it contradicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from algorithms.engine.devices import Devices
+from algorithms.engine.errors import InputError
+from algorithms.parts.aggregation import Mean
+from algorithms.parts.arrivals import Arrivals, Drawn
+from algorithms.parts.choice import PowerOfChoice
+from algorithms.parts.oort import Oort
+from algorithms.parts.schedule import Rounds
+from algorithms.parts.server import takes_updates
+
+if TYPE_CHECKING:
+    from algorithms.parts.algorithm import Algorithm
+
+
+def on_clock(algorithm: Algorithm, devices: Devices | None) -> bool:
+    """Return whether the devices decide who takes part in a round."""
+    sample = algorithm.schedule.sample
+    return devices is not None and (devices.absent or bool(sample.reporting.needs_clock) or isinstance(sample.by, Oort))
+
+
+def check_clock(algorithm: Algorithm, devices: Devices | None) -> None:
+    """Refuse an algorithm that contradicts the clock of the devices, in any phase.
+
+    Raises:
+        InputError: a setting needs devices and there are none, or a part does not go with virtual time.
+    """
+    for phase in algorithm.phases:
+        sample = phase.schedule.sample
+        key = sample.reporting.needs_clock or ('algorithm.sampling = "oort"' if isinstance(sample.by, Oort) else "")
+        if devices is None and key:
+            raise InputError(
+                f"{key} without [devices]: must have devices, which set the clock; add the table [devices]"
+            )
+        if on_clock(phase, devices):
+            _check(phase, key or "devices that are not always available")
+
+
+def _check(algorithm: Algorithm, what: str) -> None:
+    schedule, sample = algorithm.schedule, algorithm.schedule.sample
+    reporting, every = sample.reporting, schedule.aggregate_every if isinstance(schedule, Rounds) else 1
+    drawn = isinstance(schedule, Arrivals) and isinstance(schedule.delay, Drawn)
+    stale, server = reporting.late == "stale", algorithm.server
+    for wrong, first, other, why in (
+        (drawn, what, "algorithm.max_staleness", "set concurrency instead, because this clock counts arrivals"),
+        (
+            algorithm.own_round is not None and not isinstance(schedule, Arrivals),
+            what,
+            "an algorithm with rounds of its own",
+            "use another algorithm, because all clients of such a round exchange with the server at once",
+        ),
+        (algorithm.privacy is not None, what, "[privacy]", "remove one of the two, because the accounting assumes q"),
+        (
+            isinstance(sample.by, PowerOfChoice),
+            what,
+            "algorithm.candidates",
+            'set algorithm.sampling = "oort" instead, because candidates would be asked without a clock',
+        ),
+        (
+            sample.by == "poisson" and reporting.over > 1,
+            f"algorithm.over = {reporting.over}",
+            'algorithm.sampling = "poisson"',
+            "raise algorithm.fraction instead",
+        ),
+        (
+            every > 1 and reporting.over > 1,
+            f"algorithm.over = {reporting.over}",
+            f"aggregate_every = {every}",
+            "remove one of the two, because each travelling model goes to one client",
+        ),
+        (
+            every > 1 and isinstance(sample.by, Oort),
+            what,
+            f"aggregate_every = {every}",
+            'set algorithm.sampling = "uniform", because a model that travels has no utility of its own',
+        ),
+        (every > 1 and stale, 'algorithm.late = "stale"', f"aggregate_every = {every}", 'set algorithm.late = "drop"'),
+        (
+            stale and (algorithm.attack is not None or not isinstance(algorithm.aggregate, Mean)),
+            'algorithm.late = "stale"',
+            "an attack or a robust aggregation",
+            'set algorithm.late = "drop", because late models are added to a sum',
+        ),
+        (
+            stale and takes_updates(type(server)),
+            'algorithm.late = "stale"',
+            f"server = {server}",
+            'set algorithm.late = "drop", because that rule reads the reports of one cohort',
+        ),
+        (
+            stale and algorithm.sharing.newcomer == "average",
+            'algorithm.late = "stale"',
+            'algorithm.newcomer = "average"',
+            'set algorithm.newcomer = "initial"',
+        ),
+    ):
+        if wrong:
+            raise InputError(f"{first} with {other}: must not be used together; {why}")
