@@ -13,6 +13,8 @@ EVALUATES = {"eval", "exec", "compile", "__import__"}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 SENDS = "raysim/fleet/user_code.py"
 """Marks the user's modules to be sent to actors whole; it writes and reads nothing."""
+PLAIN = "raysim/devices/fedscale.py"
+"""Reads pickles of plain values: its unpickler refuses every class, see `tests/raysim/devices/test_fedscale.py`."""
 
 
 def unsafe(source: str) -> Iterator[str]:
@@ -57,7 +59,7 @@ def test_what_is_unsafe_is_found(source: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_nothing_is_evaluated_or_unpickled(package: str) -> None:
-    files = [path for path in (ROOT / package).rglob("*.py") if path.relative_to(ROOT).as_posix() != SENDS]
+    files = [path for path in (ROOT / package).rglob("*.py") if path.relative_to(ROOT).as_posix() not in (SENDS, PLAIN)]
     assert files
     found = {str(path): list(unsafe(path.read_text(encoding="utf-8"))) for path in files}
     assert not {path: what for path, what in found.items() if what}

@@ -1,4 +1,4 @@
-"""The command line: `raysim run | resume | submit | follow | study | reproduce | report | list | export`."""
+"""The command line: `raysim run | resume | submit | follow | study | reproduce | report | list | export | devices`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from partitioning.cli.paths import PATH
 from partitioning.cli.terminal import echo
 from partitioning.common.paths import check_path
 from partitioning.common.text import word
+from raysim.cli.devices import devices
 from raysim.cli.files import export, init, list_, recipe_names, show
 from raysim.common.distribution import VERSION
 from raysim.common.surface import shell
@@ -345,7 +346,7 @@ def _uncollected() -> Iterator[None]:
         gc.enable()
 
 
-for command in (list_, show, init, export):
+for command in (list_, show, init, export, devices):
     cli.add_command(command)
 
 

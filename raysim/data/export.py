@@ -42,7 +42,7 @@ def export(
         InputError: see `load`; also if the file cannot be written.
     """
     path = Path(path)
-    _check(path)
+    check_file(path)
     source = read(dataset, root=root, label=label, shifts=shifts, seed=seed)
     tables = {path: source.train}
     if source.test is not None:
@@ -61,7 +61,8 @@ def export(
     return tuple(tables)
 
 
-def _check(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Raise InputError unless a Parquet file can be made at a path."""
     if path.suffix != ".parquet":
         raise InputError(f"{path} does not end in .parquet: name the file {path.name or 'data'}.parquet")
     if not path.parent.is_dir():

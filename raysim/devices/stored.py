@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from algorithms import Availability, DeviceTable, Purpose, generator
 from partitioning.common.disk import report_full_disk
+from partitioning.common.paths import regular
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.devices.source import DeviceSource
@@ -121,7 +122,7 @@ def open_stored(path: Path, clients: int, seed: int) -> tuple[DeviceTable, str]:
             f"{path} is damaged (its sha256 is not that in its name): must be as raysim wrote it; restore it, remove "
             "it if devices.table is still there, or start a new run"
         )
-    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    batch = pa.ipc.open_file(pa.memory_map(str(regular(path)))).get_batch(0)
     about, names = batch.schema.metadata, batch.schema.names
     arrays = {name: batch.column(name).to_numpy() for name in names if name != INTERVALS}
     availability = None
