@@ -110,7 +110,8 @@ class Layout:
         """Whether each floating value of a model belongs to a parameter, [floats]."""
         found = np.zeros(self.floats, bool)
         for entry, place in self.places():
-            found[place] = entry.is_parameter and not entry.integer
+            if entry.is_parameter:
+                found[place] = True
         return found
 
     def pack(self, values: Mapping[str, torch.Tensor]) -> Packed:

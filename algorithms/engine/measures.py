@@ -36,10 +36,7 @@ class Directions:
     @classmethod
     def zero(cls, layout: Layout) -> Directions:
         """Return the empty sums of a layout's entries."""
-        parameters = np.zeros(layout.floats)
-        for entry, place in layout.places():
-            parameters[place] = entry.is_parameter
-        return cls(np.zeros(layout.floats), np.zeros(layout.floats), parameters)
+        return cls(np.zeros(layout.floats), np.zeros(layout.floats), layout.parameters.astype(np.float64))
 
     def add(self, sent: Packed, received: Packed) -> None:
         """Add a model as its client sent and received it."""

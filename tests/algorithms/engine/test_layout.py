@@ -70,3 +70,12 @@ def test_a_model_in_double_precision_is_packed_so() -> None:
     packed = layout.pack(module.state_dict())
     assert packed.floats.dtype == np.float64 and layout.nbytes == 8 * 6
     assert np.array_equal(layout.unpack(packed)["weight"], module.weight.detach().numpy())
+
+
+def test_counters_do_not_hide_parameters() -> None:
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    layout = Layout.of(module)
+    places = {entry.name: place for entry, place in layout.places() if not entry.integer}
+    for name, place in places.items():
+        assert layout.parameters[place].all() == (name in dict(module.named_parameters())), name
+    assert layout.parameters.sum() == sum(each.numel() for each in module.parameters())

@@ -1,0 +1,88 @@
+"""Runs in virtual time: equal bytes on every fleet and after a stop, in the middle of deadlines and buffers."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import raysim
+from raysim.common.errors import InputError
+from tests.raysim.simulation.test_api import metrics
+from tests.raysim.store.test_resume import BASE, Breaks, Pair, assert_same
+
+TIMED: dict[str, Any] = {
+    **BASE,
+    "rounds": 8,
+    "devices": {"compute": 5.0, "spread": 1.0, "latency": 1000.0, "availability": "day-night", "hours": 5.0},
+    "algorithm": [
+        {"name": "fedavg", "cohort": 3, "over": 1.5, "deadline": 1004.0},
+        {"name": "fedbn", "cohort": 3, "deadline": 1003.0, "late": "stale"},
+        {"name": "radfed", "cohort": 4, "aggregate_every": 3, "deadline": 1006.0},
+        {"name": "fedprox", "cohort": 3, "sampling": "oort"},
+        {"name": "fedasync", "cohort": 2, "concurrency": 3},
+        {"name": "fedbuff", "cohort": 2, "buffer": 3, "concurrency": 4},
+    ],
+}
+NAMES = [each["name"] for each in TIMED["algorithm"]]
+
+
+@pytest.fixture(scope="module")
+def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clock") / "inline"
+    raysim.run(TIMED, folder, inline=True)
+    return folder
+
+
+@pytest.mark.parametrize("actors", [1, 2])
+def test_every_fleet_gives_the_same_bytes(inline: Path, actors: int, tmp_path: Path) -> None:
+    raysim.run(TIMED, tmp_path / "run", actors=actors)
+    for name in NAMES:
+        one, other = inline / name, tmp_path / "run" / name
+        assert metrics(one) == metrics(other)
+        assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("after", [2, 5])
+def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(after: int, tmp_path: Path) -> None:
+    pair = Pair(tmp_path, TIMED, Breaks(after, lambda name: name in ("fedbn", "fedbuff")))
+    for name in NAMES:
+        assert_same(pair.one, pair.other, name)
+    assert set(NAMES) <= pair.watcher.seen
+
+
+def test_accounts_add_up(inline: Path) -> None:
+    late = vanished = stale = 0
+    for name in NAMES:
+        rows = pq.read_table(inline / name / "updates.parquet").to_pylist()
+        table = metrics(inline / name)
+        for outcome in ("late", "vanished"):
+            assert sum(table[outcome]) == sum(row["outcome"] == outcome for row in rows), name
+        assert sum(table["updates"]) == sum(row["outcome"] == "counted" for row in rows)
+        wasted = sum(row["samples"] for row in rows if row["outcome"] != "counted")
+        assert wasted <= sum(table["samples_wasted"]) <= wasted + len(rows)  # rows round down
+        late, vanished = late + sum(table["late"]), vanished + sum(table["vanished"])
+        stale += sum((row["staleness"] or 0) > 0 for row in rows)
+    assert late and stale
+
+
+def test_the_clock_needs_devices(tmp_path: Path) -> None:
+    config = {**TIMED, "algorithm": {"name": "fedavg", "deadline": 3.0}}
+    del config["devices"]
+    with pytest.raises(InputError, match=r"algorithm\.deadline = 3\.0 without \[devices\]"):
+        raysim.run(config, tmp_path / "run", inline=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"oort": {"alpha": 1.0}}, 'algorithm.oort with algorithm.sampling = "uniform"'),
+        ({"sampling": "oort", "oort": {"alpha": -1.0}}, r"algorithm\.oort\.alpha = -1\.0"),
+        ({"sampling": "oort", "candidates": 4}, "algorithm.candidates = 4 with"),
+        ({"over": 0.5}, r"algorithm\.over = 0\.5"),
+        ({"late": "ignore"}, "algorithm.late"),
+    ],
+)
+def test_wrong_keys(keys: dict[str, Any], text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=text):
+        raysim.run({**TIMED, "algorithm": {"name": "fedavg", **keys}}, tmp_path / "run", inline=True)
