@@ -51,8 +51,9 @@ from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatis
 from algorithms.parts.schedule import Rounds, Sample, Schedule
 from algorithms.parts.server import Assign, Memory, Mix, Momentum, Server, Stretched
 from algorithms.parts.sharing import Sharing
+from algorithms.parts.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
-from algorithms.parts.uplink import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK, Uplink
+from algorithms.parts.uplink import Broadcasts, Downlink, Uplink
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
@@ -89,6 +90,7 @@ __all__ = [
     "Augmented",
     "Availability",
     "Block",
+    "Broadcasts",
     "Census",
     "Chain",
     "ClientData",
@@ -102,6 +104,7 @@ __all__ = [
     "DeviceTable",
     "Devices",
     "DivergedError",
+    "Downlink",
     "Drawn",
     "DrawnDevices",
     "Entry",

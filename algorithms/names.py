@@ -26,8 +26,8 @@ from algorithms.moon import moon
 from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.server import Assign, Mix, Momentum, Server
+from algorithms.parts.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.uplink import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
 from algorithms.qfedavg import q_fedavg

@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     SAMPLE = 23
     FINETUNE = 24
     UPLINK = 25
+    DOWNLINK = 26
     ATTACKERS = 30
     ATTACK = 31
     PRIVACY = 40

@@ -9,6 +9,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.engine.broadcast import broadcast
 from algorithms.engine.client_update import NO_INPUT, BlockResult, ClientInput, ClientUpdates
 from algorithms.engine.clients import Census
 from algorithms.engine.fleet import Block, Fleet, Reference, cut, map_joined
@@ -62,8 +63,9 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
         total, spent = with_noise(state, algorithm, algorithm.privacy, fleet, total, result.rows)
         state = replace(state, privacy=spent)
     model, memory = aggregate(state, algorithm, fleet, total, result.rows)
+    state = broadcast(state, algorithm, fleet, model, cohort)
     average = result.personal.mean() or state.average
-    return replace(state, round=round_number, model=model, memory=memory, average=average, travelling_models=())
+    return replace(state, round=round_number, memory=memory, average=average, travelling_models=())
 
 
 def sample_cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:

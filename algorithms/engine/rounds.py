@@ -9,13 +9,13 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.engine.broadcast import bytes_down, model_bytes
 from algorithms.engine.fleet import Fleet, Function
 from algorithms.engine.layouts import Layouts
 from algorithms.engine.measures import batch_statistics
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import client_updates, draw_candidates, round_input, run_round
 from algorithms.engine.state import State
-from algorithms.engine.statistics import statistics_of
 from algorithms.engine.watch import RoundWatch
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.choice import PowerOfChoice
@@ -94,20 +94,17 @@ def _with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[
 
 def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: bool) -> RoundReport:
     """Report a synchronous round, and count the protocol's bytes: a model down and a message up a client."""
-    model, average = model_bytes(algorithm, watch.layouts), _average_bytes(algorithm, watch.layouts)
+    average = _average_bytes(algorithm, watch.layouts)
     inputs = [each for block in watch.blocks for each in block.inputs]
-    up = [model + average - algorithm.saved_bytes(watch.layouts)] * len(inputs)
-    down = [model + (average if each.personal is None else 0) for each in inputs]
+    saved = algorithm.saved_bytes(watch.layouts)
+    up = [model_bytes(algorithm, watch.layouts) + average - saved] * len(inputs)
+    clients = np.array([client for block in watch.blocks for client in block.clients], np.int64)
+    received = bytes_down(state, algorithm, watch, clients).tolist()
+    down = [own + (average if each.personal is None else 0) for own, each in zip(received, inputs, strict=True)]
     if isinstance(algorithm.schedule.sample.by, PowerOfChoice):
         down = [0] * len(inputs)  # they received the model as candidates
     measures = _simulated(state, watch, down, up)
     return RoundReport(*watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
-
-
-def model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
-    """Return the bytes of a model on its way; statistics that nobody tracks are not sent."""
-    untracked = statistics_of(layouts.shared).nbytes if algorithm.local.statistics == "untracked" else 0
-    return layouts.shared.nbytes - untracked
 
 
 def _average_bytes(algorithm: Algorithm, layouts: Layouts) -> int:

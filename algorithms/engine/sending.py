@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from algorithms.parts.uplink import FEEDBACK, Changes, Uplink
+from algorithms.parts.stages import Changes
+from algorithms.parts.uplink import FEEDBACK, Uplink
 
 if TYPE_CHECKING:
     from algorithms.engine.layout import Packed

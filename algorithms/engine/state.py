@@ -18,6 +18,7 @@ from algorithms.engine.report import RoundReport
 from algorithms.engine.sums import Sum
 from algorithms.parts.privacy import Spent
 from algorithms.parts.server import Memory
+from algorithms.parts.uplink import Broadcasts
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class State:
         utility: memory of a selection by utility.
         attending: clients of the next round, where the clock sets them; None if the round draws its cohort itself.
         now: virtual time in seconds, where the clients' devices set the clock.
+        broadcasts: changes of the global model sent so far; None before the first with a compressed downlink.
         own: memory of an algorithm's own round, or of late client updates.
         report: report of the last round.
     """
@@ -93,6 +95,7 @@ class State:
     utility: Memory = field(default_factory=dict)
     attending: Attending | None = None
     now: float = 0.0
+    broadcasts: Broadcasts | None = None
     own: Any = None
     report: RoundReport | None = None
 

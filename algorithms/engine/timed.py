@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.engine.attendance import Attendance, Late, LateUpdate, attend
+from algorithms.engine.broadcast import model_bytes
 from algorithms.engine.fleet import Fleet, joined
 from algorithms.engine.layout import Packed
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import blocks_of, client_updates, round_input
-from algorithms.engine.rounds import model_bytes, watched_round
+from algorithms.engine.rounds import watched_round
 from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import Attending, State
 from algorithms.engine.sums import Sum

@@ -14,7 +14,7 @@ from algorithms.engine.layout import Layout
 from algorithms.engine.layouts import Layouts
 from algorithms.parts.aggregation import Aggregate, Mean
 from algorithms.parts.attack import Attack
-from algorithms.parts.combinations import check, check_models
+from algorithms.parts.combinations import check, check_downlink, check_models
 from algorithms.parts.compute import Compute
 from algorithms.parts.local import Local
 from algorithms.parts.privacy import Privacy, check_private
@@ -22,7 +22,7 @@ from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Scope, Sharing
-from algorithms.parts.uplink import Uplink
+from algorithms.parts.uplink import Downlink, Link, Uplink
 from algorithms.parts.weighting import Samples, Weighting
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Algorithm:
         weighting: share of a client update in the aggregation.
         server: step from the weighted mean to the next global model.
         uplink: stages that a client's change of the model passes on its way to the server; none by default.
+        downlink: stages that the global model's change passes on its way to the clients; none by default.
         privacy: differential privacy of users, in every phase; None for none.
         until: rule that ends this phase; None for the only or last phase. See `phases`.
         then: next phase.
@@ -64,6 +65,7 @@ class Algorithm:
     weighting: Weighting = Samples()
     server: Server = Assign()
     uplink: Uplink = Uplink()
+    downlink: Downlink = Downlink()
     privacy: Privacy | None = None
     until: Rule | None = None
     then: Algorithm | None = None
@@ -89,6 +91,7 @@ class Algorithm:
             *(self.aggregate, self.attack, self.schedule, self.sharing, self.weighting, self.uplink),
             own_round=self.own_round is not None,
         )
+        check_downlink(self.downlink, self.schedule, self.sharing, own_round=self.own_round is not None)
         if self.privacy is not None:
             check_private(
                 *(self.schedule, self.local, self.sharing, self.weighting, self.server, self.until),
@@ -159,13 +162,14 @@ class Algorithm:
             return "the aggregation or an attack looks at each client's model"
         return "the algorithm has rounds of its own" if self.own_round else ""
 
-    def saved_bytes(self, layouts: Layouts) -> int:
-        """Return the bytes by which the uplink makes a client's message shorter than its model; negative if longer."""
-        if not self.uplink.chain:
+    def saved_bytes(self, layouts: Layouts, by: Link | None = None) -> int:
+        """Return the bytes by which the uplink, or `by`, makes a message shorter than the model; negative if longer."""
+        by = by or self.uplink
+        if not by.chain:
             return 0
         size = sum(entry.size for entry in layouts.shared.entries if self.local.trains(entry))
         scalar = np.dtype(layouts.shared.floating).itemsize
-        return size * scalar - self.uplink.nbytes(size, scalar)
+        return size * scalar - by.nbytes(size, scalar)
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         """Refuse a model with random draws if the algorithm does not allow them.
@@ -190,6 +194,10 @@ class Algorithm:
     def sending(self, uplink: Uplink) -> Algorithm:
         """Return the algorithm with one uplink in all phases."""
         return replace(self, uplink=uplink, then=self.then and self.then.sending(uplink))
+
+    def receiving(self, downlink: Downlink) -> Algorithm:
+        """Return the algorithm with one downlink in all phases."""
+        return replace(self, downlink=downlink, then=self.then and self.then.receiving(downlink))
 
     def private(self, privacy: Privacy) -> Algorithm:
         """Return the algorithm with differential privacy in all phases."""

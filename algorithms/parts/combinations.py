@@ -12,7 +12,7 @@ from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.uplink import Uplink
+from algorithms.parts.uplink import Downlink, Uplink
 from algorithms.parts.weighting import REPORTED, ClientLoss, Equal, Samples, SamplesUsed, Weighting
 
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
@@ -104,6 +104,27 @@ def check_models(
         if not holds:
             remedy = 'set server.aggregate = "mean"' if robust else "remove [attack]"
             raise InputError(f"{what} with {other}: must be used {why}; {remedy}, or use another algorithm")
+
+
+def check_downlink(downlink: Downlink, schedule: Schedule, sharing: Sharing, *, own_round: bool) -> None:
+    """Refuse a compressed downlink with parts that contradict it.
+
+    Raises:
+        InputError: the algorithm has rounds of its own, redistributes, sends no weights, or scores candidates.
+    """
+    every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
+    for found, other, why in (
+        (own_round, "rounds of its own", "rounds that begin with one global model"),
+        (every > 1, f"aggregate_every = {every}", "1, because models travel from client to client"),
+        (sharing.weights == "personal", 'sharing.weights = "personal"', '"shared", because no weights are sent'),
+        (
+            isinstance(schedule.sample.by, PowerOfChoice),
+            "algorithm.candidates",
+            "left out, because they all receive it",
+        ),
+    ):
+        if found and downlink.chain:
+            raise InputError(f"{downlink} with {other}: must be {why}; remove [downlink], or use another algorithm")
 
 
 def _slot_without_use(local: Local, sharing: Sharing, uplink: Uplink) -> str:

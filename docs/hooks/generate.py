@@ -23,16 +23,17 @@ import raysim
 from algorithms import Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
 from algorithms.parts import aggregation, attack, phases, rules, schedule, server, sharing, uplink, weighting
+from algorithms.parts import stages as uplink_stages
 from algorithms.parts.losses import LOSSES, CrossEntropy
 from algorithms.parts.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters
-from raysim.config.algorithm import local_table
+from raysim.config.algorithm import INNER, local_table
 from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.experiment import Experiment
 from raysim.config.privacy import AdaptiveTable, PrivacyTable
 from raysim.config.read import recipes
-from raysim.config.uplink import UplinkTable
+from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
 from raysim.models.build import MODELS
 from raysim.models.options import ModelOptions
@@ -146,13 +147,14 @@ def experiment() -> str:
     }
     sections = {"Top of the file": rows(Experiment, {}, tables)}
     for name, table in tables.items():
-        skip = ("local", "server", "uplink", "privacy", "model") if name == "algorithm" else ()
+        skip = INNER if name == "algorithm" else ()
         sections[f"`[{name}]`"] = rows(table, texts.get(name, {}), skip, f"{name}.") + "\n" + beside.get(name, "")
         if name == "algorithm":
             texts_of_local = arguments(Local) | arguments(Compute) | arguments(CrossEntropy)
             sections["`[local]`"] = rows(local, texts_of_local, above="local.") + "\n" + losses()
             sections["`[server]`"] = server_rules()
             sections["`[uplink]`"] = rows(UplinkTable, {}, above="uplink.") + "\n" + stages()
+            sections["`[downlink]`"] = rows(DownlinkTable, {}, above="downlink.")
             sections["`[privacy]`"] = rows(PrivacyTable, {}, above="privacy.")
             sections["`[privacy.adaptive]`"] = rows(AdaptiveTable, {}, above="privacy.adaptive.")
     return "\n".join(f"## {heading}\n\n{text}" for heading, text in sections.items())
@@ -275,7 +277,7 @@ def parts() -> str:
         "`schedule`": (schedule, algorithms.Arrivals, algorithms.Importance, algorithms.PowerOfChoice),
         "`local`": (algorithms.Local, algorithms.Compute, *LOSSES.values(), OwnUpdate, Context),
         "`sharing`": (sharing,),
-        "`uplink`": (uplink,),
+        "`uplink`, `downlink`": (uplink, uplink_stages),
         "`weighting`": (weighting,),
         "`server`": (server,),
         "`aggregate`": (aggregation,),

@@ -76,6 +76,7 @@ def _optimisers() -> Iterator[tuple[str, str]]:
 
 def _uplink() -> Iterator[tuple[str, str]]:
     yield from ((name, _first_line(stage)) for name, stage in STAGES.items())
+    yield "module:Class", "your own stage, a class derived from algorithms.Stage"
 
 
 LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {

@@ -25,7 +25,10 @@ from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of
 from raysim.config.model import ModelTable, model_of
 from raysim.config.privacy import PrivacyTable, privacy_of
-from raysim.config.uplink import UplinkTable, uplink_of
+from raysim.config.uplink import DownlinkTable, UplinkTable, chain_of
+
+INNER = ("local", "server", "uplink", "downlink", "privacy", "model")
+"""Tables that may also stand inside `[algorithm]`."""
 
 
 class LocalTable(ConfigTable):
@@ -110,6 +113,8 @@ class AlgorithmTable(ConfigTable):
     """Server rule; takes precedence over the common `[server]`."""
     uplink: UplinkTable | None = None
     """Way of a client's change to the server; takes precedence over the common `[uplink]`."""
+    downlink: DownlinkTable | None = None
+    """Way of the global model's change to the clients; takes precedence over the common `[downlink]`."""
     privacy: PrivacyTable | None = None
     """Differential privacy of users; takes precedence over the common `[privacy]`."""
     model: ModelTable | None = None
@@ -142,6 +147,8 @@ class AlgorithmTable(ConfigTable):
                 )
                 if self.uplink is not None and isinstance(algorithm, Algorithm):
                     algorithm = algorithm.sending(self.uplink.value())
+                if self.downlink is not None and isinstance(algorithm, Algorithm):
+                    algorithm = algorithm.receiving(self.downlink.value())
                 if self.privacy is not None and isinstance(algorithm, Algorithm):
                     algorithm = self._private(algorithm, self.privacy)
         except InputError:
@@ -198,7 +205,8 @@ class AlgorithmTable(ConfigTable):
     @property
     def named(self) -> list[str]:
         """Names that may be the user's own: everything behind the algorithm's result."""
-        parts = [self.name, self.server.rule, self.local.loss, self.local.update or ""]
+        stages = [stage.name for table in (self.uplink, self.downlink) if table is not None for stage in table.chain]
+        parts = [self.name, self.server.rule, self.local.loss, self.local.update or "", *stages]
         return parts if self.model is None else [*parts, self.model.name]
 
     def computed(self, execution: str) -> AlgorithmTable:
@@ -277,7 +285,7 @@ def _named(error: InputError, name: str) -> InputError:
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:
     name = raw.get("name", "fedavg")
-    special = {key: part({key: raw.pop(key, {})}, key) for key in ("local", "server", "uplink", "privacy", "model")}
+    special = {key: part({key: raw.pop(key, {})}, key) for key in INNER}
 
     def own_keys() -> AlgorithmTable:
         table = table_of(_function(name), ("sample", "local", "server"), AlgorithmTable)
@@ -292,7 +300,8 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
             "own": own_keys,
             "local": lambda: _local(part(common, "local"), special["local"]),
             "server": server,
-            "uplink": lambda: uplink_of(part(common, "uplink"), special["uplink"]),
+            "uplink": lambda: chain_of(UplinkTable, "uplink", part(common, "uplink"), special["uplink"]),
+            "downlink": lambda: chain_of(DownlinkTable, "downlink", part(common, "downlink"), special["downlink"]),
             "privacy": lambda: privacy_of(part(common, "privacy"), special["privacy"]),
             "model": lambda: _model(part(common, "model"), special["model"]) if special["model"] else None,
         }

@@ -13,7 +13,7 @@ from pydantic import Field
 from algorithms import Algorithm
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.config import own
-from raysim.config.algorithm import AlgorithmTable, ServerTable, algorithms_of, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
 from raysim.config.bounds import check_values
 from raysim.config.check import ConfigTable, checked, flat, part
 from raysim.config.data import DataTable, data_of
@@ -35,7 +35,7 @@ from raysim.config.tables import (
     partition_of,
     watch_of,
 )
-from raysim.config.uplink import UplinkTable
+from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.measures.metrics import METRICS, Metric
 from raysim.store.names import check_names
 
@@ -88,11 +88,7 @@ class Experiment(TopLevelKeys):
         if "study" in raw:
             raise InputError("[study] in an experiment: must run as a study; use `raysim study`, or remove the table")
         raw = own.load_own_code(raw, folders)
-        tables = [
-            key
-            for key in (*cls.model_fields, "local", "server", "uplink", "privacy")
-            if key not in TopLevelKeys.model_fields
-        ]
+        tables = [key for key in (*cls.model_fields, *INNER) if key not in TopLevelKeys.model_fields]
         try:
             found = every(
                 {
@@ -186,7 +182,7 @@ class Experiment(TopLevelKeys):
         """Return an algorithm's settings by dotted key (`local.lr`), with the tables that all algorithms share."""
         config = self.to_toml()
         table = dict(config.pop("algorithm")[self.names.index(name)])
-        own_tables = [key for key in ("local", "server", "uplink", "privacy", "model") if key in table]
+        own_tables = [key for key in INNER if key in table]
         of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}
         return dict(flat({**of_all, **{key: table.pop(key) for key in own_tables}, "algorithm": table}))
 
@@ -206,6 +202,7 @@ def _tables() -> dict[str, type[ConfigTable]]:
         "local": local_table("cross-entropy"),
         "server": ServerTable,
         "uplink": UplinkTable,
+        "downlink": DownlinkTable,
         "privacy": PrivacyTable,
         "fleet": FleetTable,
         "evaluate": EvaluateTable,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
+from itertools import product
 from typing import Any
 
 import partitioning
@@ -51,6 +52,7 @@ NAMES: Mapping[str, Collection[str]] = {
     "algorithm.name": ALGORITHMS,
     "server.rule": SERVERS,
     "uplink.chain": STAGES,
+    "downlink.chain": STAGES,
     "model.name": MODELS,
     "partition.scheme": partitioning.SCHEMES,
     "data.dataset": DATASETS,
@@ -140,7 +142,8 @@ def _known(tables: Mapping[str, type[ConfigTable]]) -> Iterator[_Key]:
     for rule_name, rule in SERVERS.items():
         yield from (_Key("server", name, "rule", rule_name) for name in signature(rule).parameters)
     for stage_name, stage in STAGES.items():
-        yield from (_Key("uplink.chain", name, "stage", stage_name) for name in signature(stage).parameters)
+        chains = product(("uplink.chain", "downlink.chain"), signature(stage).parameters)
+        yield from (_Key(chain, name, "stage", stage_name) for chain, name in chains)
 
 
 def _algorithms(raw: Mapping[str, Any]) -> list[str]:

@@ -33,6 +33,8 @@ PARTS = ("sample", "local", "server")
 OURS = ("algorithms", "partitioning", "raysim")
 NAMING_KEYS = (("server", "rule"), ("model", "name"), ("local", "loss"), ("local", "update"))
 """Tables with a key that may name the user's own code, at the top level and inside `[algorithm]`."""
+CHAINS = ("uplink", "downlink")
+"""Tables with a key `chain`, whose stages may be the user's own, at the top level and inside `[algorithm]`."""
 LISTING_KEYS = (("watch", "loggers"), ("evaluate", "metrics"))
 """Tables with a key that lists names, the user's own code among them."""
 
@@ -57,6 +59,10 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
         for section, key in NAMING_KEYS:
             if isinstance(inner := loaded.get(section), dict):
                 loaded[section] = _named(inner, section, key, folders)
+        for section in CHAINS:
+            if chain := _stages(loaded, section):
+                named = [_named(stage, f"{section}.chain", "name", folders) for stage in chain]
+                loaded[section] = {**loaded[section], "chain": named}
         return loaded
 
     whole = with_names(whole)
@@ -68,6 +74,13 @@ def load_own_code(raw: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, 
         named = [with_names(_named(table, "algorithm", "name", folders)) for table in _algorithm_tables(whole)]
         whole["algorithm"] = named if isinstance(whole["algorithm"], list) else named[0]
     return whole
+
+
+def _stages(table: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
+    """Return the stages of `[uplink]` or `[downlink]`; none if the table is wrong, which is refused later."""
+    inner = table.get(section)
+    chain = inner.get("chain") if isinstance(inner, dict) else None
+    return chain if isinstance(chain, list) and all(isinstance(stage, dict) for stage in chain) else []
 
 
 def _algorithm_tables(raw: Mapping[str, Any]) -> list[Any]:
@@ -243,6 +256,7 @@ def names_in(raw: Mapping[str, Any]) -> list[str]:
     found = [table.get("name") for table in tables]
     for section, key in NAMING_KEYS:
         found += [inner.get(key) for table in (raw, *tables) if isinstance(inner := table.get(section), dict)]
+    found += [stage.get("name") for each in (raw, *tables) for key in CHAINS for stage in _stages(each, key)]
     for section, key in LISTING_KEYS:
         listed = table.get(key) if isinstance(table := raw.get(section), dict) else None
         found += listed if isinstance(listed, list) else []

@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from algorithms import (
     Algorithm,
     Arrivals,
+    Broadcasts,
     Concurrent,
     Drawn,
     Importance,
@@ -47,11 +48,11 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed),
     *(Late, LateUpdate, Oort, Reporting, Sum),
-    *(AsyncProgress, Spent, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
+    *(AsyncProgress, Broadcasts, Spent, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "5"
+VERSION = "6"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 

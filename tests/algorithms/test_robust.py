@@ -37,7 +37,8 @@ from algorithms.parts.aggregation import (
     TrimmedMean,
 )
 from algorithms.parts.attack import Attack, little
-from algorithms.parts.uplink import Clip, Uplink
+from algorithms.parts.stages import Clip
+from algorithms.parts.uplink import Uplink
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
 from tests.algorithms.engine.test_round import same, simulate

@@ -26,7 +26,7 @@ from algorithms import (
     fedbn,
 )
 from algorithms.names import ALGORITHMS
-from algorithms.parts.uplink import Changes
+from algorithms.parts.stages import Changes
 
 LOCAL = Local(lr=0.05, batch_size=4)
 

@@ -1,4 +1,4 @@
-"""Runs with an uplink: equal bytes on every fleet, and after a stop."""
+"""Runs with an uplink or a downlink: equal bytes on every fleet, and after a stop."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ import raysim
 from tests.raysim.simulation.test_api import metrics
 from tests.raysim.store.test_resume import BASE, Breaks, Pair, assert_same
 
+QUANTISE = {"name": "quantise", "levels": 16}
+
 COMPRESSED: dict[str, Any] = {
     **BASE,
     "uplink": {"chain": [{"name": "top-k", "share": 0.05}, {"name": "quantise", "levels": 64}], "feedback": True},
@@ -16,6 +18,7 @@ COMPRESSED: dict[str, Any] = {
         {"name": "fedavg", "cohort": 3},
         {"name": "radfed", "cohort": 3, "aggregate_every": 2, "uplink": {"chain": [{"name": "quantise", "levels": 8}]}},
         {"name": "fedbn", "cohort": 3, "uplink": {"chain": [{"name": "random-k", "share": 0.1}, {"name": "sign"}]}},
+        {"name": "fedadam", "cohort": 3, "downlink": {"chain": [{"name": "top-k", "share": 0.1}, QUANTISE]}},
         {"name": "fedasync", "cohort": 2, "uplink": {"chain": [{"name": "noise", "std": 0.01}]}},
     ],
 }
@@ -52,3 +55,5 @@ def test_messages_are_shorter_than_models(inline: Path) -> None:
     for name in ("fedavg", "radfed", "fedbn"):
         found = metrics(inline / name)
         assert 0 < sum(found["bytes_up"]) < 0.6 * sum(found["bytes_down"])
+    compressed, whole = (sum(metrics(inline / name)["bytes_down"]) for name in ("fedadam", "fedavg"))
+    assert 0 < compressed < 0.8 * whole

@@ -1,0 +1,68 @@
+"""The way to the clients: a new global model becomes the one that all clients have; see `Downlink`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms.engine.keys import Purpose, torch_seed
+from algorithms.engine.layout import Packed
+from algorithms.engine.statistics import statistics_of
+from algorithms.parts.stages import Changes
+from algorithms.parts.uplink import Broadcasts
+
+if TYPE_CHECKING:
+    from algorithms.engine.fleet import Fleet
+    from algorithms.engine.layouts import Layouts
+    from algorithms.engine.state import State
+    from algorithms.parts.algorithm import Algorithm
+
+
+def model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
+    """Return the bytes of a whole model on its way; statistics that nobody tracks are not sent."""
+    untracked = statistics_of(layouts.shared).nbytes if algorithm.local.statistics == "untracked" else 0
+    return layouts.shared.nbytes - untracked
+
+
+def bytes_down(state: State, algorithm: Algorithm, fleet: Fleet, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bytes of the model, or of its changes, that each client of a cohort receives."""
+    whole = model_bytes(algorithm, fleet.layouts)
+    if state.broadcasts is None:
+        return np.full(len(clients), whole, np.int64)
+    return state.broadcasts.needed(np.searchsorted(fleet.census.clients, clients), whole)
+
+
+def broadcast(state: State, algorithm: Algorithm, fleet: Fleet, model: Packed, cohort: NDArray[np.int64]) -> State:
+    """Return the state with a new global model as the clients receive it.
+
+    Args:
+        state: the run before the round.
+        algorithm: parts of the current phase.
+        fleet: fleet that ran the blocks.
+        model: global model after the server's step.
+        cohort: clients of the round.
+    """
+    layouts, census = fleet.layouts, fleet.census
+    places = [place for entry, place in layouts.shared.places() if algorithm.local.trains(entry)]
+    if not algorithm.downlink.chain or not places:
+        return replace(state, model=model)
+    columns = np.concatenate([np.r_[place] for place in places])
+    nothing = Broadcasts(np.zeros_like(model.floats), 0, np.full(len(census.clients), -1))
+    before, heard = state.broadcasts or nothing, (state.broadcasts or nothing).heard.copy()
+    heard[np.searchsorted(census.clients, cohort)] = before.total
+    old, new = (torch.from_numpy(each.floats[columns])[None] for each in (state.model, model))
+    change = new - old
+    owed = change + torch.from_numpy(before.owed[columns])
+    stream = torch.Generator().manual_seed(torch_seed(state.seed, Purpose.DOWNLINK, state.round + 1))
+    sent = algorithm.downlink.sent(Changes(owed, len(columns), (len(columns),), draws=(stream,)))
+    floats, residual = model.floats.copy(), before.owed.copy()
+    # A value that is sent unchanged stays the server's to the last bit.
+    floats[columns] = torch.where(sent == change, new, old + sent)[0].numpy()
+    residual[columns] = (owed - sent)[0].numpy()
+    message = model_bytes(algorithm, layouts) - algorithm.saved_bytes(layouts, algorithm.downlink)
+    broadcasts = Broadcasts(residual, before.total + message, heard)
+    return replace(state, model=Packed(floats, model.integers), broadcasts=broadcasts)
