@@ -38,10 +38,14 @@ class TrimmedMean:
     def __post_init__(self) -> None:
         require(0 <= self.trim < 0.5, "server.trim", self.trim, "in [0, 0.5)", "set server.trim = 0.1")
 
+    def cut(self, models: int) -> int:
+        """Return b for m models."""
+        # Rounding first: 0.29 x 100 is less than 29.
+        return floor(round(self.trim * models, 9))
+
     def reduce(self, values: Values) -> Values:
         """Return a value for each coordinate, [n], from those of all models, [m, n]."""
-        # Rounding first: 0.29 x 100 is less than 29.
-        cut = floor(round(self.trim * len(values), 9))
+        cut = self.cut(len(values))
         kept: Values = np.sort(values, axis=0)[cut : len(values) - cut]
         return np.asarray(kept.mean(axis=0))
 

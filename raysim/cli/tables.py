@@ -23,7 +23,7 @@ OTHER_METRICS = 4
 
 
 def results_table(results: Sequence[ShownResult], walls: Mapping[str, float] = MappingProxyType({})) -> Table:
-    """Return a row per algorithm: accuracies or other metrics, rounds, seconds and protocol bytes.
+    """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds and protocol bytes.
 
     Args:
         results: results to show.
@@ -36,12 +36,14 @@ def results_table(results: Sequence[ShownResult], walls: Mapping[str, float] = M
     for name in names:
         table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
     wall = ("wall seconds",) if walls else ()
-    for name in ("rounds", "seconds", *wall, "bytes up", "bytes down"):
+    private = ("epsilon",) if any(result.epsilon is not None for result in results) else ()
+    for name in (*private, "rounds", "seconds", *wall, "bytes up", "bytes down"):
         table.add_column(name, justify="right")
     for result in results:
         table.add_row(
             result.name,
             *(f"{result.metrics[name]:.4f}" for name in names),
+            *("none" if result.epsilon is None else f"{result.epsilon:.4g}" for _ in private),
             str(result.rounds),
             f"{result.seconds:.1f}",
             *(f"{walls.get(result.name, 0.0):.1f}" for _ in wall),

@@ -45,6 +45,7 @@ class FetchedResult:
     seconds: float
     bytes_up: int
     bytes_down: int
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ def _result(folder: Path) -> FetchedResult:
             float(summary["seconds"]),
             int(summary["bytes_up"]),
             int(summary["bytes_down"]),
+            None if (epsilon := summary.get("epsilon")) is None else float(epsilon),
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.nn import Module
 
 from algorithms import DivergedError as AlgorithmDivergedError
-from algorithms import State, begin
+from algorithms import State, TrimmedMean, begin
 from algorithms.parts.clock import on_clock
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
@@ -77,7 +77,7 @@ def run_algorithm(
     stopwatch.enter("files", name)
     spent = RoundSeconds()
     log_algorithm(name, plan.algorithm)
-    if text := _too_few_blocks(name, plan, place.workers):
+    for text in filter(None, (_too_few_blocks(name, plan, place.workers), _trims_none(name, plan))):
         tell(text)
     identity = {**fingerprint, **settings(experiment, name)}
     checkpoints = Checkpoints(folder / name, plan.algorithm, identity, own_modules(experiment), saved)
@@ -185,4 +185,15 @@ def _too_few_blocks(name: str, plan: WorkerPlan, workers: int) -> str:
     return (
         f"{name}: {cohort} client updates a round make {blocks} blocks of {size}, fewer than the {workers} actors; "
         "a smaller fleet.block uses more actors, but changes the bytes of the result"
+    )
+
+
+def _trims_none(name: str, plan: WorkerPlan) -> str:
+    """Return a notice if a trimmed mean of so few models is their mean; otherwise nothing."""
+    rule = plan.algorithm.aggregate
+    if not isinstance(rule, TrimmedMean) or not rule.trim or rule.cut(plan.cohort):
+        return ""
+    return (
+        f"{name}: server.trim = {rule.trim:g} of {plan.cohort} models trims none; "
+        f"set it to {1 / plan.cohort:.2g} or more to trim some"
     )

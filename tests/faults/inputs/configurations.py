@@ -17,12 +17,14 @@ import tomli_w
 from algorithms.names import ALGORITHMS, SERVERS
 from partitioning import SCHEMES
 from partitioning.schemes.registry import parameters
-from raysim.config.algorithm import AlgorithmTable, ServerTable, local_table
+from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, local_table
 from raysim.config.check import ConfigTable, table_of
 from raysim.config.data import DataTable
 from raysim.config.experiment import TopLevelKeys
 from raysim.config.model import ModelTable
+from raysim.config.privacy import PrivacyTable
 from raysim.config.tables import (
+    AttackTable,
     CheckpointTable,
     DevicesTable,
     EvaluateTable,
@@ -30,6 +32,7 @@ from raysim.config.tables import (
     PartitionTable,
     WatchTable,
 )
+from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.models.build import MODELS as MODEL_TABLE
 from raysim.studies.file import StudyTable, TuneTable
 
@@ -58,12 +61,13 @@ TYPES: dict[str, dict[str, Any]] = {
     "data": kinds_of(DataTable),
     "partition": kinds_of(PartitionTable),
     "model": kinds_of(ModelTable),
-    "algorithm": {
-        key: kind for key, kind in kinds_of(AlgorithmTable).items() if key not in ("local", "server", "uplink")
-    },
+    "algorithm": {key: kind for key, kind in kinds_of(AlgorithmTable).items() if key not in INNER},
     "local": kinds_of(local_table("cross-entropy")),
     "server": kinds_of(ServerTable),
-    "uplink": {"feedback": bool},
+    "uplink": kinds_of(UplinkTable),
+    "downlink": kinds_of(DownlinkTable),
+    "privacy": {key: kind for key, kind in kinds_of(PrivacyTable).items() if key != "adaptive"},
+    "attack": kinds_of(AttackTable),
     "fleet": kinds_of(FleetTable),
     "evaluate": kinds_of(EvaluateTable),
     "devices": kinds_of(DevicesTable),
@@ -252,7 +256,7 @@ def _kinds(name: str, table: Table) -> dict[str, Any]:
     own: type[ConfigTable]
     if name == "algorithm" and table.get("name") in ALGORITHMS:
         own = table_of(ALGORITHMS[table["name"]], ("sample", "local", "server"), AlgorithmTable)
-        return {key: kind for key, kind in kinds_of(own).items() if key not in ("local", "server", "uplink")}
+        return {key: kind for key, kind in kinds_of(own).items() if key not in INNER}
     if name == "partition" and table.get("scheme") in SCHEMES:
         types = {each.name: each.file_type for each in parameters(table["scheme"]).values()}
         return kinds_of(PartitionTable) | types
@@ -286,12 +290,13 @@ def _retype(rng: np.random.Generator, raw: Table) -> None:
 
 
 def _replace_code(rng: np.random.Generator, raw: Table) -> None:
-    """Name own code, or other code, as the model, an algorithm, a rule or a logger."""
+    """Name own code, or other code, as the model, an algorithm, a rule, a stage or a logger."""
     name = pick(rng, OWN)
     places: list[Callable[[], object]] = [
         lambda: raw.update(model={"name": name}, algorithm=[{"name": "fedavg"}], rounds=1),
         lambda: raw.update(algorithm=[{"name": name}]),
         lambda: raw.update(server={"rule": name}),
+        lambda: raw.update(uplink={"chain": [{"name": name}]}),
         lambda: raw.update(watch={"loggers": [name]}),
     ]
     pick(rng, [places[0], *places])()

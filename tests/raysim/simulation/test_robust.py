@@ -16,6 +16,7 @@ from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.watching.progress import Watcher
 from tests.raysim.store.test_resume import BASE, Breaks, assert_same, broken
 
 ATTACKED: dict[str, Any] = {
@@ -113,3 +114,17 @@ def test_the_bytes_are_those_of_one_and_two_actors_and_the_driver_holds_one_mode
                     assert fleet.traffic.driver < 2 * (2 * one + 2 * one) + 10_000 and fleet.traffic.inlined == 0
                 fleet.close()
     assert [len(each) for each in found.values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("trim", "expected"), [(0.1, 1), (0.2, 0), (0.0, 0)])
+def test_a_trimmed_mean_that_trims_nobody_is_told(trim: float, expected: int, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Telling(Watcher):
+        def notice(self, text: str) -> None:
+            told.append(text)
+
+    algorithm = {"name": "fedavg", "cohort": 5, "server": {"aggregate": "trimmed-mean", "trim": trim}}
+    raysim.run({**BASE, "rounds": 1, "algorithm": algorithm}, tmp_path / "run", inline=True, watcher=Telling())
+    found = [text for text in told if "trims none" in text]
+    assert len(found) == expected and all("server.trim = 0.1 of 5 models" in text for text in found)
