@@ -29,11 +29,12 @@ def model_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
 
 
 def bytes_down(state: State, algorithm: Algorithm, fleet: Fleet, clients: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes of the model, or of its changes, that each client of a cohort receives."""
-    whole = model_bytes(algorithm, fleet.layouts)
-    if state.broadcasts is None:
-        return np.full(len(clients), whole, np.int64)
-    return state.broadcasts.needed(np.searchsorted(fleet.census.clients, clients), whole)
+    """Return the bytes that each client of a cohort receives: missed broadcasts, or the whole model if shorter."""
+    whole, sent = model_bytes(algorithm, fleet.layouts), state.broadcasts
+    if sent is None:
+        return np.full(len(clients), whole)
+    heard = sent.heard[np.searchsorted(fleet.census.clients, clients)]
+    return np.where(heard < 0, whole, np.minimum(sent.total - heard, whole))
 
 
 def broadcast(state: State, algorithm: Algorithm, fleet: Fleet, model: Packed, cohort: NDArray[np.int64]) -> State:

@@ -22,7 +22,7 @@ from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Scope, Sharing
-from algorithms.parts.uplink import Downlink, Link, Uplink
+from algorithms.parts.uplink import Downlink, Uplink
 from algorithms.parts.weighting import Samples, Weighting
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Algorithm:
             return "the aggregation or an attack looks at each client's model"
         return "the algorithm has rounds of its own" if self.own_round else ""
 
-    def saved_bytes(self, layouts: Layouts, by: Link | None = None) -> int:
+    def saved_bytes(self, layouts: Layouts, by: Uplink | None = None) -> int:
         """Return the bytes by which the uplink, or `by`, makes a message shorter than the model; negative if longer."""
         by = by or self.uplink
         if not by.chain:

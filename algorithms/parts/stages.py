@@ -88,11 +88,6 @@ class Stage(ABC):
     rounds: ClassVar[bool] = False
     """Whether it sends values in fewer bits."""
 
-    @property
-    def unfed(self) -> str:
-        """Reason why it cannot have error feedback; "" if it can."""
-        return ""
-
     @abstractmethod
     def __call__(self, changes: Changes) -> Changes:
         """Return the changes after this stage."""
@@ -132,10 +127,6 @@ class Clip(Stage):
         clipped = [part * (largest / _norm(part)).clamp(max=1).to(part) for part in parts]
         return replace(changes, values=torch.cat(clipped, 1))
 
-    @property
-    def unfed(self) -> str:
-        return "the residual would keep what the clipping cut off, and grow"
-
 
 @dataclass(frozen=True)
 class Noise(Stage):
@@ -159,10 +150,6 @@ class Noise(Stage):
 
     def __call__(self, changes: Changes) -> Changes:
         return replace(changes, values=changes.values + self.std * changes.drawn("randn"))
-
-    @property
-    def unfed(self) -> str:
-        return "the residual would take the noise out again"
 
 
 @dataclass(frozen=True)
@@ -238,11 +225,6 @@ class RandomK(Picked):
         count = self.count(message.values)
         seed = SEED_BYTES if count < message.values else 0
         return replace(message, values=count, beside=message.beside + seed)
-
-    @property
-    def unfed(self) -> str:
-        grows = self.scale and self.share < 1
-        return "the residual would grow unless you set scale = false" if grows else ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from algorithms.engine.errors import InputError
 from algorithms.engine.layout import Floats
-from algorithms.parts.stages import Changes, Clip, Message, Noise, Stage
+from algorithms.parts.stages import Changes, Clip, Message, Noise, RandomK, Stage
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -20,28 +20,44 @@ FEEDBACK = "feedback"
 
 
 @dataclass(frozen=True)
-class Link:
-    """Way of a change of the model between server and clients.
+class Uplink:
+    """Chain of stages on the change D = w_k - w of the shared parameters that a client trained; empty by default.
+
+        v = D + e_k,   w_k <- w + chain(v),   e_k <- v - chain(v)
+
+    w is the model that the client received, and e_k its residual, which is 0 without error feedback. Other shared
+    entries are sent whole and unchanged: batch-norm statistics, counters, and values beside the parameters such as
+    SCAFFOLD's control variate.
 
     Args:
-        chain: the stages; empty by default.
+        chain: stages in their order.
+        feedback: whether a client adds what was not sent to its next change; the residual is personal.
 
     Raises:
-        InputError: two stages contradict each other, or error feedback contradicts a stage.
+        InputError: two stages contradict each other, or feedback contradicts a stage.
     """
 
     chain: tuple[Stage, ...] = ()
-    table: ClassVar[str]
-    """Table of the experiment file."""
+    feedback: bool = False
+    table: ClassVar[str] = "uplink"
 
     def __post_init__(self) -> None:
         for text in (*self._order(), *self._feedback()):
             raise InputError(text)
 
     @property
+    def slots(self) -> tuple[str, ...]:
+        """Slots that outlast a client update."""
+        return (FEEDBACK,) if self.feedback else ()
+
+    @property
     def draws(self) -> bool:
         """Whether a stage draws random numbers."""
         return any(stage.draws for stage in self.chain)
+
+    def clipped(self, norm: float) -> Uplink:
+        """Return the chain with a last stage that clips a model's change to a norm."""
+        return replace(self, chain=(*self.chain, Clip(norm)))
 
     def nbytes(self, size: int, scalar: int) -> int:
         """Return the bytes of a message.
@@ -81,79 +97,32 @@ class Link:
 
     def _feedback(self) -> list[str]:
         """Return the mistakes of error feedback."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Uplink(Link):
-    """Chain of stages on the change D = w_k - w of the shared parameters that a client trained; empty by default.
-
-        v = D + e_k,   w_k <- w + chain(v),   e_k <- v - chain(v)
-
-    w is the model that the client received, and e_k its residual, which is 0 without error feedback. Other shared
-    entries are sent whole and unchanged: batch-norm statistics, counters, and values beside the parameters such as
-    SCAFFOLD's control variate.
-
-    Args:
-        chain: stages in their order.
-        feedback: whether a client adds what was not sent to its next change; the residual is personal.
-
-    Raises:
-        InputError: two stages contradict each other, or feedback contradicts a stage.
-    """
-
-    feedback: bool = False
-    table: ClassVar[str] = "uplink"
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """Slots that outlast a client update."""
-        return (FEEDBACK,) if self.feedback else ()
-
-    def clipped(self, norm: float) -> Uplink:
-        """Return the chain with a last stage that clips a model's change to a norm."""
-        return replace(self, chain=(*self.chain, Clip(norm)))
-
-    def _feedback(self) -> list[str]:
-        if not self.feedback:
-            return []
-        if not self.chain:
+        if self.feedback and not self.chain and self.table == "uplink":
             return ["uplink.feedback = true with an empty chain: must have a stage; set uplink.chain"]
         return [
-            f"uplink.feedback = true with {stage}: must be false, because {stage.unfed}; remove one of the two"
+            f"{self.table}.chain has {stage} with error feedback: must not stand together, because {why}; remove it"
             for stage in self.chain
-            if stage.unfed
+            if self.feedback and (why := _unfed(stage))
         ]
 
 
 @dataclass(frozen=True)
-class Downlink(Link):
+class Downlink(Uplink):
     """Chain of stages on the change of the global model that the server sends to all clients; empty by default.
 
         v = server(w, ...) - w + e,   w <- w + chain(v),   e <- v - chain(v)
 
-    w is the global model that all clients have, and the one that is evaluated and written. e is the server's residual,
-    so error feedback is always on. Entries that no client trains are sent whole: batch-norm statistics, counters, and
-    values beside the parameters.
+    w is the global model that all clients have, and the one that is evaluated and written. e is the server's residual:
+    error feedback is always on. Other entries are sent whole, as by `Uplink`.
 
     Args:
         chain: stages in their order.
 
-    Raises:
-        InputError: two stages contradict each other, or error feedback contradicts a stage.
-
-    Paper: Tang et al., 2019, "DoubleSqueeze", Algorithm 1, the server's part. Deviations: clients that join for the
-    first time receive the whole model.
+    Paper: Tang et al., 2019, "DoubleSqueeze", Algorithm 1, the server's part.
     """
 
+    feedback: bool = field(default=True, init=False)
     table: ClassVar[str] = "downlink"
-
-    def _feedback(self) -> list[str]:
-        return [
-            f"downlink.chain has {stage}: must allow error feedback, because {stage.unfed}; remove the stage"
-            for stage in self.chain
-            if stage.unfed
-        ]
 
 
 @dataclass(frozen=True)
@@ -170,12 +139,12 @@ class Broadcasts:
     total: int
     heard: NDArray[np.int64]
 
-    def needed(self, clients: NDArray[np.intp], whole: int) -> NDArray[np.int64]:
-        """Return the bytes that bring some clients up to date: missed broadcasts, or the whole model if shorter.
 
-        Args:
-            clients: places of the clients among the training clients.
-            whole: bytes of the whole model.
-        """
-        heard = self.heard[clients]
-        return np.where(heard < 0, whole, np.minimum(self.total - heard, whole))
+def _unfed(stage: Stage) -> str:
+    """Return the reason why a stage cannot have error feedback; "" if it can."""
+    if isinstance(stage, Noise):
+        return "the residual would take the noise out again"
+    if isinstance(stage, Clip):
+        return "the residual would keep what the clipping cut off, and grow"
+    grows = isinstance(stage, RandomK) and stage.scale and stage.share < 1
+    return "the residual would grow unless you set scale = false" if grows else ""
