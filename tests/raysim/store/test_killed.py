@@ -1,4 +1,4 @@
-"""Personalised methods whose process is killed: resumed, the run ends with the same bytes."""
+"""Runs with personal, compressed, private or robustly aggregated models that are killed and resumed: same bytes."""
 
 import signal
 import subprocess
@@ -13,7 +13,20 @@ import tomli_w
 import raysim
 from tests.raysim.store.test_resume import BASE, Breaks, assert_same
 
-NAMES = ("ditto", "apfl", "fedrep")
+TOP_K = [{"name": "top-k", "share": 0.05}]
+POISSON = {"sampling": "poisson", "fraction": 0.5, "weighting": "equal"}
+PRIVACY = {"noise": 1.5, "clip": 0.5, "delta": 1e-3, "accountant": "rdp", "adaptive": {"count_noise": 3.0}}
+
+PERSONAL: dict[str, dict[str, Any]] = {
+    **{name: {"algorithm": {"name": name, "cohort": 3}} for name in ("ditto", "apfl", "fedrep")},
+    "feedback": {"uplink": {"chain": TOP_K, "feedback": True}, "algorithm": {"name": "fedavg", "cohort": 3}},
+}
+KILLED: dict[str, dict[str, Any]] = {
+    **PERSONAL,
+    "downlink": {"downlink": {"chain": TOP_K}, "algorithm": {"name": "fedavg", "cohort": 3}},
+    "privacy": {"privacy": PRIVACY, "model": {"name": "logistic"}, "algorithm": {"name": "fedavg", **POISSON}},
+    "median": {"attack": {"share": 0.4}, "algorithm": {"name": "fedavg", "server": {"aggregate": "median"}}},
+}
 
 EXPERIMENT: dict[str, Any] = {**BASE, "rounds": 90, "evaluate": {"every": 30, "metrics": ["accuracy"]}}
 
@@ -22,9 +35,10 @@ BEFORE = 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_personalised_run_that_is_killed_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
-    config = {**EXPERIMENT, "algorithm": {"name": name, "cohort": 3}}
+@pytest.mark.parametrize("case", KILLED)
+def test_a_run_that_is_killed_ends_with_the_same_bytes(case: str, tmp_path: Path) -> None:
+    config = {**EXPERIMENT, **KILLED[case]}
+    name = config["algorithm"]["name"]
     raysim.run(config, tmp_path / "whole", inline=True)
     killed = tmp_path / "killed"
     (tmp_path / "killed.toml").write_text(tomli_w.dumps(config))
@@ -39,7 +53,7 @@ def test_a_personalised_run_that_is_killed_ends_with_the_same_bytes(name: str, t
     watcher = Breaks(0)
     raysim.resume(killed, inline=True, watcher=watcher)
     assert f"{name}: continues after round {done}" in watcher.notices
-    assert (killed / name / "personal.safetensors").stat().st_size > 0
+    assert (killed / name / "personal.safetensors").exists() == (case in PERSONAL)
     assert_same(tmp_path / "whole", killed, name)
 
 
