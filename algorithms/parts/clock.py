@@ -53,12 +53,7 @@ def _check(algorithm: Algorithm, what: str) -> None:
             "an algorithm with rounds of its own",
             "use another algorithm, because all clients of such a round exchange with the server at once",
         ),
-        (
-            bool(algorithm.downlink.chain),
-            what,
-            "[downlink]",
-            "remove one of the two: updates take the whole model's time",
-        ),
+        (bool(algorithm.downlink.chain), what, "[downlink]", "remove one of the two, because it sends whole models"),
         (algorithm.privacy is not None, what, "[privacy]", "remove one of the two, because the accounting assumes q"),
         (
             isinstance(sample.by, PowerOfChoice),
