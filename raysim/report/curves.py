@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,21 +39,49 @@ def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -
             yield chart(f"{prefix}-{name}", metric.title, panels, strokes, is_shared=True)
 
 
-def by_bytes(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
-    """Yield the chart of the first metric by the bytes that clients had sent, if any client sent some."""
-    sending = [each for each in results if each.total("bytes_up")]
-    present = {name for each in sending for name in each.measured}
+@dataclass(frozen=True)
+class Cost:
+    """Cost that a metric is shown by.
+
+    Args:
+        column: column of `metrics.parquet` whose sum is the cost.
+        title: cost in words, behind "by".
+        axis: label of the axis.
+        is_log: whether the axis is logarithmic.
+    """
+
+    column: str
+    title: str
+    axis: str
+    is_log: bool = False
+
+
+COSTS = (
+    # Compressed runs lie orders of magnitude below the others.
+    Cost("bytes_up", "bytes that clients sent", "Bytes that clients sent, log10", is_log=True),
+    Cost("simulated_seconds", "virtual time", "Virtual seconds"),
+)
+
+
+def by_costs(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
+    """Yield the charts of the first metric by each cost that any algorithm has."""
+    for cost in COSTS:
+        yield from _by_cost(results, strokes, cost)
+
+
+def _by_cost(results: Outputs, strokes: Strokes, cost: Cost) -> Iterator[Chart]:
+    paying = [each for each in results if each.total(cost.column)]
+    present = {name for each in paying for name in each.measured}
     for name in metrics_in(present):
         metric = metric_named(name)
         targets = [target for target in TARGETS if f"{target}_{name}" in present]
         if targets:
-            # Compressed runs lie orders of magnitude below the others.
             panels = [
-                Panel(TARGETS[target].title, metric.title, metric.kind, _by_bytes(sending, f"{target}_{name}"))
+                Panel(TARGETS[target].title, metric.title, metric.kind, _spent(paying, f"{target}_{name}", cost))
                 for target in targets
             ]
-            title, x = f"{metric.title} by bytes", "Bytes that clients sent, log10"
-            yield chart("by-bytes", title, panels, strokes, x=x, is_shared=True)
+            title = f"{metric.title} by {cost.title}"
+            yield chart(f"by-{cost.column}", title, panels, strokes, x=cost.axis, is_shared=True)
             return
 
 
@@ -119,13 +148,14 @@ def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = 
     }
 
 
-def _by_bytes(results: Outputs, name: str) -> dict[str, Curve]:
-    """Return a column of every result by the logarithm of the bytes sent so far."""
+def _spent(results: Outputs, name: str, cost: Cost) -> dict[str, Curve]:
+    """Return a column of every result by the cost so far."""
     curves = {}
     for each in results:
         if name in each.measured:
-            sent = np.cumsum(np.nan_to_num(each.column("bytes_up")))
-            curves[each.label] = Curve(np.log10(sent[sent > 0]), each.column(name)[sent > 0])
+            spent = np.cumsum(np.nan_to_num(each.column(cost.column)))
+            shown = np.log10(spent[spent > 0]) if cost.is_log else spent[spent > 0]
+            curves[each.label] = Curve(shown, each.column(name)[spent > 0])
     return curves
 
 

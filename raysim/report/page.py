@@ -43,8 +43,9 @@ def render(runs: Sequence[RunOutput]) -> str:
     sections = {
         "metrics": tables.every_metric(results),
         "best": tables.best_values(results),
+        "kinds": tables.kinds(results),
         "evaluation": list(curves.evaluation(results, strokes)),
-        "by_bytes": list(curves.by_bytes(results, strokes)),
+        "by_costs": list(curves.by_costs(results, strokes)),
         "measures": list(curves.measures(results, strokes)),
         "training": list(curves.training(results, strokes)),
         "stages": curves.breakdown(results),

@@ -178,23 +178,51 @@ def best_values(results: Outputs) -> ResultTable | None:
 
 
 def goals(results: Outputs) -> ResultTable | None:
-    """Return the first evaluated round at each target, and the bytes that clients had sent; None without targets."""
+    """Return the first evaluated round at each target, and its costs so far; None without targets."""
     every = [each.summary.get("reached", {}) for each in results]
     wanted = list(dict.fromkeys((column, goal["target"]) for reached in every for column, goal in reached.items()))
     columns = [
         TableColumn(f"{column} {target:g}", [_rounds_to(reached, column, target) for reached in every], "Rounds to")
         for column, target in wanted
     ]
+    costs = {"bytes_up": (human_bytes, "Bytes sent to"), "simulated_seconds": (human_seconds, "Virtual time to")}
     columns += [
         TableColumn.of(
             f"{column} {target:g}",
-            [_bytes_to(each, reached, column, target) for each, reached in zip(results, every, strict=True)],
-            human_bytes,
-            "Bytes sent to",
+            [_cost_to(each, cost, column, target) for each in results],
+            text,
+            group,
         )
+        for cost, (text, group) in costs.items()
+        if any(each.total(cost) is not None for each in results)
         for column, target in wanted
     ]
     return ResultTable(columns) if columns else None
+
+
+def kinds(results: Outputs) -> ResultTable | None:
+    """Return participation and metrics of each kind of devices, a row each; None without devices."""
+    rows = [(each.label, kind, own) for each in results for kind, own in each.summary.get("kinds", {}).items()]
+    if not rows:
+        return None
+
+    def column(title: str, name: str, text: Callable[[float], str], group: str = "") -> TableColumn:
+        return TableColumn.of(title, [own.get(name) for _, _, own in rows], text, group)
+
+    rates = [own["updates"] / own["clients"] for _, _, own in rows]
+    first = {name for _, _, own in rows for name in own if not name.startswith("mean_")}
+    columns = [
+        column("clients", "clients", _count, "Participation"),
+        column("client updates", "updates", _count, "Participation"),
+        TableColumn.of("a client", rates, "{:.2f}".format, "Participation"),
+        column("Gini", "gini", "{:.2f}".format, "Participation"),
+        *(
+            column(metric_named(name).title, name, metric_named(name).text, "Own test parts")
+            for name in metrics_in(f"local_{name}" for name in first - {"clients", "updates", "gini"})
+            if name in first
+        ),
+    ]
+    return ResultTable(columns, [TableColumn("", [f"{label}: {kind}" for label, kind, _ in rows])])
 
 
 def endings(results: Outputs) -> list[str]:
@@ -300,12 +328,12 @@ def _rounds_to(reached: Mapping[str, Any], column: str, target: float) -> str:
     return "not reached" if found["round"] is None else str(found["round"])
 
 
-def _bytes_to(result: AlgorithmOutput, reached: Mapping[str, Any], column: str, target: float) -> float | None:
-    """Return the bytes that clients had sent when a target was reached; None if it was not."""
-    found = reached.get(column, {"target": None})
-    if found["target"] != target or found["round"] is None:
+def _cost_to(result: AlgorithmOutput, cost: str, column: str, target: float) -> float | None:
+    """Return the sum of a cost up to the round that reached a target; None if none did, or without the cost."""
+    found = result.summary.get("reached", {}).get(column, {"target": None})
+    if found["target"] != target or found["round"] is None or result.total(cost) is None:
         return None
-    return float(np.nansum(result.column("bytes_up")[result.column("round") <= found["round"]]))
+    return float(np.nansum(result.column(cost)[result.column("round") <= found["round"]]))
 
 
 def _last_evaluation(result: AlgorithmOutput) -> int | None:

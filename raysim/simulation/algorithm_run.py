@@ -20,6 +20,7 @@ from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import TWINS, columns_of
 from raysim.measures.evaluate import Targets, evaluate
+from raysim.measures.kinds import by_kind
 from raysim.measures.twins import twins_of
 from raysim.simulation.budget import rounds_of
 from raysim.simulation.checkpoints import Recovery
@@ -96,6 +97,8 @@ def run_algorithm(
             files.stop({"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": fingerprint})
             raise
         summary = summary_of(result, experiment.evaluate.target, fingerprint)
+        if plan.devices is not None:
+            summary["kinds"] = by_kind(state, plan.algorithm, fleet, targets, files.counted(plan.census.clients))
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])

@@ -155,6 +155,21 @@ class AlgorithmFolder:
         for batch in batches(self.path / "metrics.journal"):
             yield from batch.to_pylist()
 
+    def counted(self, clients: np.ndarray) -> np.ndarray:
+        """Wait for all rows, and return the number of counted client updates of each client, int64 [n].
+
+        Args:
+            clients: ids in ascending order, int64 [n].
+        """
+        self._background.close()
+        counts = np.zeros(len(clients), np.int64)
+        for batch in batches(self.path / "updates.journal"):
+            ids = batch.column("client").to_numpy()
+            if OUTCOME.name in batch.schema.names:
+                ids = ids[np.array(batch.column(OUTCOME.name).to_pylist()) == "counted"]
+            counts += np.bincount(np.searchsorted(clients, ids), minlength=len(clients))
+        return counts
+
     @property
     def due(self) -> bool:
         """Whether the next checkpoint is due: the last one is written and old enough."""

@@ -53,6 +53,7 @@ class AlgorithmResult:
         simulated_seconds: duration of the rounds in virtual time; None without `[devices]`.
         epsilon: epsilon after the last evaluated round; None without `[privacy]`.
         sent: bytes from the clients to the server up to the first evaluated round at a target, by column.
+        reached_after: virtual seconds up to that round, by column; empty without `[devices]`.
         concordance: verdict after the last round if it is measured; see `raysim.measures.twins.verdict`.
     """
 
@@ -71,6 +72,7 @@ class AlgorithmResult:
     simulated_seconds: float | None = None
     epsilon: float | None = None
     sent: dict[str, int] = field(default_factory=dict)
+    reached_after: dict[str, float] = field(default_factory=dict)
     concordance: dict[str, Any] | None = None
 
     @property
@@ -81,6 +83,7 @@ class AlgorithmResult:
     def after(self, row: Mapping[str, Any]) -> AlgorithmResult:
         """Return the result with one more round."""
         virtual, bytes_up = row["simulated_seconds"], self.bytes_up + row["bytes_up"]
+        simulated = self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual
         reached = [column for column, number in self.history.reached.items() if number == row["round"]]
         return replace(
             self,
@@ -88,11 +91,14 @@ class AlgorithmResult:
             seconds=self.seconds + row["seconds"],
             bytes_up=bytes_up,
             sent={**self.sent, **dict.fromkeys(reached, bytes_up)},
+            reached_after=self.reached_after
+            if simulated is None
+            else {**self.reached_after, **dict.fromkeys(reached, simulated)},
             bytes_down=self.bytes_down + row["bytes_down"],
             exchanges=self.exchanges + row["exchanges"],
             nonfinite=self.nonfinite + row["nonfinite"],
             epsilon=row.get("epsilon", self.epsilon),
-            simulated_seconds=self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual,
+            simulated_seconds=simulated,
         )
 
 

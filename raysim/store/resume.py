@@ -131,9 +131,14 @@ def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapp
     history["best"] = {
         column: {"value": value, "round": best_round[column]} for column, value in history["best"].items()
     }
-    sent = summary.pop("sent")
+    sent, after = summary.pop("sent"), summary.pop("reached_after")
     rounds = {
-        column: {"target": value, "round": reached.get(column), "bytes_up": sent.get(column)}
+        column: {
+            "target": value,
+            "round": reached.get(column),
+            "bytes_up": sent.get(column),
+            "simulated_seconds": after.get(column),
+        }
         for column, value in targets.items()
     }
     own = {"algorithm": repr(result.algorithm), "fingerprint": dict(here)}
@@ -152,6 +157,11 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
     own: dict[str, Any] = {
         "name": folder.name,
         "sent": {column: summary["reached"][column].get("bytes_up") for column in reached},
+        "reached_after": {
+            column: seconds
+            for column in reached
+            if (seconds := summary["reached"][column].get("simulated_seconds")) is not None
+        },
         "algorithm": experiment.compose(folder.name),
         "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }

@@ -11,6 +11,7 @@ import pyarrow as pa
 from partitioning import Population
 from raysim.config.experiment import Experiment
 from raysim.studies.file import Study, StudyData
+from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, point_json
 from raysim.studies.progress import StudyProgress
 from raysim.studies.split import Split
@@ -95,7 +96,9 @@ class Course:
             if trial.name in self._results
         ]
         winners = {key: cell.points[cell.winner] for key, cell in self._cells.items() if cell.winner is not None}
-        trials, table = pa.Table.from_pylist(rows, _schema(self._columns)), self._study.table
+        measured = {name for result in self._results.values() for name in result.metrics}
+        times = sorted(name for name in measured if name.startswith(VIRTUAL_TIME))
+        trials, table = pa.Table.from_pylist(rows, _schema([*self._columns, *times])), self._study.table
         return StudyProgress(folder, trials, self._planned(), winners, str(table.select_by), str(table.metric))
 
     def _planned(self) -> dict[tuple[str, str], int]:

@@ -16,6 +16,9 @@ STUDY = "study.toml"
 TRIALS = "trials.parquet"
 POPULATIONS = "populations"
 
+VIRTUAL_TIME = "virtual_seconds_to_"
+"""Beginning of a column of `trials.parquet`: the virtual time to a target, whose column follows."""
+
 
 @contextmanager
 def study_folder(out: Path) -> Iterator[Path]:

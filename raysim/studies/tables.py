@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 import rich.table
 
 from partitioning.common.text import markdown
+from raysim.common.units import human_seconds
 from raysim.report.tables import ResultTable, TableColumn, best_rows
 from raysim.report.words import ABSENT
+from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, TrialRow, trial_rows
 from raysim.studies.statistics import ResultRow, averages, best_point, complete_mean
@@ -50,9 +52,18 @@ def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
         own = [each for each in rows if each.dataset == row.dataset]
         is_best = own.index(row) in best_rows([each.mean for each in own], column.metric.best)
         best.append(frozenset([0]) if is_best else frozenset())
-    lines = [[(column.spread(row.mean, row.std), False), *_test_cells(row)] for row in rows]
+    times = sorted({name for each in study.trials for name in each.metrics if name.startswith(VIRTUAL_TIME)})
+    lines = [
+        [
+            (column.spread(row.mean, row.std), False),
+            *_test_cells(row),
+            *(_time_cell(study, row, name) for name in times),
+        ]
+        for row in rows
+    ]
     keys = {"data set": [row.dataset for row in rows], "algorithm": [row.algorithm for row in rows]}
-    return _table(keys, headings, lines, best)
+    added = [f"virtual time to {name.removeprefix(VIRTUAL_TIME)}" for name in times]
+    return _table(keys, [*headings, *added], lines, best)
 
 
 def markdown_table(table: ResultTable) -> str:
@@ -156,6 +167,16 @@ def _test_cells(row: ResultRow) -> list[Cell]:
         (p_value(each.p_holm) if each else ABSENT, False),
         (point_text(row.point), False),
     ]
+
+
+def _time_cell(study: Findings, row: ResultRow, column: str) -> Cell:
+    """Return the mean virtual time to a target over the trials that reached it, and their number if not all did."""
+    trials = study.counting(row.dataset, row.algorithm)
+    reached = [each.metrics[column] for each in trials if column in each.metrics]
+    if not reached:
+        return ABSENT, False
+    text = human_seconds(sum(reached) / len(reached))
+    return (text if len(reached) == len(trials) else f"{text} ({len(reached)} of {len(trials)})"), False
 
 
 def _markdown_cell(text: str, is_best: bool, is_starred: bool) -> str:

@@ -22,6 +22,7 @@ from raysim.store.names import CONFIG, STOPPED
 from raysim.store.resume import read_result, settings
 from raysim.store.run_folder import await_free, has_begun, remove_run
 from raysim.store.summary import read_summary
+from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.split import Split
 
 if TYPE_CHECKING:
@@ -155,7 +156,10 @@ def read_trial_result(folder: Path, trial: Trial) -> TrialResult | None:
         seconds = pq.read_table(regular(folder / name / "metrics.parquet"), columns=["seconds"])["seconds"].to_pylist()
         return TrialResult("diverged", sum(seconds), len(seconds))
     result = read_result(folder / name, trial.experiment)
-    return None if result is None else TrialResult("done", result.seconds, result.rounds, result.metrics)
+    if result is None:
+        return None
+    times = {f"{VIRTUAL_TIME}{column}": seconds for column, seconds in result.reached_after.items()}
+    return TrialResult("done", result.seconds, result.rounds, {**result.metrics, **times})
 
 
 def _can_resume(folder: Path, config: Mapping[str, Any]) -> bool:

@@ -127,8 +127,13 @@ def test_targets_are_in_the_summary(tmp_path: Path) -> None:
     found = table["held_out_accuracy"].to_pylist()
     first = next(number for number, value in enumerate(found, 1) if value >= 0.2)
     assert summary["reached"] == {
-        "held_out_accuracy": {"target": 0.2, "round": first, "bytes_up": sum(table["bytes_up"].to_pylist()[:first])},
-        "validation_loss": {"target": 1e-6, "round": None, "bytes_up": None},
+        "held_out_accuracy": {
+            "target": 0.2,
+            "round": first,
+            "bytes_up": sum(table["bytes_up"].to_pylist()[:first]),
+            "simulated_seconds": None,
+        },
+        "validation_loss": {"target": 1e-6, "round": None, "bytes_up": None, "simulated_seconds": None},
     }
     assert not summary["stopped_early"]
     assert summary["exchanges"] == summary["rounds"] == 6

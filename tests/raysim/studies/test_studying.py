@@ -10,6 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -177,3 +178,23 @@ def test_trials_with_client_actors_run_in_turn_on_all_of_them(small: Any, tmp_pa
     done = raysim.study(small, tmp_path / "study")
     alone = raysim.study(small, tmp_path / "alone", inline=True)
     assert done.trials.drop(["seconds"]).equals(alone.trials.drop(["seconds"]))
+
+
+def test_a_table_of_devices_and_the_virtual_time_to_a_target(tmp_path: Path) -> None:
+    table = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"client": list(range(6)), "compute": [10.0 * (client + 1) for client in range(6)]}), table)
+    config = deepcopy(SMALL) | {"study": {"seeds": [1], "folds": 3}, "devices": {"table": str(table)}}
+    config["evaluate"] = {"metrics": ["accuracy"], "every": 1, "target": {"held_out_accuracy": 0.0}}
+    done = raysim.study(config, tmp_path / "study", inline=True)
+    assert set(done.trials["status"].to_pylist()) == {"done"}
+    for row in done.trials.to_pylist():
+        (metrics,) = (done.folder / "trials" / row["trial"]).glob("*/metrics.parquet")
+        first = pq.read_table(metrics)["simulated_seconds"][0].as_py()
+        assert row["virtual_seconds_to_held_out_accuracy"] == pytest.approx(first)
+    assert "virtual time to held" in (done.folder / "table.md").read_text()
+    again = Notes()
+    raysim.study(config, tmp_path / "study", inline=True, watcher=again)
+    assert not again.ran
+    pq.write_table(pa.table({"client": list(range(6)), "compute": [9.0] * 6}), table)
+    raysim.study(config, tmp_path / "study", inline=True, watcher=again)
+    assert len(again.ran) == done.trials.num_rows

@@ -5,12 +5,15 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from partitioning.common.text import latex
 from raysim.common.errors import InputError
+from raysim.common.units import human_seconds
 from raysim.studies.concluding import conclude
+from raysim.studies.folder import TRIALS
 from raysim.studies.progress import StudyProgress
 from raysim.studies.read import Findings, read_findings
 from raysim.studies.statistics import rows_of
@@ -44,6 +47,23 @@ def test_a_significant_difference_has_a_star(tmp_path: Path) -> None:
     columns = details(read_findings(tmp_path), rows_of(read_findings(tmp_path))).columns
     assert [each.cells[1] for each in columns] == ["68.50 ± 11.47", "6", "+5.38", "6", "0.031", "0.031", "–"]
     assert [place for place, each in enumerate(columns) if 1 in each.starred] == [2]
+
+
+def test_virtual_times_to_a_target_are_means_of_the_trials_that_reached_it(tmp_path: Path) -> None:
+    column = "virtual_seconds_to_held_out_accuracy"
+    times: list[list[float | None]] = [[60.0, 120.0], [30.0, None], [None, None]]
+    found = [
+        row | {column: seconds}
+        for name, own in zip(("fedavg", "radfed", "fedprox"), times, strict=True)
+        for row, seconds in zip(trials(name, [0.5, 0.6]), own, strict=True)
+    ]
+    folder = write_study(tmp_path, [])
+    pq.write_table(pa.Table.from_pylist(found, SCHEMA.append(pa.field(column, pa.float64()))), folder / TRIALS)
+    study = read_findings(folder)
+    last = details(study, rows_of(study)).columns[-1]
+    cells = dict(zip(study.algorithms, last.cells, strict=True))
+    assert last.title == "virtual time to held_out_accuracy"
+    assert cells == {"fedavg": human_seconds(90), "radfed": f"{human_seconds(30)} (1 of 2)", "fedprox": "–"}
 
 
 def test_of_a_loss_the_smallest_is_best_and_values_are_as_they_are(tmp_path: Path) -> None:

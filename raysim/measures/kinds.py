@@ -1,0 +1,52 @@
+"""Fairness among kinds of devices: who took part how often, and how well the model does on their test parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms import Algorithm, Fleet, State
+from partitioning.measures.statistics import gini
+from raysim.measures.evaluate import Targets, evaluate
+
+
+def by_kind(
+    state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets, updates: NDArray[np.int64]
+) -> dict[str, dict[str, float]]:
+    """Return participation and metrics of each kind of devices; nothing without devices.
+
+    Args:
+        state: state of the written model.
+        algorithm: parts of the algorithm.
+        fleet: fleet that runs the blocks.
+        targets: data to evaluate on; if they have clients' own test parts, the metrics are those of `local`.
+        updates: counted client updates of each training client, in the census's order.
+
+    Returns:
+        By kind: `clients`, `updates`, `gini` of the clients' updates (0 if all have equally many), and the metrics.
+    """
+    census = fleet.census
+    if census.devices is None:
+        return {}
+    kinds = census.devices.kind(census.clients)
+    found: dict[str, dict[str, float]] = {}
+    for number in np.unique(kinds).tolist():
+        own = updates[kinds == number]
+        found[census.devices.kinds[number]] = {"clients": len(own), "updates": int(own.sum()), "gini": gini(own)}
+    local = next((target for target in targets.targets if target.name == "local"), None)
+    if local is None or len(found) < 2:
+        return found
+    parts = []
+    owned = census.devices.kind(local.owners)
+    for number in np.unique(owned).tolist():
+        mine = owned == number
+        sites = None if local.sites is None else local.sites[mine]
+        own_part = replace(local, name=f"{number}", owners=local.owners[mine], sizes=local.sizes[mine], sites=sites)
+        parts.append(own_part)
+    for column, value in evaluate(state, algorithm, fleet, replace(targets, targets=tuple(parts))).items():
+        part, _, metric = column.partition("_")
+        if part.isdecimal():
+            found[census.devices.kinds[int(part)]][metric] = value
+    return found
