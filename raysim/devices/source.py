@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -75,11 +76,12 @@ class DeviceSource:
 
     def __init__(self, path: Path, clients: int) -> None:
         self._name, self._row, self._seen = f"devices.table = {str(path)!r}", 0, np.zeros(clients, np.int64)
-        try:
+        with self._readable():
             self._file = pq.ParquetFile(regular(path))
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{self._name}: must be a readable Parquet file ({error}); check the path") from None
-        self.columns = columns = set(self._file.schema_arrow.names)
+        names = self._file.schema_arrow.names
+        self.columns = columns = set(names)
+        if len(columns) < len(names):
+            raise InputError(f"{self._name}: must have each column once, and has {', '.join(names)}; rename one")
         self.kinds: dict[str, int] = {} if "device" in columns else {"device": 0}
         for name in sorted(columns - set(SCHEMA.names)):
             raise unknown(f"column {name!r} of {self._name}", name, SCHEMA.names)
@@ -96,7 +98,12 @@ class DeviceSource:
             InputError: a value makes no sense, with its row and column; or there is not one row for each client.
         """
         shares = 0.0
-        for batch in self._file.iter_batches(BATCH):
+        batches = self._file.iter_batches(BATCH)
+        while True:
+            with self._readable():
+                batch = next(batches, None)
+            if batch is None:
+                break
             rows = self._checked(batch)
             shares += rows.numbers.get("share", rows.numbers["compute"]).sum()
             yield rows
@@ -109,6 +116,14 @@ class DeviceSource:
                 f"{self._name}, column client: must have one row for each of the {count} clients, held-out ones "
                 f"included, and has {self._seen[client]} for client {client}; correct the rows, or remove the column"
             )
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn errors of reading the file into an InputError."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self._name}: must be a readable Parquet file ({error}); check the file") from None
 
     def _checked(self, batch: pa.RecordBatch) -> DeviceRows:
         kinds = {"kind": self._kinds(batch)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,12 @@ BYTES = {
     "Bytes held by the driver": "machine_bytes_driver",
 }
 
+COSTS = {
+    "bytes_up": ("bytes that clients sent", "Bytes that clients sent, log10"),
+    "simulated_seconds": ("virtual time", "Virtual seconds"),
+}
+"""Costs that a metric is shown by: column, words, and label of the axis."""
+
 
 def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -> Iterator[Chart]:
     """Yield one chart for each metric, with one panel for each target; `prefix` begins the ids."""
@@ -39,38 +44,14 @@ def evaluation(results: Outputs, strokes: Strokes, prefix: str = "evaluation") -
             yield chart(f"{prefix}-{name}", metric.title, panels, strokes, is_shared=True)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost that a metric is shown by.
-
-    Args:
-        column: column of `metrics.parquet` whose sum is the cost.
-        title: cost in words, behind "by".
-        axis: label of the axis.
-        is_log: whether the axis is logarithmic.
-    """
-
-    column: str
-    title: str
-    axis: str
-    is_log: bool = False
-
-
-COSTS = (
-    # Compressed runs lie orders of magnitude below the others.
-    Cost("bytes_up", "bytes that clients sent", "Bytes that clients sent, log10", is_log=True),
-    Cost("simulated_seconds", "virtual time", "Virtual seconds"),
-)
-
-
 def by_costs(results: Outputs, strokes: Strokes) -> Iterator[Chart]:
     """Yield the charts of the first metric by each cost that any algorithm has."""
     for cost in COSTS:
         yield from _by_cost(results, strokes, cost)
 
 
-def _by_cost(results: Outputs, strokes: Strokes, cost: Cost) -> Iterator[Chart]:
-    paying = [each for each in results if each.total(cost.column)]
+def _by_cost(results: Outputs, strokes: Strokes, cost: str) -> Iterator[Chart]:
+    paying = [each for each in results if each.total(cost)]
     present = {name for each in paying for name in each.measured}
     for name in metrics_in(present):
         metric = metric_named(name)
@@ -80,8 +61,8 @@ def _by_cost(results: Outputs, strokes: Strokes, cost: Cost) -> Iterator[Chart]:
                 Panel(TARGETS[target].title, metric.title, metric.kind, _spent(paying, f"{target}_{name}", cost))
                 for target in targets
             ]
-            title = f"{metric.title} by {cost.title}"
-            yield chart(f"by-{cost.column}", title, panels, strokes, x=cost.axis, is_shared=True)
+            title, x = f"{metric.title} by {COSTS[cost][0]}", COSTS[cost][1]
+            yield chart(f"by-{cost}", title, panels, strokes, x=x, is_shared=True)
             return
 
 
@@ -148,13 +129,14 @@ def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = 
     }
 
 
-def _spent(results: Outputs, name: str, cost: Cost) -> dict[str, Curve]:
+def _spent(results: Outputs, name: str, cost: str) -> dict[str, Curve]:
     """Return a column of every result by the cost so far."""
     curves = {}
     for each in results:
         if name in each.measured:
-            spent = np.cumsum(np.nan_to_num(each.column(cost.column)))
-            shown = np.log10(spent[spent > 0]) if cost.is_log else spent[spent > 0]
+            spent = np.cumsum(np.nan_to_num(each.column(cost)))
+            # Compressed runs lie orders of magnitude below the others.
+            shown = np.log10(spent[spent > 0]) if cost == "bytes_up" else spent[spent > 0]
             curves[each.label] = Curve(shown, each.column(name)[spent > 0])
     return curves
 

@@ -167,7 +167,8 @@ class AlgorithmFolder:
             ids = batch.column("client").to_numpy()
             if OUTCOME.name in batch.schema.names:
                 ids = ids[np.array(batch.column(OUTCOME.name).to_pylist()) == "counted"]
-            counts += np.bincount(np.searchsorted(clients, ids), minlength=len(clients))
+            # `centralized` has rows of no client.
+            counts += np.bincount(np.searchsorted(clients, ids[np.isin(ids, clients)]), minlength=len(clients))
         return counts
 
     @property

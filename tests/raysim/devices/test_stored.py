@@ -133,6 +133,35 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         store(tmp_path / "table.parquet", tmp_path, 2)
 
 
+def test_damaged_pages_and_repeated_columns_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"compute": np.arange(1.0, 100.0)}), path)
+    content = bytearray(path.read_bytes())
+    content[10:200] = b"x" * 190
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="must be a readable Parquet file"):
+        store(path, tmp_path, 2)
+    pq.write_table(pa.Table.from_arrays([pa.array([1.0])] * 2, ["compute"] * 2), path)
+    with pytest.raises(InputError, match="must have each column once"):
+        store(path, tmp_path, 2)
+
+
+def test_other_types_of_columns_are_read(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "compute": pa.array([1, 2, 3], pa.float32()),
+            "device": pa.array(["a", "b", "a"]).dictionary_encode(),
+            "client": pa.array([2, 0, 1], pa.uint16()),
+            "start": pa.array([[0, 1], None, [2, 3]], pa.list_(pa.int32(), 2)),
+            "end": pa.array([[1, 2], None, [3, 5]], pa.large_list(pa.float32())),
+        }
+    )
+    devices = opened(table, tmp_path, 3)
+    assert devices.compute[devices.rows].tolist() == [2, 3, 1]
+    assert devices.kind(np.arange(3)).tolist() == [1, 0, 0] and devices.kinds == ("a", "b")
+    assert [devices.until(client, 0.5) for client in range(3)] == [inf, 0.5, 2]
+
+
 @pytest.mark.parametrize("cut", [None, -20])
 def test_a_damaged_copy_is_refused(cut: int | None, tmp_path: Path) -> None:
     opened(drawn(np.random.default_rng(0), 37), tmp_path, 37)

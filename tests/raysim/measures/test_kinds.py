@@ -94,6 +94,13 @@ def test_the_report_shows_kinds_and_virtual_time(run: raysim.Run, tmp_path: Path
         assert text in page, text
 
 
+def test_pooled_training_is_no_clients_participation(tmp_path: Path) -> None:
+    config = {**CONFIG, "rounds": 2, "algorithm": [{"name": "centralized"}], "devices": {}}
+    run = raysim.run(config, tmp_path / "run", inline=True)
+    kinds = read_summary(run.folder / "centralized" / "summary.json")["kinds"]
+    assert kinds == {"device": {"clients": 7, "updates": 0, "gini": 0.0}}
+
+
 def test_without_devices_nothing_is_said_of_them(tmp_path: Path) -> None:
     config = {**CONFIG, "rounds": 1, "algorithm": [{"name": "fedavg", "cohort": 3}]}
     run = raysim.run(config, tmp_path / "run", inline=True)
