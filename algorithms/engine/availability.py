@@ -40,7 +40,7 @@ class Availability:
         starts, ends = self.starts[part], self.ends[part]
         time, lasts = _within(now, period), 0.0
         for _ in range(len(starts) + 1):
-            place = int(np.searchsorted(starts, time, side="right")) - 1
+            place = int(starts.searchsorted(time, side="right")) - 1
             if place < 0 or ends[place] <= time:
                 return now + lasts
             lasts += float(ends[place]) - time

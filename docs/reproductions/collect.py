@@ -33,6 +33,7 @@ PAPERS = {
     "pfllib": "PFLlib's leaderboard",
     "dp": "DP-FedAvg: differential privacy of clients",
     "topk": "Top-k with error feedback",
+    "fedscale": "FedBuff against synchronous rounds, as FedScale reports it",
     "robust": "Median and Krum against attackers",
 }
 """Title of each page by the prefix of its reproductions' names, in order."""
