@@ -84,7 +84,7 @@ def attend(state: State, algorithm: Algorithm, fleet: Fleet, devices: Devices) -
     """
     under_way = state.own.updates if isinstance(state.own, Late) else ()
     work = durations(state, algorithm, fleet)
-    begins, available = _wait(state, fleet.census, devices, [each.client for each in under_way])
+    begins, available = _wait(state, fleet.census, devices, under_way)
     selected = _draw(state, algorithm, fleet.census, available, work)
     sample = algorithm.schedule.sample
     joined = fleet.census.joined(state.round + 1)
@@ -117,20 +117,26 @@ def _order(update: LateUpdate) -> tuple[int, int]:
     return update.round, update.client
 
 
-def _wait(state: State, census: Census, devices: Devices, busy: Sequence[int]) -> tuple[float, NDArray[np.bool_]]:
+def _wait(
+    state: State, census: Census, devices: Devices, under_way: Sequence[LateUpdate]
+) -> tuple[float, NDArray[np.bool_]]:
     """Return the first time from now on at which a client is available, and which clients are, [K].
+
+    If no client is idle, or none is ever available, it is the time of the next late update, and no client is available.
 
     Raises:
         InputError: there is no such time.
     """
-    now, free = state.now, ~np.isin(census.clients, busy)
+    now, free = state.now, ~np.isin(census.clients, [each.client for each in under_way])
     if census.joins is not None:
         free &= census.joins <= state.round + 1
     available = free & devices.available(census.clients, now)
     while not available.any():
         wait = float(devices.wait(census.clients[free], now).min(initial=inf))
-        if wait == inf:
+        if wait == inf and not under_way:
             raise InputError(nobody(now))
+        if wait == inf:
+            return max(now, min(each.due for each in under_way)), available
         now = max(now + wait, nextafter(now, inf))
         available = free & devices.available(census.clients, now)
     return now, available

@@ -62,6 +62,12 @@ def _check(algorithm: Algorithm, what: str) -> None:
             'set algorithm.sampling = "oort" instead, because candidates would be asked without a clock',
         ),
         (
+            isinstance(sample.by, Oort) and sample.active < 1,
+            what,
+            f"algorithm.active = {sample.active}",
+            "use devices that are not always available instead",
+        ),
+        (
             sample.by == "poisson" and reporting.over > 1,
             f"algorithm.over = {reporting.over}",
             'algorithm.sampling = "poisson"',

@@ -1,7 +1,7 @@
 """A virtual week of FedBuff: 1,000,000 clients with nights, 1,000 of them training at a time.
 
-Run `python -m tests.benchmarks.week`; `--clients` takes another population. It prints the events, their rate, the virtual
-days, and the peak of the driver's resident memory.
+Run `python -m tests.benchmarks.week`; `--clients` takes another population. It prints the events, their rate, the
+virtual days, and the peak of the driver's resident memory.
 """
 
 from __future__ import annotations

@@ -207,6 +207,18 @@ def test_a_late_update_counts_as_written(federation: Federation) -> None:
     np.testing.assert_allclose(states[3].model.floats, expected, atol=1e-9)
 
 
+def test_a_round_without_an_idle_client_waits_for_a_late_update(federation: Federation) -> None:
+    sample = Sample(reporting=Reporting(deadline=1.0, late="stale"))
+    states = run(federation, fedavg(sample, LOCAL), [10, 10], table([2.0, 1.0]), 4)
+    # Both train for longer than the deadline; they arrive after 5 and 10 s. Client 0 is then sent again.
+    assert [state.now for state in states] == [0, 1, 5, 6, 10]
+    found = [each.report.updates.clients.tolist() for each in states[1:] if each.report]
+    assert found == [[], [0], [], [1, 0]]
+    gone = table([2.0, 1.0], [[(0.0, 6.0)], [(0.0, 3.0)]])
+    with pytest.raises(InputError, match="no training client is available"):
+        run(federation, fedavg(sample, LOCAL), [10, 10], gone, 9)
+
+
 def test_stale_rows_are_the_updates_of_their_round(federation: Federation) -> None:
     devices = table([10.0, 10 / 3, 1.0], [[(0.0, inf)]] * 3)
     sample = Sample(reporting=Reporting(deadline=1.0, late="stale"))
