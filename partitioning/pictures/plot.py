@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PANELS", "View", "draw", "heatmap", "save"]
 
+MOST_COLUMNS = 4096
+"""Largest number of columns of a heatmap; more than the pixels of its width would only take memory."""
+
 _KEY = 0.22  # width of a colour bar, in inches
 
 
@@ -82,8 +85,9 @@ def heatmap(
     figure = Figure(figsize=(width, float(np.clip(1.6 + 0.28 * count, 3.0, 9.0))), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(
-        class_counts.T,
+        _columns(class_counts).T,
         aspect="auto",
+        extent=(-0.5, clients - 0.5, count - 0.5, -0.5),
         cmap="YlGnBu",
         norm=norm,
         interpolation="antialiased",
@@ -97,6 +101,15 @@ def heatmap(
         write_counts(axes, class_counts, norm)
     figure.colorbar(image, ax=axes, label="samples", pad=0.01)
     return figure
+
+
+def _columns(class_counts: Integers) -> "Integers | np.typing.NDArray[np.float64]":
+    """Return a column's samples of each class, [columns, C]; if there are many clients, neighbours share a column."""
+    if len(class_counts) <= MOST_COLUMNS:
+        return class_counts
+    edges = np.linspace(0, len(class_counts), MOST_COLUMNS + 1).astype(np.int64)
+    sums = np.add.reduceat(class_counts, edges[:-1], axis=0, dtype=np.float64)
+    return sums / np.diff(edges)[:, None]
 
 
 def _settle(figure: "Figure") -> None:

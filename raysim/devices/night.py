@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms import Availability, DeviceTable, DrawnDevices, Purpose, generator
+from algorithms.engine.availability import SLICE
 from algorithms.engine.keys import Streams
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -43,6 +44,16 @@ def nights(random: np.random.Generator, devices: int, zones: int = 24, hours: fl
     return Availability(first, starts, ends, np.full(devices, DAY))
 
 
+def _normal(seed: int, clients: int) -> NDArray[np.float64]:
+    """Return the draw of each client that `DrawnDevices.rate` makes; slices keep the streams' memory small."""
+    found = np.empty(clients)
+    for first in range(0, clients, SLICE):
+        ids = range(first, min(first + SLICE, clients))
+        streams = Streams(seed, Purpose.DEVICE, 0, ids)
+        found[first : first + len(ids)] = [streams.at(place).standard_normal() for place in range(len(ids))]
+    return found
+
+
 def night_devices(drawn: DrawnDevices, seed: int, clients: int, zones: int, hours: float) -> DeviceTable:
     """Return devices of drawn speed that are available at night; the speeds are those of `drawn` alone."""
 
@@ -51,9 +62,7 @@ def night_devices(drawn: DrawnDevices, seed: int, clients: int, zones: int, hour
 
     compute = same(drawn.compute)
     if drawn.spread:
-        streams = Streams(seed, Purpose.DEVICE, 0, range(clients))
-        normal = np.array([streams.at(client).standard_normal() for client in range(clients)])
-        compute = drawn.compute * np.exp(drawn.spread * normal)
+        compute = drawn.compute * np.exp(drawn.spread * _normal(seed, clients))
     rows = np.arange(clients)
     availability = nights(generator(seed, Purpose.NIGHT), clients, zones, hours)
     numbers = np.zeros(clients, np.int64)

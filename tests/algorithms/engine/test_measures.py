@@ -27,7 +27,8 @@ def test_divergence_is_the_mean_over_pairs() -> None:
     layout, rng = Layout.of(perceptron(True)), np.random.default_rng(0)
     mask = np.zeros(layout.floats, bool)
     for entry, place in layout.places():
-        mask[place] = entry.is_parameter
+        if entry.is_parameter:  # A counter's place is one among the integers.
+            mask[place] = True
 
     def model() -> Packed:
         return Packed(rng.normal(size=layout.floats).astype(np.float32), np.zeros(layout.integers, np.int64))
