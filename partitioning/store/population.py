@@ -95,7 +95,7 @@ class Population:
         content = read_manifest(folder)
         manifest = Manifest.from_json(content, name=str(folder / MANIFEST))
         digest = hashlib.sha256(content).hexdigest()
-        population = cls(folder, manifest, read_clients(folder, manifest), digest, sites=sites)
+        population = cls(folder, manifest, read_clients(folder, manifest, digest), digest, sites=sites)
         for stored in population.files:
             check_size(folder / stored.name, stored.bytes)
         return population if fold is None else population.fold(fold, validation)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +26,27 @@ _WORDS = {"names": "name", "domains": "domain", "sites": "site"}
 _PLAIN = ("client", "fold", "n", "n_test", *LOCATION_COLUMNS)  # columns of numbers
 
 
-def read_clients(folder: Path, manifest: Manifest) -> ClientTable:
-    """Read clients.parquet of a population; raise InputError if it is not the file that was written."""
+_OPEN: WeakValueDictionary[str, ClientTable] = WeakValueDictionary()
+# Tables in use, by the sha256 of their manifests: a process opens the same population several times.
+
+
+def read_clients(folder: Path, manifest: Manifest, digest: str) -> ClientTable:
+    """Read clients.parquet of a population; raise InputError if it is not the file that was written.
+
+    Args:
+        folder: folder of the population.
+        manifest: its manifest.
+        digest: sha256 of its manifest.
+    """
+    path = manifest.clients.check(folder)
+    if (table := _OPEN.get(digest)) is None:
+        table = _OPEN[digest] = _read(path, manifest)
+    return table
+
+
+def _read(path: Path, manifest: Manifest) -> ClientTable:
     import pyarrow.parquet as pq
 
-    path = manifest.clients.check(folder)
     content = read_bytes(path)
     features = [feature.size for feature in manifest.features]
     classes = len(manifest.classes)

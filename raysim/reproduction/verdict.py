@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from raysim.common.errors import InputError, unknown
 from raysim.common.statistics import mean_and_std
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.taking import TAKEN, growth, reached, round_of
+from raysim.studies.folder import VIRTUAL_TIME
 from raysim.studies.read import metrics_of
 
 Verdict = Literal["holds", "holds in direction", "does not hold", "not tested here"]
@@ -125,6 +127,8 @@ class StudyNumbers:
 
     def _value(self, claim: Claim, row: Mapping[str, object], algorithm: str) -> float:
         if claim.take == "final":
+            if claim.column.startswith(VIRTUAL_TIME) and row.get(claim.column) is None:
+                return inf  # a target that the trial did not reach
             if claim.column not in row:
                 raise unknown(f"column {claim.column!r} of trials.parquet", claim.column, list(row))
             if (value := row[claim.column]) is None:

@@ -163,6 +163,6 @@ def test_many_clients_share_columns():
     counts = np.random.default_rng(0).integers(0, 9, (10_000, 3))
     (image,) = heatmap(counts, ["a", "b", "c"]).axes[0].get_images()
     shown = np.asarray(image.get_array())
-    assert shown.shape == (3, 4096) and image.get_extent() == (-0.5, 9999.5, 2.5, -0.5)
+    assert shown.shape == (3, 4096) and tuple(image.get_extent()) == (-0.5, 9999.5, 2.5, -0.5)
     widths = np.diff(np.linspace(0, 10_000, 4097).astype(int))
     np.testing.assert_allclose(shown @ widths, counts.sum(axis=0))
