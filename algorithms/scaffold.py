@@ -34,7 +34,7 @@ def scaffold(
         weighting: share of a client in both means: "equal", as in the paper, or "samples".
 
     Raises:
-        InputError: `local` has momentum or Adam, or the cohort's size varies.
+        InputError: `local` has momentum or Adam, the cohort's size is drawn, or late client updates count.
 
     Paper: Algorithm 1 with option II.
 
@@ -46,6 +46,8 @@ def scaffold(
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
     fixed = sample.by != "poisson"
     require(fixed, "algorithm.sampling", sample.by, '"uniform" for scaffold (m is fixed)', "leave it out")
+    late = sample.reporting.late
+    require(late == "drop", "algorithm.late", late, '"drop" for scaffold (c moves by one cohort)', "leave it out")
     sharing = Sharing(slots={"control": "personal", "common_control": "shared"})
     return Algorithm(Rounds(sample), Controlled(**vars(local), sample=sample), sharing, weighting_of(weighting), server)
 
@@ -56,7 +58,7 @@ class Controlled(Local):
 
     Args:
         sample: rule that draws a round's cohort.
-        share: m / K, set by `fitted`.
+        share: m / K, set by `fitted`; in virtual time m are those that report, and `attended` sets it.
     """
 
     sample: Sample = Sample()
@@ -71,6 +73,9 @@ class Controlled(Local):
             raise InputError("algorithm.joins with scaffold: must be left out, because m / K must not vary; remove it")
         clients = len(census.clients)
         return replace(super().fitted(census), share=self.sample.size(clients) / clients)
+
+    def attended(self, census: Census, clients: int) -> Self:
+        return replace(self, share=clients / len(census.clients))
 
     @property
     def chain(self) -> Chain:

@@ -14,6 +14,7 @@ from algorithms.engine.devices import Devices
 from algorithms.engine.durations import Work, durations
 from algorithms.engine.errors import InputError
 from algorithms.engine.fleet import Fleet
+from algorithms.engine.keys import Purpose, generator
 from algorithms.engine.layout import Packed
 from algorithms.engine.report import DroppedUpdates
 from algorithms.engine.state import State
@@ -85,16 +86,18 @@ def attend(state: State, algorithm: Algorithm, fleet: Fleet, devices: Devices) -
     under_way = state.own.updates if isinstance(state.own, Late) else ()
     work = durations(state, algorithm, fleet)
     begins, available = _wait(state, fleet.census, devices, under_way)
-    selected = _draw(state, algorithm, fleet.census, available, work)
     sample = algorithm.schedule.sample
     joined = fleet.census.joined(state.round + 1)
     size = sample.size(len(fleet.census.clients if sample.fraction is None else joined))
-    size = min(size, len(state.travelling_models) or size)
+    selected = _draw(state, algorithm, fleet.census, available, work, size)
+    size = max(1, len(selected)) if sample.by == "poisson" else min(size, len(state.travelling_models) or size)
     dues = np.array([begins + work(client)[1] for client in selected.tolist()])
     until = np.array([devices.until(client, begins) for client in selected.tolist()])
     reporting = sample.reporting
     ends = _end(begins, dues, until, size, reporting)
-    order = np.lexsort((selected, dues))
+    # Equal devices report at the same time; by their ids, the last ones would never be in time.
+    lots = generator(state.seed, Purpose.TIES, state.round + 1).permutation(len(selected))
+    order = np.lexsort((lots, dues))
     reports = order[(dues[order] <= until[order]) & (dues[order] <= ends)][:size]
     in_time = np.zeros(len(selected), bool)
     in_time[reports] = True
@@ -143,17 +146,22 @@ def _wait(
 
 
 def _draw(
-    state: State, algorithm: Algorithm, census: Census, available: NDArray[np.bool_], work: Callable[[int], Work]
+    state: State,
+    algorithm: Algorithm,
+    census: Census,
+    available: NDArray[np.bool_],
+    work: Callable[[int], Work],
+    size: int,
 ) -> NDArray[np.int64]:
-    """Draw the clients to select."""
+    """Draw the clients to select for a cohort of `size`."""
     sample, number = algorithm.schedule.sample, state.round + 1
     if isinstance(sample.by, Oort):
-        size = sample.reporting.selected(sample.size(len(census.clients)))
 
         def seconds(client: int) -> float:
             return work(client)[1]
 
-        return sample.by.draw(state.utility, census, available, size, seconds, state.seed, number)
+        chosen = sample.reporting.selected(size)
+        return sample.by.draw(state.utility, census, available, chosen, seconds, state.seed, number)
     weights = census.samples if sample.by == "size" else state.importance
     most = len(state.travelling_models) or None
     return sample.draw(census.clients, state.seed, number, weights, most, census.joins, available)

@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     DEVICE_ROW = 50
     NIGHT = 51
     DEVICE_TABLE = 52
+    TIES = 53
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

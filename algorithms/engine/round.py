@@ -100,6 +100,8 @@ def _with_largest_losses(state: State, algorithm: Algorithm, fleet: Fleet, by: P
 def client_updates(state: State, algorithm: Algorithm, fleet: Fleet, aggregate: bool) -> ClientUpdates:
     """Return the client updates of the next round."""
     local = algorithm.local.fitted(fleet.census)
+    if state.attending is not None:
+        local = local.attended(fleet.census, len(state.attending.cohort))
     needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.measures else ()))))
     number, uplink = state.round + 1, algorithm.uplink
     if algorithm.privacy is not None:

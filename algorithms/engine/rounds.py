@@ -45,7 +45,7 @@ def watched_round(
         wrap: makes the function that runs in place of client updates; None leaves them unchanged.
     """
     watch = RoundWatch(fleet, meanwhile, wrap, compares="dl" in state.measures)
-    before, scored = _with_importance(state, algorithm, fleet)
+    before, scored = with_importance(state, algorithm, fleet)
     after = run_round(before, algorithm, watch, last=last)
     report = _report(before, algorithm, watch, last or algorithm.rounds.aggregates(after.round))
     if len(scored):
@@ -78,7 +78,7 @@ def measured(before: State, after: State, algorithm: Algorithm, watch: RoundWatc
     return replace(after, measure_memory=memory, importance=importance, report=report)
 
 
-def _with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[State, NDArray[np.int64]]:
+def with_importance(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[State, NDArray[np.int64]]:
     """Return the state with the clients' importance, if they are drawn by it; and the clients scored to draw them."""
     sample, census = algorithm.schedule.sample, fleet.census
     by, nobody = sample.by, census.clients[:0]

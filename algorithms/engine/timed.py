@@ -17,7 +17,7 @@ from algorithms.engine.fleet import Fleet, joined
 from algorithms.engine.layout import Packed
 from algorithms.engine.report import RoundReport
 from algorithms.engine.round import blocks_of, client_updates, round_input
-from algorithms.engine.rounds import watched_round
+from algorithms.engine.rounds import watched_round, with_importance
 from algorithms.engine.rows import UpdateRows
 from algorithms.engine.state import Attending, State
 from algorithms.engine.sums import Sum
@@ -57,6 +57,7 @@ def timed_round(
     devices = fleet.census.devices
     if devices is None:
         raise RuntimeError("a round in virtual time needs devices")
+    state, _ = with_importance(state, algorithm, fleet)
     attended, started = attend(state, algorithm, fleet, devices), time.perf_counter()
     groups = _train_late(state, algorithm, fleet, attended.arrived)
     late_seconds = time.perf_counter() - started

@@ -9,6 +9,7 @@ from algorithms.engine.errors import InputError
 from algorithms.parts.aggregation import Mean
 from algorithms.parts.arrivals import Arrivals, Drawn
 from algorithms.parts.choice import PowerOfChoice
+from algorithms.parts.importance import Importance
 from algorithms.parts.oort import Oort
 from algorithms.parts.schedule import Rounds
 from algorithms.parts.server import takes_updates
@@ -60,6 +61,12 @@ def _check(algorithm: Algorithm, what: str) -> None:
             what,
             "algorithm.candidates",
             'set algorithm.sampling = "oort" instead, because candidates would be asked without a clock',
+        ),
+        (
+            isinstance(sample.by, Importance) and sample.by.start == "score",
+            what,
+            'algorithm.start = "score"',
+            'set algorithm.start = "equal", because absent clients cannot be scored',
         ),
         (
             isinstance(sample.by, Oort) and sample.active < 1,

@@ -246,6 +246,15 @@ class Local:
         largest = int(census.samples.max(initial=0))
         return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
 
+    def attended(self, census: Census, clients: int) -> Self:
+        """Return this part for a round in virtual time.
+
+        Args:
+            census: training clients.
+            clients: number of clients that report in time.
+        """
+        return self
+
     def used(self, samples: NDArray[np.int64]) -> float:
         """Return how many samples a client update uses: max(sum_k n_k^2 / sum_k n_k, max_k n_k / 4).
 

@@ -25,10 +25,12 @@ from algorithms import (
     fedbn,
     next_round,
     radfed,
+    radfedi,
     scaffold,
 )
 from algorithms.engine.attendance import Late, attend
 from algorithms.parts.clock import check_clock
+from algorithms.parts.oort import Oort
 from algorithms.parts.reporting import Reporting
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -271,3 +273,61 @@ def test_travelling_models_wait_or_are_dropped(federation: Federation) -> None:
         assert [len(each.report.updates) for each in states[1:] if each.report] == counts
         assert len(states[1].travelling_models) == 4
         assert len(states[2].travelling_models) == (4 if fewer == "wait" else 3)
+
+
+def test_ties_favour_no_client(federation: Federation) -> None:
+    algorithm = fedavg(Sample(cohort=2, reporting=Reporting(over=1.5)), LOCAL)
+    states = run(federation, algorithm, [10] * 6, table([10.0] * 6), 24)
+    counted = [client for each in states[1:] if each.report for client in each.report.updates.clients.tolist()]
+    assert set(counted) == set(range(6)) and len(counted) == 48
+
+
+def test_a_poisson_cohort_above_its_mean_counts(federation: Federation) -> None:
+    speeds = np.linspace(1.0, 2.0, 8).tolist()
+    devices = table(speeds, [[(0.0, inf)]] * 8)
+    sample = Sample(fraction=0.5, by="poisson")
+    timed, plain = (run(federation, fedavg(sample, LOCAL), [10] * 8, each, 6) for each in (devices, None))
+    found = [[len(each.report.updates) for each in states[1:] if each.report] for states in (timed, plain)]
+    assert found[0] == found[1] and max(found[0]) > 4
+    rare = fedavg(replace(sample, fraction=0.1, reporting=Reporting(deadline=50.0)), LOCAL)
+    few = [len(each.report.updates) for each in run(federation, rare, [10] * 8, devices, 6)[1:] if each.report]
+    assert min(few) == 0 < max(few)
+
+
+def test_importance_draws_the_first_round_too(federation: Federation) -> None:
+    devices = table([1.0] * 6, [[(0.0, inf)]] * 6)
+    algorithm = radfedi(Sample(cohort=3), LOCAL, aggregate_every=2, start="equal")
+    sizes = [10, 0, 10, 0, 10, 0]
+    state = run(federation, algorithm, sizes, devices, 2)[1]
+    assert state.report is not None and state.report.updates.clients.tolist() == [0, 2, 4]
+
+
+def test_control_variates_move_by_the_clients_that_report(federation: Federation) -> None:
+    # c = mean_k c_k: the changes of three clients count 3 / 4 if there is a fourth one, which is late.
+    timed, full = (Sample(reporting=Reporting(deadline=deadline)) for deadline in (2.0, 20.0))
+    found = []
+    for sample, speeds in ((timed, [10.0, 10.0, 10.0, 1.0]), (full, [10.0] * 3)):
+        algorithm = scaffold(sample, LOCAL)
+        state = run(federation, algorithm, [8] * len(speeds), table(speeds), 1)[1]
+        assert state.report is not None and state.report.updates.clients.tolist() == [0, 1, 2]
+        shared = algorithm.sharing.divide(Layout.of(perceptron(True).double())).shared.unpack(state.model)
+        found.append(np.concatenate([value.ravel() for name, value in shared.items() if "common_control" in name]))
+    assert np.abs(found[1]).max() > 0.01
+    np.testing.assert_allclose(found[0], 0.75 * found[1], rtol=1e-9)
+    with pytest.raises(InputError, match=r"algorithm\.late = 'stale'"):
+        scaffold(Sample(reporting=Reporting(deadline=2.0, late="stale")), LOCAL)
+
+
+def test_the_cohort_is_a_share_of_the_clients_that_have_joined(federation: Federation) -> None:
+    compute, sample = Compute("sequential", "fp64"), Sample(fraction=0.5, reporting=Reporting(deadline=9.0))
+    for by in ("uniform", Oort()):
+        algorithm = fedavg(replace(sample, by=by), LOCAL)
+        fleet = federation(clients([10] * 8), perceptron(True).double(), algorithm.sharing, compute=compute)
+        joins = np.array([1] * 4 + [3] * 4)
+        fleet.census = replace(fleet.census, devices=table([10.0] * 8), joins=joins)
+        state, counts = begin(perceptron(True).double(), fleet, 3, 4), []
+        for _ in range(4):
+            state = next_round(state, algorithm.computed(compute), fleet)
+            assert state.report is not None and state.report.dropped is not None
+            counts.append((len(state.report.updates), len(state.report.dropped)))
+        assert counts == [(2, 0), (2, 0), (4, 0), (4, 0)]
