@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from algorithms.engine.layout import Packed
     from algorithms.engine.resident import Resident
     from algorithms.parts.local import Local
+
+CACHED = 2**20
+"""Values of the models that are clipped at a time: 4 MiB in float32."""
 
 
 @torch.no_grad()
@@ -42,8 +45,10 @@ def send(
     entries = [(entry, place) for entry, place in resident.layouts.shared.places() if local.trains(entry)]
     if not entries or not lanes:
         return
-    index, columns = list(lanes), np.concatenate([np.r_[place] for _, place in entries])
     models = [resident.stacks[entry] for entry, _ in entries]
+    if (norm := uplink.clips_alone) is not None:
+        return _clip(models, [place for _, place in entries], lanes, received, norm)
+    index, columns = list(lanes), np.concatenate([np.r_[place] for _, place in entries])
     sizes = [entry.size for entry, _ in entries]
     layers = groupby(entries, key=lambda each: each[0].name.rpartition(".")[0])
     trained = _gathered(models, index)
@@ -59,6 +64,46 @@ def send(
     _scatter(models, index, torch.split(torch.where(sent == change, trained, before + sent), sizes, dim=1))
     if residuals:
         _scatter(residuals, index, torch.split(owed - sent, sizes, dim=1))
+
+
+def _clip(
+    models: Sequence[torch.Tensor],
+    places: Sequence[slice],
+    lanes: Sequence[int],
+    received: Sequence[Packed],
+    norm: float,
+) -> None:
+    """Clip changes in place, a few models at a time, so that they stay in the processor's cache; see `Clip`.
+
+    Args:
+        models: stacks of the trained entries.
+        places: place of each entry among a received model's floating values.
+        lanes: lane of each client's model.
+        received: model that each client received.
+        norm: largest norm of a change.
+    """
+    same = all(each is received[0] for each in received)
+    whole = np.stack([each.floats for each in (received[:1] if same else received)])
+    before = [torch.from_numpy(whole[:, place]).to(models[0]) for place in places]
+    step = max(1, CACHED // sum(stack[0].numel() for stack in models))
+    for first, stop in _runs(lanes, step):
+        rows, own = slice(lanes[first], lanes[first] + stop - first), slice(0, 1) if same else slice(first, stop)
+        starts = [part[own].view(-1, *stack.shape[1:]) for part, stack in zip(before, models, strict=True)]
+        pairs = list(zip((stack[rows] for stack in models), starts, strict=True))
+        norms = [torch.linalg.vector_norm((w - start).flatten(1), dim=1, dtype=torch.float64) for w, start in pairs]
+        share = (norm / torch.stack(norms).square().sum(0).sqrt()).clamp(max=1).to(models[0])
+        for w, start in pairs:
+            # start + share (w - start); a share of 1 leaves w as it is.
+            torch.lerp(start.expand_as(w), w, share.view(-1, *(1,) * (w.dim() - 1)), out=w)
+
+
+def _runs(lanes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Cut a row of lanes into runs of neighbours, of at most `most`; yield the first and last place of each."""
+    first = 0
+    for place in range(1, len(lanes) + 1):
+        if place == len(lanes) or place - first == most or lanes[place] != lanes[place - 1] + 1:
+            yield first, place
+            first = place
 
 
 def _gathered(stacks: Sequence[torch.Tensor], lanes: list[int]) -> torch.Tensor:
