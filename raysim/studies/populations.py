@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from partitioning import Population
 from partitioning.store.writing import remove_drafts
@@ -14,6 +15,7 @@ from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
+from raysim.devices.choice import with_devices
 from raysim.measures.evaluate import Targets
 from raysim.simulation.plan import plan_algorithms
 from raysim.simulation.population import population_of
@@ -119,6 +121,8 @@ def _measured(dataset: StudyData, study: Study, population: Population, folder: 
                 raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
             samples = prepare_samples(clients, experiment.data)
-            devices = experiment.devices.profile() if experiment.devices else None
+            # A mapped table outlives its folder.
+            with TemporaryDirectory() as scratch:
+                _, devices = with_devices(experiment, Path(scratch), len(clients.sizes))
             plan_algorithms(experiment, folder, samples, targets, "cpu", experiment.names, devices)
     return columns

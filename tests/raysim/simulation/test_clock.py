@@ -78,6 +78,7 @@ def test_the_clock_needs_devices(tmp_path: Path) -> None:
     [
         ({"oort": {"alpha": 1.0}}, 'algorithm.oort with algorithm.sampling = "uniform"'),
         ({"sampling": "oort", "oort": {"alpha": -1.0}}, r"algorithm\.oort\.alpha = -1\.0"),
+        ({"sampling": "oort", "oort": {"pase": 1.0}}, r"algorithm\.oort\.pase.*did you mean 'pace'"),
         ({"sampling": "oort", "candidates": 4}, "algorithm.candidates = 4 with"),
         ({"over": 0.5}, r"algorithm\.over = 0\.5"),
         ({"late": "ignore"}, "algorithm.late"),

@@ -17,7 +17,7 @@ import pytest
 import tomli_w
 
 import raysim
-from raysim.common.errors import StoppedError
+from raysim.common.errors import InputError, StoppedError
 from raysim.studies.progress import StudyProgress
 from raysim.studies.showing import Board
 from tests.raysim.studies.conftest import SMALL
@@ -198,3 +198,16 @@ def test_a_table_of_devices_and_the_virtual_time_to_a_target(tmp_path: Path) -> 
     pq.write_table(pa.table({"client": list(range(6)), "compute": [9.0] * 6}), table)
     raysim.study(config, tmp_path / "study", inline=True, watcher=again)
     assert len(again.ran) == done.trials.num_rows
+
+
+@pytest.mark.parametrize("wrong", ["table", "algorithm"])
+def test_devices_that_do_not_fit_start_no_study(wrong: str, tmp_path: Path) -> None:
+    table = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"client": [0, 1], "compute": [1.0, 2.0]}), table)
+    devices: dict[str, Any] = {"table": str(table)} if wrong == "table" else {"availability": "day-night"}
+    config = deepcopy(SMALL) | {"study": {"seeds": [1], "folds": 3}, "devices": devices}
+    config["algorithm"] = [{"name": "fedavg", "cohort": 1, "candidates": 2}]
+    text = "one row for each of the 6 clients" if wrong == "table" else "not always available with algorithm.candidates"
+    with pytest.raises(InputError, match=text) as error:
+        raysim.study(config, tmp_path / "study", inline=True)
+    assert "trials that have ended" not in str(error.value) and not (tmp_path / "study").exists()
