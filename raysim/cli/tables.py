@@ -8,6 +8,7 @@ from types import MappingProxyType
 from rich.filesize import decimal
 from rich.table import Table
 
+from raysim.common.units import human_seconds
 from raysim.store.result import ShownResult
 
 HEADINGS = {
@@ -23,21 +24,22 @@ OTHER_METRICS = 4
 
 
 def results_table(results: Sequence[ShownResult], walls: Mapping[str, float] = MappingProxyType({})) -> Table:
-    """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds and protocol bytes.
+    """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds, virtual time and protocol bytes.
 
     Args:
         results: results to show.
-        walls: wall-clock seconds by algorithm; empty for no such column.
+        walls: wall-clock seconds by algorithm; empty, or with virtual time, for no such column.
     """
     metrics = results[0].metrics if results else {}
     names = [name for name in HEADINGS if name in metrics] or list(metrics)[:OTHER_METRICS]
     table = Table()
-    table.add_column("algorithm")
+    table.add_column("algorithm", no_wrap=True)
     for name in names:
         table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
-    wall = ("wall seconds",) if walls else ()
+    timed = ("virtual time",) if any(result.simulated_seconds is not None for result in results) else ()
+    wall = ("wall seconds",) if walls and not timed else ()  # Both do not fit into 80 characters.
     private = ("epsilon",) if any(result.epsilon is not None for result in results) else ()
-    for name in (*private, "rounds", "seconds", *wall, "bytes up", "bytes down"):
+    for name in (*private, "rounds", "seconds", *wall, *timed, "bytes up", "bytes down"):
         table.add_column(name, justify="right")
     for result in results:
         table.add_row(
@@ -47,6 +49,7 @@ def results_table(results: Sequence[ShownResult], walls: Mapping[str, float] = M
             str(result.rounds),
             f"{result.seconds:.1f}",
             *(f"{walls.get(result.name, 0.0):.1f}" for _ in wall),
+            *("none" if result.simulated_seconds is None else human_seconds(result.simulated_seconds) for _ in timed),
             decimal(result.bytes_up),
             decimal(result.bytes_down),
         )

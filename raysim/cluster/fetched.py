@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ class FetchedResult:
     bytes_up: int
     bytes_down: int
     epsilon: float | None = None
+    simulated_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,14 @@ def _result(folder: Path) -> FetchedResult:
             int(summary["bytes_up"]),
             int(summary["bytes_down"]),
             None if (epsilon := summary.get("epsilon")) is None else float(epsilon),
+            None if (virtual := summary.get("simulated_seconds")) is None else _number(virtual),
         )
+
+
+def _number(value: Any) -> float:
+    if isnan(number := float(value)):
+        raise ValueError("it has NaN for a time")
+    return number
 
 
 def _text(path: Path) -> str:

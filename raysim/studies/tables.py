@@ -46,7 +46,6 @@ def differences(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
 def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
     """Return mean and standard deviation, test and chosen point: a row for each data set and algorithm."""
     column = MetricColumn.of(study.metric)
-    headings = (column.title, "n", "difference, %", "pairs", "p", "p, Holm", "hyper-parameters")
     best = []
     for row in rows:
         own = [each for each in rows if each.dataset == row.dataset]
@@ -58,12 +57,14 @@ def details(study: Findings, rows: Sequence[ResultRow]) -> ResultTable:
             (column.spread(row.mean, row.std), False),
             *_test_cells(row),
             *(_time_cell(study, row, name) for name in times),
+            (point_text(row.point), False),
         ]
         for row in rows
     ]
     keys = {"data set": [row.dataset for row in rows], "algorithm": [row.algorithm for row in rows]}
-    added = [f"virtual time to {name.removeprefix(VIRTUAL_TIME)}" for name in times]
-    return _table(keys, [*headings, *added], lines, best)
+    added = [_time_title(study, name.removeprefix(VIRTUAL_TIME)) for name in times]
+    headings = [column.title, "n", "difference, %", "pairs", "p", "p, Holm", *added, "hyper-parameters"]
+    return _table(keys, headings, lines, best)
 
 
 def markdown_table(table: ResultTable) -> str:
@@ -165,8 +166,12 @@ def _test_cells(row: ResultRow) -> list[Cell]:
         (str(each.pairs) if each else ABSENT, False),
         (p_value(each.p) if each else ABSENT, False),
         (p_value(each.p_holm) if each else ABSENT, False),
-        (point_text(row.point), False),
     ]
+
+
+def _time_title(study: Findings, metric: str) -> str:
+    target = study.config.get("evaluate", {}).get("target", {}).get(metric)
+    return f"virtual time to {metric}" + ("" if target is None else f" {target:g}")
 
 
 def _time_cell(study: Findings, row: ResultRow, column: str) -> Cell:
