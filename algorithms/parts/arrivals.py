@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError, require
 from algorithms.engine.keys import Purpose, generator
+from algorithms.parts.oort import Oort
 from algorithms.parts.schedule import Sample
 
 TRIES = 64
@@ -356,8 +357,9 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         if self.sample.by != "uniform":
+            name = "oort" if isinstance(self.sample.by, Oort) else self.sample.by
             raise InputError(
-                f'algorithm.sampling = "{self.sample.by}" with asynchronous arrivals: must be "uniform", because no '
+                f'algorithm.sampling = "{name}" with asynchronous arrivals: must be "uniform", because no '
                 'cohort is drawn; set algorithm.sampling = "uniform"'
             )
         always = self.sample.active == 1

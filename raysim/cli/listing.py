@@ -10,14 +10,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pydantic_core import PydanticUndefined
+
 import partitioning
-from algorithms import PowerOfChoice, Sample
+from algorithms import Sample
 from algorithms.names import ALGORITHMS, STAGES
 from algorithms.parts.losses import LOSSES
 from algorithms.parts.optimisers import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, unknown
+from raysim.config.algorithm import AlgorithmTable, OortTable
+from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASET_FORMS, DATASETS
@@ -107,8 +111,9 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
     if kind == "algorithms":
         _check("algorithm", name, ALGORITHMS)
         yield from _keys(ALGORITHMS[name], PARTS)
-        yield from _keys(Sample, (), {"by": "sampling"})
-        yield from _keys(PowerOfChoice)
+        yield from _keys(Sample, ("by", "reporting"))
+        yield from _table_keys(AlgorithmTable, ("sampling", "candidates", "over", "deadline", "late", "joins"))
+        yield from _table_keys(OortTable, tuple(OortTable.model_fields), "oort.")
     elif kind == "models":
         _check("model", name, MODELS)
         yield from _keys(MODELS[name].build, BUILDER_ARGUMENTS)
@@ -159,6 +164,14 @@ def _keys(
     for each in inspect.signature(function).parameters.values():
         if each.name not in skip:
             yield f"{names.get(each.name, each.name)}{_default(each.default)}", lines.get(each.name, "")
+
+
+def _table_keys(table: type[ConfigTable], keys: Sequence[str], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield `key = default` and the text of some keys of a table of the experiment file."""
+    for key in keys:
+        field = table.model_fields[key]
+        default = None if field.default is PydanticUndefined else field.default
+        yield f"{above}{key}{_default(default)}", " ".join((field.description or "").split())
 
 
 def _default(value: object) -> str:

@@ -127,7 +127,7 @@ def checked(model: type[T], raw: Mapping[str, Any], where: str, besides: Collect
         # JSON mode is strict about numbers and texts, and turns a list into a tuple.
         table = model.model_validate_json(json.dumps(own, default=partial(_text, where)))
     except ValidationError as error:
-        errors += _explained(error, where, model)
+        errors += _explained(error.errors(), where, model)
     except InputError as error:
         errors.append(error)
     if errors:
@@ -164,12 +164,19 @@ def known(key: str, name: object, table: Mapping[str, Any]) -> Any:
     return table[name]
 
 
-def _explained(error: ValidationError, where: str, model: type[ConfigTable]) -> list[InputError]:
-    """Return pydantic's findings in one line for each key."""
+def _explained(findings: Sequence[Any], where: str, model: type[ConfigTable]) -> Iterator[InputError]:
+    """Yield pydantic's findings in one line for each key, those of inner tables with the inner key."""
     found: dict[str, list[Any]] = {}
-    for finding in error.errors():
+    for finding in findings:
         found.setdefault(str(finding["loc"][0]), []).append(finding)
-    return [_finding(key, findings, where, model) for key, findings in found.items()]
+    for key, own in found.items():
+        inner = model.model_fields[key].annotation if key in model.model_fields else None
+        if inspect.isclass(inner) and issubclass(inner, ConfigTable) and len(own[0]["loc"]) > 1:
+            yield from _explained([{**each, "loc": each["loc"][1:]} for each in own], _path(where, key), inner)
+        elif own[0]["type"] == "extra_forbidden":
+            yield UnknownKeyError(where, key, list(model.model_fields))
+        else:
+            yield _finding(key, own, where, model)
 
 
 def _finding(key: str, found: Sequence[Any], where: str, model: type[ConfigTable]) -> InputError:

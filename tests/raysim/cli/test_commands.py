@@ -11,6 +11,8 @@ from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.cli.listing import keys_of
+from raysim.config.algorithm import AlgorithmTable, OortTable
+from raysim.config.check import table_of
 from raysim.config.read import recipes
 from raysim.data.catalogue import DATASETS
 from raysim.models.build import MODELS
@@ -111,6 +113,15 @@ def test_list_keys(kind: str, names: list[str]) -> None:
         keys = dict(keys_of(kind, name))
         assert ('sampling = "uniform"' if kind == "algorithms" else "renorm_r_max = 3.0") in keys
         assert all(said and "\n" not in said for said in keys.values())
+
+
+def test_listed_keys_are_keys_of_the_file() -> None:
+    keys = {key.partition(" ")[0] for key, _ in keys_of("algorithms", "fedavg")}
+    assert {"over", "deadline", "late", "oort.alpha"} <= keys
+    assert keys <= {
+        *table_of(ALGORITHMS["fedavg"], ("sample", "local", "server"), AlgorithmTable).model_fields,
+        *(f"oort.{key}" for key in OortTable.model_fields),
+    }
 
 
 def test_list_keys_of_one(raysim: Cli) -> None:
