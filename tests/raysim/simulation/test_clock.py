@@ -73,10 +73,21 @@ def test_the_clock_needs_devices(tmp_path: Path) -> None:
         raysim.run(config, tmp_path / "run", inline=True)
 
 
+@pytest.mark.parametrize(("deadline", "said"), [(1.0, True), (5000.0, False)])
+def test_a_run_says_if_no_update_arrived_before_the_deadline(deadline: float, said: bool, tmp_path: Path) -> None:
+    config = {**TIMED, "rounds": 2, "algorithm": {"name": "fedavg", "cohort": 3, "deadline": deadline}}
+    raysim.run(config, tmp_path / "run", inline=True)
+    log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    assert (f"no client update arrived within algorithm.deadline = {deadline}" in log) is said
+
+
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
         ({"oort": {"alpha": 1.0}}, 'algorithm.oort with algorithm.sampling = "uniform"'),
+        ({"sampling": "oort", "oort": {"alhpa": 1.0}}, r"unknown key 'algorithm\.oort\.alhpa': .*did you mean 'alpha'"),
+        ({"sampling": "oort", "oort": {"alpha": "two"}}, r"algorithm\.oort\.alpha = 'two': .*number; .*alpha=2\.0"),
+        ({"name": "fedbuff", "sampling": "oort"}, 'algorithm.sampling = "oort" with asynchronous arrivals'),
         ({"sampling": "oort", "oort": {"alpha": -1.0}}, r"algorithm\.oort\.alpha = -1\.0"),
         ({"sampling": "oort", "oort": {"pase": 1.0}}, r"algorithm\.oort\.pase.*did you mean 'pace'"),
         ({"sampling": "oort", "candidates": 4}, "algorithm.candidates = 4 with"),
