@@ -40,7 +40,7 @@ def results_table(results: Sequence[ShownResult], walls: Mapping[str, float] = M
     wall = ("wall seconds",) if walls and not timed else ()  # Both do not fit into 80 characters.
     private = ("epsilon",) if any(result.epsilon is not None for result in results) else ()
     for name in (*private, "rounds", "seconds", *wall, *timed, "bytes up", "bytes down"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=name in timed)
     for result in results:
         table.add_row(
             result.name,
