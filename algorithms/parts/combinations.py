@@ -9,7 +9,7 @@ from algorithms.parts.attack import Attack
 from algorithms.parts.choice import PowerOfChoice
 from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Schedule
-from algorithms.parts.server import Assign, Server
+from algorithms.parts.server import Assign, Server, takes_updates
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
 from algorithms.parts.uplink import Downlink, Uplink
@@ -53,6 +53,7 @@ def check(
         _arrivals_in_rounds(schedule, own_round),
         _personal_state_with_arrivals(schedule, local, sharing),
         _weights_above_one(schedule, weighting, server),
+        _reports_of_a_buffer(schedule, server),
         _losses_without_a_model(schedule, every, local),
         _poisson_with_redistribution(schedule, every),
         _personal_statistics_that_never_change(local, sharing),
@@ -219,6 +220,15 @@ def _weights_above_one(schedule: Schedule, weighting: Weighting, server: Server)
     return (
         f"server.rule = 'weighted-mix' with {other}: must be used with single arrivals of weight at most 1, as "
         'in fedasync; set server.rule = "mix"'
+    )
+
+
+def _reports_of_a_buffer(schedule: Schedule, server: Server) -> str:
+    if not isinstance(schedule, Arrivals) or schedule.buffer == 1 or not takes_updates(type(server)):
+        return ""
+    return (
+        f"server = {server} with a buffer of arrivals: must not read the clients' reports, because the buffer holds "
+        "only their sum; set algorithm.buffer = 1, or use a rule without `updates`"
     )
 
 

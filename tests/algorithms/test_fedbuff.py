@@ -202,3 +202,17 @@ def test_what_contradicts_arrivals() -> None:
         fedbuff(replace(HALF, reporting=Reporting(deadline=2.0)), LOCAL)
     with pytest.raises(InputError, match=r"algorithm\.max_staleness"):
         check_clock(fedasync(HALF, LOCAL, max_staleness=2), table([1.0], [[(0.0, 1.0)]]))
+
+
+class Reads:
+    """Server rule that reads the clients' reports."""
+
+    def __call__(self, model: Packed, mean: Packed, total: float, memory: Any, layout: Layout, updates: Any) -> Any:
+        return mean, memory
+
+
+def test_a_rule_that_reads_reports_needs_single_arrivals() -> None:
+    assert fedbuff(HALF, LOCAL, Reads(), buffer=1)
+    for buffer in (None, 2):
+        with pytest.raises(InputError, match=r"with a buffer of arrivals: must not read the clients' reports"):
+            fedbuff(HALF, LOCAL, Reads(), buffer=buffer)
