@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from raysim.measures.evaluate import Targets, evaluate
 
 
 def by_kind(
-    state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets, updates: NDArray[np.int64]
+    state: State, algorithm: Algorithm, fleet: Fleet, targets: Targets, accounts: Mapping[str, NDArray[np.int64]]
 ) -> dict[str, dict[str, float]]:
     """Return participation and metrics of each kind of devices; nothing without devices.
 
@@ -22,10 +23,11 @@ def by_kind(
         algorithm: parts of the algorithm.
         fleet: fleet that runs the blocks.
         targets: data to evaluate on; if they have clients' own test parts, the metrics are those of `local`.
-        updates: counted client updates of each training client, in the census's order.
+        accounts: sums of each training client, in the census's order; see `AlgorithmFolder.accounts`.
 
     Returns:
-        By kind: `clients`, `updates`, `gini` of the clients' updates (0 if all have equally many), and the metrics.
+        By kind: `clients`, the sums of its accounts, `gini` of its clients' updates (0 if all have equally many), and
+        the metrics.
     """
     census = fleet.census
     if census.devices is None:
@@ -33,8 +35,9 @@ def by_kind(
     kinds = census.devices.kind(census.clients)
     found: dict[str, dict[str, float]] = {}
     for number in np.unique(kinds).tolist():
-        own = updates[kinds == number]
-        found[census.devices.kinds[number]] = {"clients": len(own), "updates": int(own.sum()), "gini": gini(own)}
+        own = {name: values[kinds == number] for name, values in accounts.items()}
+        sums = {name: int(values.sum()) for name, values in own.items()}
+        found[census.devices.kinds[number]] = {"clients": len(own["updates"]), **sums, "gini": gini(own["updates"])}
     local = next((target for target in targets.targets if target.name == "local"), None)
     if local is None or len(found) < 2:
         return found

@@ -200,6 +200,13 @@ def goals(results: Outputs) -> ResultTable | None:
     return ResultTable(columns) if columns else None
 
 
+PARTICIPATION = {"clients", "updates", "gini", "samples"}
+"""Numbers of a kind's participation in `summary.json`."""
+
+NEVER_COUNTED = {"late": "late", "vanished": "vanished", "samples_wasted": "samples"}
+"""Titles of a kind's client updates that never counted, by the name in `summary.json`."""
+
+
 def kinds(results: Outputs) -> ResultTable | None:
     """Return participation and metrics of each kind of devices, a row each; None without devices."""
     rows = [(each.label, kind, own) for each in results for kind, own in each.summary.get("kinds", {}).items()]
@@ -216,9 +223,17 @@ def kinds(results: Outputs) -> ResultTable | None:
         column("client updates", "updates", _count, "Participation"),
         TableColumn.of("a client", rates, "{:.2f}".format, "Participation"),
         column("Gini", "gini", "{:.2f}".format, "Participation"),
+        column("samples", "samples", _count, "Participation"),
+        *(
+            column(title, name, _count, "Never counted")
+            for name, title in NEVER_COUNTED.items()
+            if any(name in own for _, _, own in rows)
+        ),
         *(
             column(metric_named(name).title, name, metric_named(name).text, "Own test parts")
-            for name in metrics_in(f"local_{name}" for name in first - {"clients", "updates", "gini"})
+            for name in metrics_in(
+                f"local_{name}" for name in first - {"clients", "updates", "gini", "samples", *NEVER_COUNTED}
+            )
             if name in first
         ),
     ]

@@ -98,7 +98,7 @@ def run_algorithm(
             raise
         summary = summary_of(result, experiment.evaluate.target, fingerprint)
         if plan.devices is not None:
-            summary["kinds"] = by_kind(state, plan.algorithm, fleet, targets, files.counted(plan.census.clients))
+            summary["kinds"] = by_kind(state, plan.algorithm, fleet, targets, files.accounts(plan.census.clients))
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])

@@ -155,21 +155,31 @@ class AlgorithmFolder:
         for batch in batches(self.path / "metrics.journal"):
             yield from batch.to_pylist()
 
-    def counted(self, clients: np.ndarray) -> np.ndarray:
-        """Wait for all rows, and return the number of counted client updates of each client, int64 [n].
+    def accounts(self, clients: np.ndarray) -> dict[str, np.ndarray]:
+        """Wait for all rows, and return each client's updates and samples by outcome, int64 [n] each.
 
         Args:
             clients: ids in ascending order, int64 [n].
+
+        Returns:
+            `updates`, those that counted, and their `samples`; with outcomes also `late`, `vanished` and
+            `samples_wasted`.
         """
         self._background.close()
-        counts = np.zeros(len(clients), np.int64)
+        outcomes = {"counted": "updates", "late": "late", "vanished": "vanished"}
+        names = [*outcomes.values(), "samples", "samples_wasted"]
+        sums = {name: np.zeros(len(clients), np.int64) for name in names}
         for batch in batches(self.path / "updates.journal"):
-            ids = batch.column("client").to_numpy()
-            if OUTCOME.name in batch.schema.names:
-                ids = ids[np.array(batch.column(OUTCOME.name).to_pylist()) == "counted"]
-            # `centralized` has rows of no client.
-            counts += np.bincount(np.searchsorted(clients, ids[np.isin(ids, clients)]), minlength=len(clients))
-        return counts
+            ids, samples = batch.column("client").to_numpy(), batch.column("samples").to_numpy()
+            own = np.isin(ids, clients)  # `centralized` has rows of no client
+            timed = OUTCOME.name in batch.schema.names
+            given = batch.column(OUTCOME.name).to_numpy(zero_copy_only=False) if timed else np.full(len(ids), "counted")
+            for outcome, name in outcomes.items():
+                mine = own & (given == outcome)
+                places = np.searchsorted(clients, ids[mine])
+                np.add.at(sums[name], places, 1)
+                np.add.at(sums["samples" if outcome == "counted" else "samples_wasted"], places, samples[mine])
+        return sums if OUTCOME in self._rows else {name: sums[name] for name in ("updates", "samples")}
 
     @property
     def due(self) -> bool:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -44,8 +45,24 @@ def experiment(population: str, in_flight: int, buffer: int, rounds: int) -> dic
     }
 
 
+class OwnMemory(Thread):
+    """Peak of this process's memory without mapped files such as libraries and shards, looked up all the time."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.mib = 0.0
+
+    def run(self) -> None:
+        while True:
+            lines = Path("/proc/self/status").read_text().splitlines()
+            self.mib = max(self.mib, *(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon")))
+            time.sleep(0.05)
+
+
 def measure(path: Path, folder: Path, in_flight: int, buffer: int, rounds: int, actors: int) -> dict[str, float]:
     """Run it, and return what is printed."""
+    memory = OwnMemory()
+    memory.start()
     started = time.perf_counter()
     run = raysim.run(experiment(str(path), in_flight, buffer, rounds), folder, actors=actors or None, inline=not actors)
     wall, table = time.perf_counter() - started, pq.read_table(run.folder / "fedbuff" / "metrics.parquet")
@@ -60,6 +77,7 @@ def measure(path: Path, folder: Path, in_flight: int, buffer: int, rounds: int, 
         "events a second": events / sum(rows["seconds"]),
         "microseconds an event": 1e6 * sum(rows["seconds"]) / events,
         "MiB of the driver": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "MiB of the driver without mapped files": memory.mib,
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
+from raysim.store.summary import read_summary
 from tests.raysim.simulation.test_api import metrics
 from tests.raysim.store.test_resume import BASE, Breaks, Pair, assert_same
 
@@ -61,6 +62,12 @@ def test_accounts_add_up(inline: Path) -> None:
         assert sum(table["updates"]) == sum(row["outcome"] == "counted" for row in rows)
         wasted = sum(row["samples"] for row in rows if row["outcome"] != "counted")
         assert wasted <= sum(table["samples_wasted"]) <= wasted + len(rows)  # rows round down
+        (kind,) = read_summary(inline / name / "summary.json")["kinds"].values()
+        assert [kind[key] for key in ("updates", "late", "vanished")] == [
+            sum(table[key]) for key in ("updates", "late", "vanished")
+        ]
+        assert kind["samples_wasted"] == wasted
+        assert kind["samples"] == sum(row["samples"] for row in rows if row["outcome"] == "counted")
         late, vanished = late + sum(table["late"]), vanished + sum(table["vanished"])
         stale += sum((row["staleness"] or 0) > 0 for row in rows)
     assert late and stale
