@@ -289,8 +289,6 @@ def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable
 
     def own_keys() -> AlgorithmTable:
         table = table_of(_function(name), ("sample", "local", "server"), AlgorithmTable)
-        if isinstance(raw.get("oort"), dict):
-            checked(OortTable, raw["oort"], "algorithm.oort")
         return checked(table, raw, "algorithm", of=f"algorithm {name}")
 
     def server() -> ServerTable:
