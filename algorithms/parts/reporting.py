@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal
 
-from algorithms.engine.errors import require
+from algorithms.engine.errors import InputError, require
 
 LateUpdates = Literal["drop", "stale"]
 
@@ -26,7 +26,7 @@ class Reporting:
             to the present model: w_k - w_(t-s) + w_t.
 
     Raises:
-        InputError: a number is out of range.
+        InputError: a number is out of range, or "stale" stands without a factor or a deadline.
 
     Paper: Bonawitz et al., "Towards Federated Learning at Scale: System Design", 2019, sections 2.2 and 9, which
     selects 130 % of the clients. The weight of a stale update is FedBuff's.
@@ -43,15 +43,18 @@ class Reporting:
         require(holds, "algorithm.deadline", self.deadline, "a number of seconds > 0", "leave it out for no deadline")
         known = self.late in ("drop", "stale")
         require(known, "algorithm.late", self.late, '"drop" or "stale"', 'set algorithm.late = "drop"')
+        if self.late == "stale" and self.over == 1 and self.deadline is None:
+            raise InputError(
+                'algorithm.late = "stale" without algorithm.over and algorithm.deadline: must stand with one of them, '
+                "because no update is late otherwise; set algorithm.deadline"
+            )
 
     @property
     def needs_clock(self) -> str:
         """Key of a setting that only makes sense in virtual time; "" if there is none."""
         if self.over > 1:
             return f"algorithm.over = {self.over}"
-        if self.deadline is not None:
-            return f"algorithm.deadline = {self.deadline}"
-        return "" if self.late == "drop" else f'algorithm.late = "{self.late}"'
+        return "" if self.deadline is None else f"algorithm.deadline = {self.deadline}"
 
     def selected(self, size: int) -> int:
         """Return the number of clients to select for a cohort of m."""

@@ -26,8 +26,8 @@ def by_kind(
         accounts: sums of each training client, in the census's order; see `AlgorithmFolder.accounts`.
 
     Returns:
-        By kind: `clients`, the sums of its accounts, `gini` of its clients' updates (0 if all have equally many), and
-        the metrics.
+        By kind: `clients`, those that `never` took part, the sums of its accounts, `gini` of its clients' updates (0
+        if all have equally many), and the metrics.
     """
     census = fleet.census
     if census.devices is None:
@@ -37,7 +37,9 @@ def by_kind(
     for number in np.unique(kinds).tolist():
         own = {name: values[kinds == number] for name, values in accounts.items()}
         sums = {name: int(values.sum()) for name, values in own.items()}
-        found[census.devices.kinds[number]] = {"clients": len(own["updates"]), **sums, "gini": gini(own["updates"])}
+        never = int((own["updates"] == 0).sum())
+        numbers = {"clients": len(own["updates"]), "never": never, **sums, "gini": gini(own["updates"])}
+        found[census.devices.kinds[number]] = numbers
     local = next((target for target in targets.targets if target.name == "local"), None)
     if local is None or len(found) < 2:
         return found

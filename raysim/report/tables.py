@@ -200,7 +200,7 @@ def goals(results: Outputs) -> ResultTable | None:
     return ResultTable(columns) if columns else None
 
 
-PARTICIPATION = {"clients", "updates", "gini", "samples"}
+PARTICIPATION = {"clients", "never", "updates", "gini", "samples"}
 """Numbers of a kind's participation in `summary.json`."""
 
 NEVER_COUNTED = {"late": "late", "vanished": "vanished", "samples_wasted": "samples"}
@@ -220,6 +220,7 @@ def kinds(results: Outputs) -> ResultTable | None:
     first = {name for _, _, own in rows for name in own if not name.startswith("mean_")}
     columns = [
         column("clients", "clients", _count, "Participation"),
+        column("never took part", "never", _count, "Participation"),
         column("client updates", "updates", _count, "Participation"),
         TableColumn.of("a client", rates, "{:.2f}".format, "Participation"),
         column("Gini", "gini", "{:.2f}".format, "Participation"),

@@ -242,7 +242,7 @@ def test_stale_rows_are_the_updates_of_their_round(federation: Federation) -> No
             "over = 1.3 with aggregate_every = 2",
         ),
         (
-            radfed(Sample(reporting=Reporting(late="stale")), LOCAL, aggregate_every=2),
+            radfed(Sample(reporting=Reporting(deadline=2.0, late="stale")), LOCAL, aggregate_every=2),
             table([1.0]),
             '"stale" with aggregate_every = 2',
         ),
@@ -258,7 +258,9 @@ def test_parts_that_contradict_the_clock(algorithm: Algorithm, devices: DeviceTa
         check_clock(algorithm, devices)
 
 
-@pytest.mark.parametrize("given", [{"over": 0.9}, {"over": inf}, {"deadline": 0.0}, {"late": "never"}])
+@pytest.mark.parametrize(
+    "given", [{"over": 0.9}, {"over": inf}, {"deadline": 0.0}, {"late": "never"}, {"late": "stale"}]
+)
 def test_reporting_out_of_range(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"algorithm.{next(iter(given))} = "):
         Reporting(**given)

@@ -46,6 +46,7 @@ def test_participation_is_that_of_the_rows(run: raysim.Run, name: str) -> None:
         mine = np.array([counts[client] for client in range(8) if KINDS[client] == kind and client not in held_out])
         assert (found["clients"], found["updates"]) == (len(mine), mine.sum())
         assert found["gini"] == pytest.approx(gini(mine))
+        assert found["never"] == (mine == 0).sum()
         assert "late" not in found and found["samples"] > 0
 
 
@@ -99,7 +100,7 @@ def test_pooled_training_is_no_clients_participation(tmp_path: Path) -> None:
     config = {**CONFIG, "rounds": 2, "algorithm": [{"name": "centralized"}], "devices": {}}
     run = raysim.run(config, tmp_path / "run", inline=True)
     kinds = read_summary(run.folder / "centralized" / "summary.json")["kinds"]
-    assert kinds == {"device": {"clients": 7, "updates": 0, "samples": 0, "gini": 0.0}}
+    assert kinds == {"device": {"clients": 7, "never": 7, "updates": 0, "samples": 0, "gini": 0.0}}
 
 
 def test_without_devices_nothing_is_said_of_them(tmp_path: Path) -> None:
