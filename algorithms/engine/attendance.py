@@ -125,7 +125,7 @@ def _wait(
 ) -> tuple[float, NDArray[np.bool_]]:
     """Return the first time from now on at which a client is available, and which clients are, [K].
 
-    If no client is idle, or none is ever available, it is the time of the next late update, and no client is available.
+    If a late update arrives before, it is the time of that arrival, and no client is available.
 
     Raises:
         InputError: there is no such time.
@@ -136,10 +136,11 @@ def _wait(
     available = free & devices.available(census.clients, now)
     while not available.any():
         wait = float(devices.wait(census.clients[free], now).min(initial=inf))
-        if wait == inf and not under_way:
+        arrival = min((each.due for each in under_way), default=inf)
+        if min(wait, arrival) == inf:
             raise InputError(nobody(now))
-        if wait == inf:
-            return max(now, min(each.due for each in under_way)), available
+        if arrival <= now + wait:
+            return max(now, arrival), available
         now = max(now + wait, nextafter(now, inf))
         available = free & devices.available(census.clients, now)
     return now, available

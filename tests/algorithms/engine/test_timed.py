@@ -221,6 +221,14 @@ def test_a_round_without_an_idle_client_waits_for_a_late_update(federation: Fede
         run(federation, fedavg(sample, LOCAL), [10, 10], gone, 9)
 
 
+def test_nobody_waits_for_a_far_client_while_an_update_is_late(federation: Federation) -> None:
+    sample = Sample(reporting=Reporting(deadline=1.0, late="stale"))
+    devices = table([2.0, 10.0], [[(0.0, 90.0)], [(50.0, 90.0)]])
+    states = run(federation, fedavg(sample, LOCAL), [10, 10], devices, 3)
+    # Client 0 arrives after 5 s, long before client 1 becomes available, and is sent again.
+    assert [state.now for state in states] == [0, 1, 5, 6]
+
+
 def test_stale_rows_are_the_updates_of_their_round(federation: Federation) -> None:
     devices = table([10.0, 10 / 3, 1.0], [[(0.0, inf)]] * 3)
     sample = Sample(reporting=Reporting(deadline=1.0, late="stale"))
