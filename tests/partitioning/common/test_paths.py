@@ -68,11 +68,13 @@ def test_a_file_exchanged_for_a_pipe_is_never_waited_for(tmp_path: Path) -> None
 
     (thread := threading.Thread(target=exchange, daemon=True)).start()
     seen = set()
-    for _ in range(2_000):
+    for number in range(1_000_000):
         try:
             seen.add(read_bytes(path))
         except OSError as error:
             seen.add(type(error).__name__)
+        if number >= 2_000 and b"sound" in seen:  # On a busy machine the thread may begin late.
+            break
     done.set()
     thread.join()
     assert b"sound" in seen and seen <= {b"sound", "OSError", "FileNotFoundError"}
