@@ -106,10 +106,7 @@ class _ArrivalRound:
         self._parameters = fleet.layouts.shared.parameters
         self._model, self._memory = state.model, state.memory
         began = self._began = _progress(state, self._schedule)
-        self._blocks, self._buffer = (
-            began.blocks,
-            began.buffer and replace(began.buffer, floats=began.buffer.floats.copy()),
-        )
+        self._blocks, self._buffer = began.blocks, began.buffer and began.buffer.copy()
         self._versions, self._computed = dict(began.versions), dict(began.computed)
         if census.joins is not None:
             raise InputError(

@@ -156,6 +156,16 @@ def test_the_last_round_aggregates_the_rest(federation: Federation) -> None:
     assert states[3].own.buffer is not None and same(states[2].model, states[3].model) == (not aggregated[2])
 
 
+def test_a_round_leaves_the_state_before_it_as_it_was(federation: Federation) -> None:
+    # Those with few samples arrive first, so that the counters of the second round are larger.
+    data, algorithm = clients((4, 4, 4, 12, 12, 12)), fedbuff(HALF, LOCAL, buffer=9, concurrency=6)
+    _, fleet, states = simulate(federation, algorithm, data, 1, devices=table([1.0] * 3 + [2.4] * 3))
+    before = next_round(states[0], algorithm, fleet)
+    kept = pickle.loads(pickle.dumps(before.own.buffer))
+    next_round(before, algorithm, fleet)
+    np.testing.assert_equal(vars(before.own.buffer.copy()), vars(kept.copy()))
+
+
 @pytest.mark.parametrize("counts", ["model", "change"])
 def test_what_is_under_way_survives_a_copy(counts: Any, federation: Federation) -> None:
     algorithm = fedbuff(HALF, LOCAL, buffer=2, concurrency=4, counts=counts)
