@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from algorithms.engine.devices import Devices
 from algorithms.engine.errors import InputError
@@ -38,15 +39,30 @@ def check_clock(algorithm: Algorithm, devices: Devices | None) -> None:
                 f"{key} without [devices]: must have devices, which set the clock; add the table [devices]"
             )
         if on_clock(phase, devices):
-            _check(phase, key or "devices that are not always available")
+            _refuse(_parts(phase, key or "devices that are not always available"))
+            _refuse(_over(phase))
+            _refuse(_stale(phase))
 
 
-def _check(algorithm: Algorithm, what: str) -> None:
-    schedule, sample = algorithm.schedule, algorithm.schedule.sample
-    reporting, every = sample.reporting, schedule.aggregate_every if isinstance(schedule, Rounds) else 1
+Pair: TypeAlias = tuple[bool, str, str, str]
+"""Whether two settings stand together that must not, the settings, and the remedy."""
+
+
+def _refuse(pairs: Sequence[Pair]) -> None:
+    for wrong, first, other, why in pairs:
+        if wrong:
+            raise InputError(f"{first} with {other}: must not be used together; {why}")
+
+
+def _every(algorithm: Algorithm) -> int:
+    return algorithm.schedule.aggregate_every if isinstance(algorithm.schedule, Rounds) else 1
+
+
+def _parts(algorithm: Algorithm, what: str) -> Sequence[Pair]:
+    """Return the parts that do not go with the clock; `what` sets it."""
+    schedule, sample, every = algorithm.schedule, algorithm.schedule.sample, _every(algorithm)
     drawn = isinstance(schedule, Arrivals) and isinstance(schedule.delay, Drawn)
-    stale, server = reporting.late == "stale", algorithm.server
-    for wrong, first, other, why in (
+    return (
         (drawn, what, "algorithm.max_staleness", "set concurrency instead, because this clock counts arrivals"),
         (
             algorithm.own_round is not None and not isinstance(schedule, Arrivals),
@@ -75,6 +91,20 @@ def _check(algorithm: Algorithm, what: str) -> None:
             "use devices that are not always available instead",
         ),
         (
+            every > 1 and isinstance(sample.by, Oort),
+            what,
+            f"aggregate_every = {every}",
+            'set algorithm.sampling = "uniform", because a model that travels has no utility of its own',
+        ),
+    )
+
+
+def _over(algorithm: Algorithm) -> Sequence[Pair]:
+    """Return what does not go with over-selection."""
+    sample, every = algorithm.schedule.sample, _every(algorithm)
+    reporting = sample.reporting
+    return (
+        (
             sample.by == "poisson" and reporting.over > 1,
             f"algorithm.over = {reporting.over}",
             'algorithm.sampling = "poisson"',
@@ -86,12 +116,13 @@ def _check(algorithm: Algorithm, what: str) -> None:
             f"aggregate_every = {every}",
             "remove one of the two, because each travelling model goes to one client",
         ),
-        (
-            every > 1 and isinstance(sample.by, Oort),
-            what,
-            f"aggregate_every = {every}",
-            'set algorithm.sampling = "uniform", because a model that travels has no utility of its own',
-        ),
+    )
+
+
+def _stale(algorithm: Algorithm) -> Sequence[Pair]:
+    """Return what does not go with late updates that count."""
+    stale, every, server = algorithm.schedule.sample.reporting.late == "stale", _every(algorithm), algorithm.server
+    return (
         (every > 1 and stale, 'algorithm.late = "stale"', f"aggregate_every = {every}", 'set algorithm.late = "drop"'),
         (
             stale and (algorithm.attack is not None or not isinstance(algorithm.aggregate, Mean)),
@@ -111,6 +142,4 @@ def _check(algorithm: Algorithm, what: str) -> None:
             'algorithm.newcomer = "average"',
             'set algorithm.newcomer = "initial"',
         ),
-    ):
-        if wrong:
-            raise InputError(f"{first} with {other}: must not be used together; {why}")
+    )

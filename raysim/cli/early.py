@@ -32,8 +32,13 @@ def check_run(
     def experiment() -> None:
         found = Experiment.of(read(file, changes), module_folders(file))
         place = partial(check_place, found, actors, inline, address)
-        devices = lambda: found.devices and found.devices.source  # noqa: E731
-        every({"data": lambda: _check_data(found.data), "place": place, "devices": devices})
+        every(
+            {
+                "data": lambda: _check_data(found.data),
+                "place": place,
+                "devices": lambda: found.devices and found.devices.source,
+            }
+        )
 
     every({"experiment": experiment, "out": lambda: check_new(out) if isinstance(out, Path) else None})
 
