@@ -117,7 +117,7 @@ def fetched_run(folder: Path, uri: str | None = None) -> FetchedRun:
     path = folder / CONFIG
     with _readable(path):
         tables = tomllib.loads(_text(path))["algorithm"]
-        names = algorithm_names([str(table["name"]) for table in tables])[:MOST_RESULTS]
+        names = algorithm_names(tables)[:MOST_RESULTS]
     ended = [folder / name for name in names if Path(name).name == name and (folder / name / SUMMARY).is_file()]
     return FetchedRun(folder, tuple(map(_result, ended)), uri)
 

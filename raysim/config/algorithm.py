@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from inspect import signature
 from types import ModuleType
@@ -25,6 +25,7 @@ from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of
 from raysim.config.model import ModelTable, model_of
 from raysim.config.privacy import PrivacyTable, privacy_of
+from raysim.config.read import short_name
 from raysim.config.uplink import DownlinkTable, UplinkTable, chain_of
 
 INNER = ("local", "server", "uplink", "downlink", "privacy", "model")
@@ -86,6 +87,8 @@ class AlgorithmTable(ConfigTable):
 
     name: str = "fedavg"
     """Algorithm: a name from `raysim list algorithms`, or `module:function` for your own."""
+    label: str | None = None
+    """Short name in place of the algorithm's in folders, tables and legends; by default none."""
     cohort: int | None = None
     """Number of clients per round; by default all training clients. Excludes `fraction`."""
     fraction: float | None = None
@@ -268,12 +271,25 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
         try:
             found.append(_algorithm(dict(table), raw))
         except InputError as error:
-            errors += [(str(table.get("name", "fedavg")), each) for each in each_error(error)]
+            called = str(table.get("label", table.get("name", "fedavg")))
+            errors += [(called, each) for each in each_error(error)]
     if errors:
         # A mistake of all algorithms comes from their common tables, or from a change of all.
         times = Counter(str(each) for _, each in errors)
         raise MistakesError(*(each if times[str(each)] >= len(tables) else _named(each, name) for name, each in errors))
+    _check_labels(found)
     return tuple(found)
+
+
+def _check_labels(tables: Sequence[AlgorithmTable]) -> None:
+    """Raise InputError if `algorithm.LABEL.key` would also mean something else."""
+    for table in tables:
+        others = [short_name(other.name) for other in tables if other is not table]
+        if table.label in (*others, *INNER, "oort", "joins"):
+            raise InputError(
+                f"algorithm.label = {table.label!r}: must differ from the other algorithms' names and from the tables "
+                "of [algorithm]; choose another label"
+            )
 
 
 def _named(error: InputError, name: str) -> InputError:

@@ -109,7 +109,7 @@ class Experiment(TopLevelKeys):
             raise hinted(error, raw, _tables()) from None
         top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
         experiment = cls(**top, **found)
-        check_names(experiment.names)
+        check_names(experiment.names, [table.label for table in experiment.algorithm])
         for name in experiment.names if experiment.attack else ():
             experiment.compose(name)  # checks the attack against the parts
         return experiment
@@ -117,7 +117,7 @@ class Experiment(TopLevelKeys):
     @property
     def names(self) -> list[str]:
         """Folder names of the algorithms."""
-        return algorithm_names([table.name for table in self.algorithm])
+        return algorithm_names({"name": table.name, "label": table.label} for table in self.algorithm)
 
     @property
     def measured(self) -> tuple[Metric, ...] | None:

@@ -38,7 +38,7 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
     Args:
         source: path of a TOML file, or name of a recipe.
         changes: changes `key.path=value`, each value in TOML or else a text; `algorithm.key` changes every algorithm,
-            `algorithm.NAME.key` the algorithms of that name.
+            `algorithm.NAME.key` the algorithms of that name or label.
 
     Raises:
         InputError: no such file or recipe, not TOML, or a change of another form.
@@ -114,10 +114,13 @@ def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> N
     Raises:
         InputError: a part of the path is no table.
     """
-    places = [raw]
-    for key in keys[:-1]:
-        named = [table for table in places if _short_name(table.get("name")) == key]
-        places = named or [table for place in places for table in _tables(place, key, what)]
+    places, rest = [raw], list(keys)
+    while len(rest) > 1:
+        # A label may contain dots.
+        known = ((count, _called(".".join(rest[:count]), places, keys[0])) for count in range(len(rest) - 1, 0, -1))
+        count, named = next((each for each in known if each[1]), (1, []))
+        places = named or [table for place in places for table in _tables(place, rest[0], what)]
+        rest = rest[count:]
     for place in places:
         # A new key replaces the keys that it excludes.
         for several in EXCLUSIVE:
@@ -126,17 +129,30 @@ def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> N
         place[keys[-1]] = value
 
 
-def algorithm_names(names: Iterable[str]) -> list[str]:
-    """Return the folder names of algorithms: a second fedavg is fedavg-2, and module:function is function."""
+def _called(name: str, tables: Sequence[dict[str, Any]], top: str) -> list[dict[str, Any]]:
+    """Return the tables of a name or, of algorithms, a label."""
+    labels = "label" if top == "algorithm" else "name"
+    return [table for table in tables if name in (short_name(table.get("name")), table.get(labels))]
+
+
+def algorithm_names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the folder names of algorithms: the label, else the name, module:function is function.
+
+    A second fedavg without a label is fedavg-2.
+    """
     seen: Counter[str] = Counter()
     folders = []
-    for name in map(_short_name, names):
+    for table in tables:
+        if (label := table.get("label")) is not None:
+            folders.append(str(label))
+            continue
+        name = short_name(table.get("name", "fedavg"))
         seen[name] += 1
         folders.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return folders
 
 
-def _short_name(name: Any) -> str:
+def short_name(name: Any) -> str:
     """Return an algorithm's name; for `module:function`, the function's."""
     return getattr(name, "__name__", str(name).rpartition(":")[2])
 

@@ -116,7 +116,7 @@ def read_runs(folders: Sequence[Path]) -> list[RunOutput]:
 def algorithm_folders(config: Mapping[str, Any]) -> list[str]:
     """Return the folder of each `[[algorithm]]` table."""
     tables = config.get("algorithm", [])
-    return algorithm_names([str(table["name"]) for table in ([tables] if isinstance(tables, Mapping) else tables)])
+    return algorithm_names([tables] if isinstance(tables, Mapping) else tables)
 
 
 def read_config(path: Path, missing: str, kind: str) -> tuple[dict[str, Any], str]:

@@ -133,7 +133,7 @@ def _by_name(study: Mapping[str, Any]) -> dict[str, Any]:
     tables = several if isinstance(several, list) else [several]
     if not all(isinstance(table, dict) for table in tables):
         raise InputError(f"algorithm = {several!r}: must be a table; write [algorithm] and its keys below")
-    return dict(zip(algorithm_names([table.get("name", "fedavg") for table in tables]), tables, strict=True))
+    return dict(zip(algorithm_names(tables), tables, strict=True))
 
 
 def _only(raw: dict[str, Any], reduced: Reduced) -> None:
@@ -144,7 +144,7 @@ def _only(raw: dict[str, Any], reduced: Reduced) -> None:
     if reduced.algorithms is not None:
         by_name = _by_name(raw)
         raw["algorithm"] = chosen = [_known(name, by_name, "algorithm") for name in reduced.algorithms]
-        if (names := algorithm_names([table.get("name", "fedavg") for table in chosen])) != list(reduced.algorithms):
+        if (names := algorithm_names(chosen)) != list(reduced.algorithms):
             raise InputError(
                 f"reduced.algorithms = {list(reduced.algorithms)}: "
                 f"must keep their folder names, and would become {names}; name the first algorithm of that name, too"

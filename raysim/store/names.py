@@ -49,11 +49,12 @@ NAME = re.compile(r"\w[\w.-]*(?<!\.)")
 """An algorithm's name: letters, digits and _, inside also . and -."""
 
 
-def check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str], labels: Sequence[str | None] = ()) -> None:
     """Check that each algorithm gets a folder of its own in a run, on any file system.
 
     Args:
         names: folder names of the algorithms.
+        labels: labels of the algorithms, by default none.
 
     Raises:
         InputError: a name is no name of a folder, or another file or folder of the run has it.
@@ -67,7 +68,8 @@ def check_names(names: Sequence[str]) -> None:
         elif other := taken.get(_alike(name)):
             fault = f"must differ from {other}, because both are entries of the run's folder"
         if fault:
-            raise InputError(f"algorithm.name = {shown}: {fault}; rename the function")
+            key, remedy = ("label", "choose another label") if name in labels else ("name", "rename the function")
+            raise InputError(f"algorithm.{key} = {shown}: {fault}; {remedy}")
         taken[_alike(name)] = f"the algorithm {name}"
 
 

@@ -87,6 +87,7 @@ def settings(experiment: Experiment, name: str) -> dict[str, str]:
     of_data = {key: value for key, value in config["data"].items() if key in PREPARATION}
     of_fleet = {key: config["fleet"][key] for key in ("block", "cpus_per_actor")}
     table = config["algorithm"][experiment.names.index(name)]
+    table.pop("label", None)
     common = {
         key: config.get(key)
         for key in ("seed", "rounds", "epochs", "model", "evaluate", "devices", "attack", "partition")

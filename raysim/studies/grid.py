@@ -127,6 +127,8 @@ def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mappi
         for key in special.keys() & sources.keys():
             raise InputError(f"study.inherit.{name}.{key}: must not stand in study.grid.{name} too; leave one out")
         searched = {key: values for key, values in {**for_all, **special}.items() if key not in sources}
+        if "label" in {*searched, *sources}:
+            raise InputError(f"study.grid or study.inherit of {name}: label: must not vary; leave it out")
         spaces[name] = space = SearchSpace(name, place, searched, sources)
         if space.size > MOST_POINTS:
             raise InputError(

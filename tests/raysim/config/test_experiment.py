@@ -22,7 +22,7 @@ from algorithms import (
 )
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.config.read import read
+from raysim.config.read import changed, read
 from raysim.store.resume import settings
 
 BASE: dict[str, Any] = {
@@ -89,6 +89,22 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
     one = read(file, ["algorithm.radfed.aggregate_every=4", "algorithm.radfed.local.lr=0.5"])
     assert one["algorithm"] == [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 4, "local": {"lr": 0.5}}]
     assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
+
+
+def test_a_label_names_an_algorithm_and_changes_no_setting() -> None:
+    plain: list[dict[str, Any]] = [{"name": "fedavg"}, {"name": "fedavg", "cohort": 3}]
+    labels = "all", "few-0.3"
+    labelled = [table | {"label": label} for table, label in zip(plain, labels, strict=True)]
+    changes = ["algorithm.few-0.3.local.lr=0.3", "algorithm.all.cohort=2", "algorithm.fedavg.active=0.5"]
+    experiment = Experiment.of(changed(BASE | {"algorithm": labelled}, changes))
+    assert experiment.names == [*labels]
+    assert [table.cohort for table in experiment.algorithm] == [2, 3]
+    assert [table.compose().local.lr for table in experiment.algorithm] == [0.1, 0.3]
+    assert {table.active for table in experiment.algorithm} == {0.5}
+    assert Experiment.of(experiment.to_toml()).names == [*labels]
+    bare, named = (Experiment.of(BASE | {"algorithm": tables}) for tables in (plain, labelled))
+    assert [settings(bare, name) for name in bare.names] == [settings(named, name) for name in named.names]
+    assert not any("label" in table for table in bare.to_toml()["algorithm"])
 
 
 def test_the_fold_is_of_the_partition_or_of_the_made_population() -> None:

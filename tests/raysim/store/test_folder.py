@@ -90,7 +90,13 @@ def test_the_summary_is_plain_json(tmp_path: Path) -> None:
 
 def test_a_repeated_algorithm_is_numbered() -> None:
     assert algorithm_names([]) == []
-    assert algorithm_names(["fedavg", "radfed", "fedavg", "fedavg"]) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+    tables = [{"name": name} for name in ("fedavg", "radfed", "mine:fedavg", "fedavg")]
+    assert algorithm_names(tables) == ["fedavg", "radfed", "fedavg-2", "fedavg-3"]
+
+
+def test_a_label_takes_the_place_of_a_numbered_name() -> None:
+    tables = [{"name": "fedavg", "label": "mean"}, {}, {"name": "radfed", "label": "far-1.5"}, {"name": "fedavg"}]
+    assert algorithm_names(tables) == ["mean", "fedavg", "far-1.5", "fedavg-2"]
 
 
 def a_round(losses: dict[int, float]) -> RoundReport:

@@ -48,6 +48,32 @@ def test_good_names_are_allowed() -> None:
     check_names(["fedavg", "fedavg-2", "static-bn", "mine", "Mine2", "modèle", "populations", "outer.inner", "x" * 100])
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a b", None], "must consist of letters, digits and . _ -, at most 100 bytes"),
+        (["", None], "must consist of letters"),
+        (["../up", None], "must consist of letters"),
+        (["Watch", None], "must differ from the run's own watch"),
+        (["mean", "MEAN"], "must differ from the algorithm mean"),
+        (["mean", "mean"], "must differ from the algorithm mean"),
+        (["fedprox", None], "must differ from the other algorithms' names"),
+        ([None, "fedavg"], "must differ from the other algorithms' names"),
+        (["joins", None], "must differ from .* the tables of \\[algorithm\\]"),
+        (["local", None], "must differ from .* the tables of \\[algorithm\\]"),
+    ],
+)
+def test_a_label_that_is_no_folder_of_its_own_or_means_something_else_is_refused(
+    labels: list[str | None], message: str
+) -> None:
+    tables = [{"name": "fedavg"}, {"name": "fedprox", "proximal": 0.1}]
+    labelled = [
+        table | ({} if label is None else {"label": label}) for table, label in zip(tables, labels, strict=True)
+    ]
+    with pytest.raises(InputError, match=rf"^algorithm.label = .*: {message}.*; choose another label$"):
+        Experiment.of({**DIGITS, "algorithm": labelled})
+
+
 @pytest.mark.parametrize("name", ["population", "Watch", "config"])
 def test_an_algorithm_of_one_s_own_cannot_take_a_name_of_the_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

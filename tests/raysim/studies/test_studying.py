@@ -49,6 +49,21 @@ def stamps(folder: Path) -> dict[str, int]:
     return {path.parent.parent.name: path.stat().st_mtime_ns for path in folder.glob("trials/*/*/summary.json")}
 
 
+def test_a_label_names_an_algorithm_in_a_study_and_in_its_runs(tmp_path: Path) -> None:
+    tables = [{"name": "fedavg", "label": "mean"}, {"name": "fedavg", "label": "few", "cohort": 2}]
+    grid = {"few": {"local.lr": [0.3]}}
+    config = {**SMALL, "algorithm": tables, "partition": {"scheme": "iid", "clients": 4, "test_clients": 1}}
+    config["study"] = {"seeds": [1, 2], "grid": grid, "inherit": {"mean": {"local.lr": "few"}}, "baseline": "few"}
+    done = raysim.study(config, tmp_path / "study", inline=True)
+    assert set(done.trials["algorithm"].to_pylist()) == {"mean", "few"}
+    assert {path.parent.name for path in done.folder.rglob("summary.json")} == {"mean", "few"}
+    assert {name.rpartition("-")[0] for name in stamps(done.folder)} == {"digits-mean", "digits-few"}
+    assert "| digits" in (table := (done.folder / "table.md").read_text()) and "| few " in table
+    config["study"]["grid"] = {"few": {"label": ["a", "b"]}}
+    with pytest.raises(InputError, match="of few: label: must not vary"):
+        raysim.study(config, tmp_path / "other", inline=True)
+
+
 def test_each_winner_runs_on_all_folds_and_seeds(on_ray: StudyProgress) -> None:
     table = on_ray.trials
     assert table.equals(pq.read_table(on_ray.folder / "trials.parquet"))
