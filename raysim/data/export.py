@@ -25,11 +25,9 @@ def export(
 ) -> tuple[Path, ...]:
     """Write a data set with all its columns as Parquet: the rows to partition to `path`, its test rows beside it.
 
-    Existing files are replaced, and only by whole ones.
-
     Args:
         dataset: one of `DATASETS` or `DATASET_FORMS`.
-        path: file to write, such as "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
+        path: new file, such as "mnist.parquet"; the test rows go to "mnist-test.parquet" beside it.
         root: folder of the data set's files, see `load`.
         label: name of the label column, by default the data set's own.
         shifts: domains of "shifted:NAME".
@@ -39,7 +37,7 @@ def export(
         The written files.
 
     Raises:
-        InputError: see `load`; also if the file cannot be written.
+        InputError: see `load`; also if a file exists or cannot be written.
     """
     path = Path(path)
     check_file(path)
@@ -47,6 +45,8 @@ def export(
     tables = {path: source.train}
     if source.test is not None:
         tables[path.with_name(f"{path.stem}-test{path.suffix}")] = source.test
+    for target in tables:
+        check_file(target)
     try:
         # The stage is on the same disk, so the renames at the end are atomic.
         with report_full_disk(path), tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
@@ -62,10 +62,12 @@ def export(
 
 
 def check_file(path: Path) -> None:
-    """Raise InputError unless a Parquet file can be made at a path."""
+    """Raise InputError unless a new Parquet file can be made at a path."""
     if path.suffix != ".parquet":
         raise InputError(f"{path} does not end in .parquet: name the file {path.name or 'data'}.parquet")
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a folder: create it, or choose another place for {path.name}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: choose another name for the file")
+    if path.exists():
+        raise InputError(f"{path} exists: must be a new file; name another, or remove it")

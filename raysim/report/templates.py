@@ -38,10 +38,12 @@ def save(page: str, out: Path) -> Path:
     """Write a page whole or not at all: an earlier page stays until the new one is complete.
 
     Raises:
-        InputError: `out` is a folder, a device or a pipe.
+        InputError: `out` is a folder, a device or a pipe, or an existing file that is no page.
     """
     if out.exists() and not out.is_file():  # a rename would put the page in the place of a device
         raise InputError(f"{out} is not a regular file, and the report is one file; name a file")
+    if out.exists() and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{out} exists and does not end in .html: must be a page or a new file; name another")
     out.parent.mkdir(parents=True, exist_ok=True)
     with write_whole(out) as aside:
         aside.write_text(page, encoding="utf-8")

@@ -43,6 +43,16 @@ def test_read(raysim: Cli, tmp_path: Path) -> None:
     assert done[0] == 0 and pq.read_table(tmp_path / "t.parquet").num_rows == 1
 
 
+@pytest.mark.parametrize("command", ["make --clients 3", "read --capacity capacity"])
+def test_a_file_that_is_there_stays(raysim: Cli, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("capacity").write_bytes(pickle.dumps({1: {"computation": 10.0, "communication": 80.0}}))
+    Path("mine.parquet").write_bytes(b"mine")
+    status, _, err = raysim("devices", *command.split(), "--out", "mine.parquet")
+    assert status == 2 and err == "raysim: mine.parquet exists: must be a new file; name another, or remove it\n"
+    assert Path("mine.parquet").read_bytes() == b"mine"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

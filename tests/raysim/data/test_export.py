@@ -10,6 +10,7 @@ import pytest
 from partitioning import InputError
 from raysim.data.export import export
 from raysim.data.sources import load
+from tests.raysim.data.test_folders import write
 
 
 def test_round_trip_of_digits(tmp_path: Path) -> None:
@@ -31,11 +32,16 @@ def test_round_trip_of_real_mnist(real: Callable[[str], Path], tmp_path: Path) -
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["mnist-test.parquet", "mnist.parquet"]
 
 
-def test_file_that_is_there_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "digits.parquet"
-    path.write_bytes(b"old")
-    export("digits", path)
-    assert pq.read_metadata(path).num_rows == 1797
+@pytest.mark.parametrize("name", ["drawn.parquet", "drawn-test.parquet"])
+def test_a_file_that_is_there_stays(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for part in ("train", "test"):
+        write(tmp_path / "images" / part / "cat" / "a.png")
+    out.mkdir()
+    (out / name).write_bytes(b"old")
+    with pytest.raises(InputError, match=rf"/{name} exists: must be a new file; name another, or remove it$"):
+        export(f"folder:{tmp_path}/images", out / "drawn.parquet")
+    assert (out / name).read_bytes() == b"old" and [entry.name for entry in out.iterdir()] == [name]
 
 
 def test_own_table_with_its_label(tmp_path: Path) -> None:

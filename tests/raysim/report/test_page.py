@@ -275,6 +275,11 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path, out):
         assert not out.exists()
     with pytest.raises(InputError, match="is not a regular file"):
         write_report([write_run(tmp_path / "run")], tmp_path)
+    config = tmp_path / "run" / "config.toml"
+    text = config.read_text()
+    with pytest.raises(InputError, match=r"config\.toml exists and does not end in \.html"):
+        write_report([tmp_path / "run"], config)
+    assert config.read_text() == text
 
 
 def test_a_fingerprint_is_listed(tmp_path, out):
