@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from algorithms import Algorithm
+from algorithms.parts.clock import check_clock
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.config import own
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
@@ -110,8 +111,10 @@ class Experiment(TopLevelKeys):
         top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
         experiment = cls(**top, **found)
         check_names(experiment.names, [table.label for table in experiment.algorithm])
-        for name in experiment.names if experiment.attack else ():
-            experiment.compose(name)  # checks the attack against the parts
+        for name in experiment.names if experiment.attack or experiment.devices is None else ():
+            algorithm = experiment.compose(name)  # checks the attack against the parts
+            if experiment.devices is None:
+                _check_without_devices(name, algorithm)
         return experiment
 
     @property
@@ -189,6 +192,15 @@ class Experiment(TopLevelKeys):
     def to_toml(self) -> dict[str, Any]:
         """Return the experiment as tables of a file, every default included."""
         return self.model_dump(mode="json", exclude_none=True, serialize_as_any=True)
+
+
+def _check_without_devices(name: str, algorithm: Algorithm) -> None:
+    """Raise InputError if the algorithm has a key of the clock."""
+    try:
+        with one_input_error():
+            check_clock(algorithm, None)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _tables() -> dict[str, type[ConfigTable]]:

@@ -258,6 +258,25 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"deadline": 3.0}, "algorithm.deadline = 3.0"),
+        ({"over": 1.3}, "algorithm.over = 1.3"),
+        ({"deadline": 3.0, "late": "stale"}, "algorithm.deadline = 3.0"),
+        ({"sampling": "oort"}, 'algorithm.sampling = "oort"'),
+    ],
+)
+def test_a_key_of_the_clock_needs_devices_when_the_file_is_read(keys: dict[str, Any], message: str) -> None:
+    tables = [{"name": "fedavg", "cohort": 2}, {"name": "fedprox", "cohort": 2, **keys}]
+    with pytest.raises(InputError) as error:
+        Experiment.of(BASE | {"algorithm": tables})
+    assert str(error.value) == (
+        f"fedprox: {message} without [devices]: must have devices, which set the clock; add the table [devices]"
+    )
+    Experiment.of(BASE | {"algorithm": tables, "devices": {"compute": 5.0}})
+
+
 def test_an_algorithm_s_own_uplink_replaces_the_common_one() -> None:
     common = {"chain": [{"name": "top-k", "share": 0.1}, {"name": "quantise", "levels": 9}], "feedback": True}
     own_one = {"chain": [{"name": "quantise", "levels": 4}]}
