@@ -27,7 +27,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
     counted = [each for each in study.trials if each.counts]
     return template("study.html.j2", "raysim.studies").render(
         title=study.name,
-        facts=_facts(study),
+        facts=_facts(study, has_search=bool(searches)),
         lead=lead,
         strokes=strokes,
         has_marks=False,
@@ -53,7 +53,7 @@ def render(study: Findings, rows: Sequence[ResultRow], lead: str = "") -> str:
     )
 
 
-def _facts(study: Findings) -> dict[str, str]:
+def _facts(study: Findings, *, has_search: bool) -> dict[str, str]:
     folds = {each.split.fold for each in study.trials if each.split.fold is not None}
     return {
         "Data sets": f"{len(study.datasets)}",
@@ -63,7 +63,7 @@ def _facts(study: Findings) -> dict[str, str]:
         "Trials": f"{len(study.trials):,}",
         "Time of all rounds": human_seconds(sum(each.seconds or 0.0 for each in study.trials)),
         "Reported": study.metric,
-        "Chosen by": study.select_by,
+        **({"Chosen by": study.select_by} if has_search else {}),
         "Baseline": study.baseline,
     }
 

@@ -77,6 +77,7 @@ def test_the_page_is_whole_fetches_nothing_and_has_every_part(study: Path) -> No
     for text in (
         "aggregate_every = 2 from radfed",
         "aggregate_every = 2 (chosen)",
+        "Chosen by",
         "raysim report",
         "P cannot be below",
     ):
@@ -124,7 +125,8 @@ def test_a_grid_may_have_lists_and_a_study_no_validation(tmp_path: Path) -> None
     ]
     assert "hidden = [16]" in conclude(write_study(tmp_path / "lists", rows)).read_text(encoding="utf-8")
     plain = [{**row, "validation_accuracy": None} for row in trials("fedavg", [0.5, 0.6])]
-    assert "(55.00)" in conclude(write_study(tmp_path / "plain", plain)).read_text(encoding="utf-8")
+    page = conclude(write_study(tmp_path / "plain", plain)).read_text(encoding="utf-8")
+    assert "(55.00)" in page and "Chosen by" not in page
 
 
 def test_all_trials_may_have_diverged(tmp_path: Path) -> None:
