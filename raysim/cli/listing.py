@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,14 +14,15 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 import partitioning
-from algorithms import Sample
+from algorithms import DrawnDevices, Sample
 from algorithms.names import ALGORITHMS, STAGES
+from algorithms.parts.clock import check_clock
 from algorithms.parts.losses import LOSSES
 from algorithms.parts.optimisers import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
-from raysim.common.errors import InputError, unknown
-from raysim.config.algorithm import AlgorithmTable, OortTable
+from raysim.common.errors import InputError, one_input_error, unknown
+from raysim.config.algorithm import AlgorithmTable, OortTable, algorithms_of
 from raysim.config.check import ConfigTable
 from raysim.config.own import FORM, MODEL_FORM, PARTS
 from raysim.config.read import recipes
@@ -97,6 +99,27 @@ LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
 }
 """Names of a kind, and a line on each."""
 
+TRIES: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "fraction": ({"fraction": 0.5},),
+    "cohort": ({"cohort": 1},),
+    "active": ({"active": 0.5},),
+    "sampling": tuple({"sampling": name} for name in ("size", "poisson", "oort")),
+    "candidates": ({"candidates": 1},),
+    "over": ({"over": 1.5},),
+    "deadline": ({"deadline": 1.0},),
+    "late": ({"deadline": 1.0, "late": "stale"},),
+    "oort": ({"sampling": "oort"},),
+}
+"""Settings that show whether an algorithm takes a common key."""
+
+VARIANTS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"aggregate_every": 1},
+    {"start": "equal"},
+    {"aggregate_every": 1, "start": "equal"},
+)
+"""Own keys of algorithms that allow more common keys than their defaults."""
+
 
 def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield the keys of a named thing of a kind, with their defaults and the docstring's lines.
@@ -110,10 +133,13 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
     """
     if kind == "algorithms":
         _check("algorithm", name, ALGORITHMS)
+        refused = _refused_keys(name)
+        common = ("label", "sampling", "candidates", "over", "deadline", "late", "joins")
         yield from _keys(ALGORITHMS[name], PARTS)
-        yield from _keys(Sample, ("by", "reporting"))
-        yield from _table_keys(AlgorithmTable, ("sampling", "candidates", "over", "deadline", "late", "joins"))
-        yield from _table_keys(OortTable, tuple(OortTable.model_fields), "oort.")
+        yield from _keys(Sample, ("by", "reporting", *refused))
+        yield from _table_keys(AlgorithmTable, [key for key in common if key not in refused])
+        if "oort" not in refused:
+            yield from _table_keys(OortTable, tuple(OortTable.model_fields), "oort.")
     elif kind == "models":
         _check("model", name, MODELS)
         yield from _keys(MODELS[name].build, BUILDER_ARGUMENTS)
@@ -134,6 +160,26 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
             f"raysim list {kind} {name}: must be without a name, because only algorithms, losses, models, schemes "
             "and uplink have keys; remove the name"
         )
+
+
+def _refused_keys(algorithm: str) -> list[str]:
+    """Return the common keys that an algorithm refuses."""
+    return [
+        key
+        for key, settings in TRIES.items()
+        if not any(_takes(algorithm, {**keys, **own}) for keys, own in product(settings, VARIANTS))
+    ]
+
+
+def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
+    """Return whether an algorithm can be composed with some keys, if there are devices."""
+    try:
+        with one_input_error():
+            (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys}})
+            check_clock(table.compose(), DrawnDevices())
+    except InputError:
+        return False
+    return True
 
 
 def recipe(name: str) -> str:

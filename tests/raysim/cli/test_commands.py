@@ -1,5 +1,6 @@
 """The command line: what a person sees, and how it ends."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -111,7 +112,7 @@ def test_list_keys(kind: str, names: list[str]) -> None:
     for name in names:
         # With docstrings that lack a parameter this fails.
         keys = dict(keys_of(kind, name))
-        assert ('sampling = "uniform"' if kind == "algorithms" else "renorm_r_max = 3.0") in keys
+        assert ("label" if kind == "algorithms" else "renorm_r_max = 3.0") in keys
         assert all(said and "\n" not in said for said in keys.values())
 
 
@@ -122,6 +123,24 @@ def test_listed_keys_are_keys_of_the_file() -> None:
         *table_of(ALGORITHMS["fedavg"], ("sample", "local", "server"), AlgorithmTable).model_fields,
         *(f"oort.{key}" for key in OortTable.model_fields),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("fedbuff", {"active", "sampling", "candidates", "over", "deadline", "late", "oort"}),
+        ("fedtan", {"candidates", "over", "deadline", "late", "oort"}),
+        ("centralized", {"fraction", "cohort", "active", "sampling", "candidates", "oort"}),
+        ("radfed", set()),
+        ("radfedi", {"sampling", "candidates", "oort"}),
+        ("scaffold", {"active", "late"}),
+        ("fedavg", set()),
+    ],
+)
+def test_an_algorithm_lists_only_the_keys_that_it_takes(name: str, refused: set[str]) -> None:
+    common = {"fraction", "cohort", "active", "sampling", "candidates", "over", "deadline", "late", "oort"}
+    keys = {re.split(r"[ .]", key)[0] for key, _ in keys_of("algorithms", name)}
+    assert common - keys == refused
 
 
 def test_list_keys_of_one(raysim: Cli) -> None:
