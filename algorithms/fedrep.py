@@ -50,8 +50,9 @@ def fedrep(
 
     Deviations: the optimiser starts anew between the two. The reported loss is that of the body's steps.
     """
-    whole = local.epochs is not None and local.steps is None
-    require(whole, "local.epochs", local.epochs, "the length of a client update with fedrep", "set local.epochs = 1")
+    for name in ("steps", "batches"):
+        value, allowed = getattr(local, name), "left out with fedrep, whose client updates have epochs"
+        require(value is None, f"local.{name}", value, allowed, "set local.epochs instead")
     require(head_epochs >= 1, "algorithm.head_epochs", head_epochs, ">= 1", "use fedper to train both together")
     require_defaults(local, "fedrep", "part")
     both = {**vars(local), "epochs": (local.epochs or 0) + head_epochs}

@@ -17,6 +17,7 @@ from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from algorithms.training.chain import Chain, LocalSteps
@@ -87,6 +88,11 @@ class Contrasted(Local):
     @property
     def chain(self) -> Chain:
         return replace(super().chain, keeps_received=True)
+
+    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        from algorithms.training.contrast import check_head
+
+        check_head(module, sample)
 
     def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast:
         from algorithms.training.contrast import Contrast

@@ -172,20 +172,22 @@ class Algorithm:
         return size * scalar - by.nbytes(size, scalar)
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
-        """Refuse a model with random draws if the algorithm does not allow them.
+        """Refuse a model with random draws if the algorithm does not allow them, or one that a phase cannot train.
 
         Args:
             module: model; left unchanged.
             sample: one sample, [*shape]; its values do not matter.
 
         Raises:
-            InputError: the model has dropout or random numbers of its own, and a phase refuses them.
+            InputError: a phase refuses the model, or its dropout or random numbers.
         """
         from algorithms.training.dropout import has_dropout
 
         refusal = next((phase.refuses_dropout for phase in self.phases if phase.refuses_dropout), "")
         if refusal and has_dropout(module, sample):
             raise InputError(refusal)
+        for phase in self.phases:
+            phase.local.check_model(module, sample)
 
     def phase(self, number: int) -> Algorithm:
         """Return a phase; the first is 0."""

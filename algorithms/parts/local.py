@@ -24,6 +24,7 @@ from algorithms.parts.optimisers import OPTIMISERS, OWN
 from algorithms.parts.own_update import OwnUpdate, refuse_own_update
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from algorithms.training.chain import Chain, LocalSteps, Stage
@@ -162,6 +163,9 @@ class Local:
             key: tuple(value) if isinstance(value, list) else value for key, value in self.optimizer_options.items()
         }
         return Chain(tuple(terms), optimiser=TorchOptimiser(OPTIMISERS[self.optimizer], decay | options))
+
+    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        """Raise InputError if the local steps cannot train a model; nothing here. See `Algorithm.check_model`."""
 
     def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
         """Return the term of the loss that compares features with those of other models; None for none."""

@@ -103,6 +103,11 @@ class Sharing:
                     f"algorithm.personal = {part!r}: must have an entry that trains, and model.train freezes all of "
                     'it; set model.train = "all", or name another part'
                 )
+            if not own and part in ("head", "body"):
+                raise InputError(
+                    f"algorithm.personal = {part!r}: must be in the model, which has no {part}; set model.head to "
+                    "another layer, or use another model"
+                )
             if not own:
                 parts = dict.fromkeys(entry.name.partition(".")[0] for entry in layout.entries)
                 raise InputError(

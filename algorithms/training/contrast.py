@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 import torch
 from torch import nn
@@ -16,6 +17,25 @@ from algorithms.training.chain import RECEIVED, LocalSteps
 Entries = Mapping[str, torch.Tensor]
 Anchors = tuple[Entries, Entries, torch.Tensor]
 """Parameters of the received and of the previous model, and whether there is a previous one, as 0 or 1."""
+
+
+@torch.no_grad()
+def check_head(module: nn.Module, sample: torch.Tensor) -> None:
+    """Raise InputError unless a model calls its head as a layer.
+
+    Args:
+        module: model; left unchanged.
+        sample: one sample, [*shape]; its values do not matter.
+    """
+    tried, called = deepcopy(module).eval(), list[nn.Module]()
+    for name in head_layers(tried)[:1]:
+        tried.get_submodule(name).register_forward_pre_hook(lambda layer, _: called.append(layer))
+    tried(sample.unsqueeze(0))
+    if not called:
+        raise InputError(
+            "moon with a model that does not call its head as a layer: must call it, because its input are the "
+            "features; set model.head to a layer that is called"
+        )
 
 
 class Contrast:
@@ -56,11 +76,6 @@ class Contrast:
             x: inputs, [n, *shape].
         """
         z, (received, previous, known) = self._features, anchors
-        if z.dim() < 2:
-            raise InputError(
-                "moon with a model that does not call its head as a layer: must call it, because its input are the "
-                "features; set model.head to a layer that is called"
-            )
         with torch.no_grad():
             near, far = (self._under(weights, constant, x) for weights in (received, previous))
         nearer = cosine_similarity(z, far, dim=1) - cosine_similarity(z, near, dim=1)

@@ -70,7 +70,7 @@ def initialise(module: nn.Module, init: Init, std: float | None, seed: int) -> N
 def choose_head(module: nn.Module, layers: Sequence[str]) -> None:
     """Mark the layers of a model's head; raise InputError if one does not exist or has no entries."""
     entries = [entry.name for entry in Layout.of(module).entries]
-    for layer in layers:
+    for layer in layers or ("",):
         if not layer or not any(is_within(entry, [layer]) for entry in entries if entry != layer):
             known = dict.fromkeys(entry.rpartition(".")[0] for entry in entries if "." in entry)
             raise unknown(f"model.head = {layer!r}", layer, list(known), most=LISTED_PARTS)

@@ -110,6 +110,35 @@ def test_auto_needs_autograd() -> None:
         choose(replace(local, compute=Compute("fused")), perceptron(), torch.zeros(4), "cpu", 8)
 
 
+class Alone(nn.Module):
+    """A model without a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(4, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.w
+
+
+class Uncalled(nn.Linear):
+    """A model with a head whose weights it reads."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) @ self.head.weight[:, :3]
+
+
+@pytest.mark.parametrize("model", [Alone(), Uncalled()])
+def test_a_model_without_a_head_that_it_calls_is_refused(model: nn.Module) -> None:
+    with pytest.raises(InputError, match="does not call its head as a layer"):
+        moon(SAMPLE, LOCAL).check_model(model, torch.zeros(4))
+    moon(SAMPLE, LOCAL).check_model(perceptron(True), torch.zeros(4))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

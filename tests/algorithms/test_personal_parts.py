@@ -118,13 +118,18 @@ def test_fedbabu_never_changes_the_head_and_fedrep_does(federation: Federation) 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fedrep(SAMPLE, Local(steps=3)), "local.epochs = None: must be the length"),
-        (lambda: fedrep(SAMPLE, Local(steps="largest", epochs=1)), "local.epochs = 1: must be the length"),
+        (lambda: fedrep(SAMPLE, Local(steps=3)), "local.steps = 3: must be left out with fedrep"),
+        (
+            lambda: fedrep(SAMPLE, Local(steps="largest", epochs=1)),
+            "local.steps = 'largest': must be left out with fedrep",
+        ),
+        (lambda: fedrep(SAMPLE, Local(batches=2)), "local.batches = 2: must be left out with fedrep"),
         (lambda: fedrep(SAMPLE, Local(part="head")), "local.part = 'head': must be 'all' for fedrep"),
         (lambda: fedrep(SAMPLE, LOCAL, head_epochs=0), "algorithm.head_epochs = 0: must be >= 1"),
         (lambda: fedbabu(SAMPLE, Local(part="head")), "local.part = 'head': must be 'all' for fedbabu"),
         (lambda: fedbabu(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "local.part = 'body'"),
-        (lambda: lg_fedavg(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "algorithm.personal = 'body'"),
+        (lambda: lg_fedavg(SAMPLE, LOCAL).divide(Layout.of(nn.Linear(4, 3))), "in the model, which has no body; set"),
+        (lambda: fedper(SAMPLE, LOCAL).divide(Layout.of(nn.BatchNorm1d(4))), "in the model, which has no head; set"),
         (lambda: Local(part="tail"), "local.part = 'tail': must be 'all' or 'head' or 'body'"),  # type: ignore[arg-type]
     ],
 )

@@ -207,7 +207,7 @@ def test_the_head_is_what_the_key_says_in_the_order_of_the_layers(head: Any) -> 
     assert head_layers(model) == (("linear",) if head == "linear" else ("linear", "output"))
 
 
-@pytest.mark.parametrize("head", ["fc", "output.weight", "", ["output", "fc"]])
+@pytest.mark.parametrize("head", ["fc", "output.weight", "", [], ["output", "fc"]])
 def test_an_unknown_head_is_refused_with_those_that_exist(head: Any) -> None:
     with pytest.raises(InputError, match=r"unknown model.head = .*: must be one of .*, linear, output"):
         build("cnn", **IMAGES, head=head)
