@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from algorithms.engine.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
@@ -68,7 +70,8 @@ class LossPower:
         return "loss_received", "change"
 
     def __call__(self, report: Report) -> float:
-        return float((report["loss_received"] + LEAST) ** self.q)
+        with np.errstate(over="ignore"):  # a weight of infinity is one of `Local.nonfinite`
+            return float(np.float64(report["loss_received"] + LEAST) ** self.q)
 
     def stretch(self, updates: UpdateRows) -> float:
         """Return L sum_k F_k^q / sum_k h_k, the factor on the step to the mean by F_k^q."""

@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from algorithms import InputError, Local, Sample, fedavg, q_fedavg
+from algorithms.qfedavg import LossPower
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.reference import DATA, agree, drawn, engine, mean, module, sgd, train
 
@@ -44,6 +45,10 @@ def test_with_q_0_it_is_fedavg_with_equal_weights(federation: Federation) -> Non
     fair, _ = engine(federation, q_fedavg(SAMPLE, LOCAL, q=0.0), rounds=4)
     plain, _ = engine(federation, fedavg(SAMPLE, LOCAL, weighting="equal"), rounds=4)
     np.testing.assert_allclose(fair.model.floats, plain.model.floats, rtol=1e-12, atol=1e-14)
+
+
+def test_a_weight_beyond_all_numbers_is_infinite() -> None:
+    assert LossPower(15.0, LOCAL.lr)({"loss_received": 1e30}) == np.inf
 
 
 @pytest.mark.parametrize(
