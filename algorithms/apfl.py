@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.engine.entries import SECOND_MODEL
 from algorithms.engine.errors import require
@@ -86,10 +82,9 @@ class Mixed(Local):
     def chain(self) -> Chain:
         return replace(super().chain, optimiser=self)
 
-    def plan(
-        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
-    ) -> list[NDArray[np.int64]]:
-        return [batch for batch in super().plan(samples, round_number, updates, draw) for _ in range(2)]
+    @property
+    def repeats(self) -> int:
+        return 2
 
     def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
         """Take the gradient of w and go to u, or that of u and go to w."""

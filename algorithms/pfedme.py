@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.engine.entries import SECOND_MODEL
 from algorithms.engine.errors import require
@@ -79,11 +76,9 @@ class Envelope(Local):
     def chain(self) -> Chain:
         return replace(super().chain, optimiser=self)
 
-    def plan(
-        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
-    ) -> list[NDArray[np.int64]]:
-        plain = super().plan(samples, round_number, updates, draw)
-        return [batch for batch in plain for _ in range(self.inner_steps)]
+    @property
+    def repeats(self) -> int:
+        return self.inner_steps
 
     def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
         """Step theta, and move w_k towards it after the last step of a batch."""

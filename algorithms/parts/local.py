@@ -134,6 +134,11 @@ class Local:
         return {}
 
     @property
+    def repeats(self) -> int:
+        """Number of steps in a row on each batch."""
+        return 1
+
+    @property
     def keys(self) -> dict[str, Any]:
         """Values of the keys of every `Local`, without those that a method adds."""
         return {each.name: getattr(self, each.name) for each in fields(Local)}
@@ -285,6 +290,12 @@ class Local:
             updates: number of the client's earlier updates; used only with `batches`.
             draw: random stream of a round, or of a pass over the client's batches.
         """
+        batches = self._batches(samples, round_number, updates, draw)
+        return batches if self.repeats == 1 else [batch for batch in batches for _ in range(self.repeats)]
+
+    def _batches(
+        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
+    ) -> list[NDArray[np.int64]]:
         if self.batches is None:
             return list(self.passes(samples, draw(round_number)))
         size = self._size(samples)

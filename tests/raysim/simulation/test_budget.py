@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import raysim
-from algorithms import Census, Local, Sample, centralized, fedavg, fedmmb
+from algorithms import Census, Local, Sample, centralized, fedavg, fedmmb, pfedme
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed
@@ -114,6 +114,13 @@ def test_updates_whose_batches_fill_the_memory_are_refused(keys: dict[str, Any])
     with pytest.raises(InputError, match=r"local\.\w+ = 10+: the batches of 3 client updates .* GB: must be at most"):
         check_updates(fedavg(Sample(), Local(**keys)), census, 3)
     check_updates(fedavg(Sample(), Local(epochs=10_000)), census, 3)
+
+
+def test_steps_on_the_same_batch_take_memory_too() -> None:
+    census = Census(np.arange(3), np.array([5, 40, 0]))
+    with pytest.raises(InputError, match=r"local\.epochs = 1 with 100000000 steps on each batch: .* must be at most"):
+        check_updates(pfedme(Sample(), Local(), inner_steps=10**8), census, 3)
+    check_updates(pfedme(Sample(), Local(), inner_steps=1000), census, 3)
 
 
 def test_a_budget_of_too_many_rounds_is_refused() -> None:
