@@ -284,6 +284,11 @@ def algorithms_of(raw: Mapping[str, Any]) -> tuple[AlgorithmTable, ...]:
 def _check_labels(tables: Sequence[AlgorithmTable]) -> None:
     """Raise InputError if `algorithm.LABEL.key` would also mean something else."""
     for table in tables:
+        if "." in (table.label or ""):
+            raise InputError(
+                f"algorithm.label = {table.label!r}: must have no dot, because a dot ends it in "
+                "algorithm.LABEL.key; choose another label"
+            )
         others = [short_name(other.name) for other in tables if other is not table]
         if table.label in (*others, *INNER, "oort", "joins"):
             raise InputError(

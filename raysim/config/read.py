@@ -114,13 +114,10 @@ def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> N
     Raises:
         InputError: a part of the path is no table.
     """
-    places, rest = [raw], list(keys)
-    while len(rest) > 1:
-        # A label may contain dots.
-        known = ((count, _called(".".join(rest[:count]), places, keys[0])) for count in range(len(rest) - 1, 0, -1))
-        count, named = next((each for each in known if each[1]), (1, []))
-        places = named or [table for place in places for table in _tables(place, rest[0], what)]
-        rest = rest[count:]
+    places = [raw]
+    for key in keys[:-1]:
+        named = _called(key, places, keys[0])
+        places = named or [table for place in places for table in _tables(place, key, what)]
     for place in places:
         # A new key replaces the keys that it excludes.
         for several in EXCLUSIVE:

@@ -93,9 +93,9 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
 
 def test_a_label_names_an_algorithm_and_changes_no_setting() -> None:
     plain: list[dict[str, Any]] = [{"name": "fedavg"}, {"name": "fedavg", "cohort": 3}]
-    labels = "all", "few-0.3"
+    labels = "all", "few_3-10"
     labelled = [table | {"label": label} for table, label in zip(plain, labels, strict=True)]
-    changes = ["algorithm.few-0.3.local.lr=0.3", "algorithm.all.cohort=2", "algorithm.fedavg.active=0.5"]
+    changes = ["algorithm.few_3-10.local.lr=0.3", "algorithm.all.cohort=2", "algorithm.fedavg.active=0.5"]
     experiment = Experiment.of(changed(BASE | {"algorithm": labelled}, changes))
     assert experiment.names == [*labels]
     assert [table.cohort for table in experiment.algorithm] == [2, 3]
