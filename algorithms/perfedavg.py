@@ -48,7 +48,8 @@ def per_fedavg(
 
     Paper: Algorithm 1 with the first-order approximation of section 5.
 
-    Deviations: the two gradients are those of neighbouring batches; the last one of an odd number is taken twice.
+    Deviations: the two gradients are those of neighbouring batches; the last one of an odd number is taken twice. If
+    batch norm refuses the second batch because it has one sample, the first step is undone.
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
     require(inner_lr >= 0, "algorithm.inner_lr", inner_lr, ">= 0", "set algorithm.inner_lr = 0.01")

@@ -47,7 +47,8 @@ def test_with_q_0_it_is_fedavg_with_equal_weights(federation: Federation) -> Non
     np.testing.assert_allclose(fair.model.floats, plain.model.floats, rtol=1e-12, atol=1e-14)
 
 
-def test_a_weight_beyond_all_numbers_is_infinite() -> None:
+def test_a_weight_beyond_all_numbers_is_infinite_and_that_of_no_loss_is_positive() -> None:
+    assert LossPower(0.5, LOCAL.lr)({"loss_received": 0.0}) == pytest.approx(1e-5)
     assert LossPower(15.0, LOCAL.lr)({"loss_received": 1e30}) == np.inf
 
 

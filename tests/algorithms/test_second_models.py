@@ -26,9 +26,9 @@ from algorithms import (
     singleset,
 )
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import perceptron
-from tests.algorithms.engine.test_round import same
-from tests.algorithms.reference import DATA, Values, agree, drawn, engine, mean, module
+from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.engine.test_round import same, simulate
+from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module
 
 Federation = Callable[..., InlineFleet]
 Client = Callable[[nn.Module, Values, int, list[np.ndarray]], nn.Module]
@@ -227,6 +227,17 @@ def test_per_fedavg_without_a_look_ahead_is_fedavg_on_every_second_batch(federat
     ours, theirs = (fleet.layouts.shared.unpack(each.model) for each in (state, shared))
     for name in dict(module().named_parameters()):
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
+
+
+def test_a_look_ahead_without_its_step_is_undone(federation: Federation) -> None:
+    """Of five samples batch norm refuses the last, alone in its batch."""
+    algorithm = per_fedavg(Sample(), replace(LOCAL, epochs=1), inner_lr=0.2)
+    fleet = federation(clients((5,)), module(), algorithm.sharing, compute=FP64)
+    state = simulate(algorithm, fleet, module(), 1)
+    found, first = fleet.layouts.shared.unpack(state.model), module().state_dict()
+    for name in dict(module().named_parameters()):
+        np.testing.assert_array_equal(found[name], first[name].numpy())
+    assert found["1.num_batches_tracked"] == 1
 
 
 def test_auto_keeps_dittos_linear_models_fused_and_stacks_the_others() -> None:
