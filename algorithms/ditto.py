@@ -67,6 +67,10 @@ class Beside(Local):
     def slots(self) -> tuple[str, ...]:
         return (*super().slots, SECOND_MODEL)
 
+    @property
+    def models(self) -> int:
+        return 2
+
     def train(self, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         # The models change places, so the slot holds the received one while the client's own one trains.
         trainer.exchange(len(works))

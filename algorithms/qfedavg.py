@@ -37,7 +37,7 @@ def q_fedavg(sample: Sample, local: Local, server: Server = Assign(), *, q: floa
         q: weight of fairness, >= 0; with 0 it is FedAvg with equal weights.
 
     Raises:
-        InputError: q is out of range, or the learning rate decays.
+        InputError: q is out of range, or the learning rate changes.
 
     Paper: Algorithm 2; q is 0 to 15.
 
@@ -46,8 +46,10 @@ def q_fedavg(sample: Sample, local: Local, server: Server = Assign(), *, q: floa
     parameters take the step; all other entries take the mean by F_k^q.
     """
     require(isfinite(q) and q >= 0, "algorithm.q", q, "a number >= 0", "set algorithm.q = 1.0")
-    decays = local.lr_decay < 1
-    require(not decays, "local.lr_decay", local.lr_decay, "1.0 for q-fedavg, whose L = 1 / lr is fixed", "leave it out")
+    for name in ("lr_decay", "lr_schedule"):
+        value, usual = getattr(local, name), getattr(Local, name)
+        allowed = f"{usual!r} for q-fedavg, whose L = 1 / lr is fixed"
+        require(value == usual, f"local.{name}", value, allowed, "leave it out")
     fair = LossPower(q, local.lr)
     return replace(fedavg(sample, local), weighting=fair, server=Stretched(fair, server))
 

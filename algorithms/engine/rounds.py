@@ -103,7 +103,7 @@ def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: b
     down = [own + (average if each.personal is None else 0) for own, each in zip(received, inputs, strict=True)]
     if isinstance(algorithm.schedule.sample.by, PowerOfChoice):
         down = [0] * len(inputs)  # they received the model as candidates
-    measures = _simulated(state, watch, down, up)
+    measures = _simulated(state, algorithm, watch, down, up)
     return RoundReport(*watch.updates, aggregated, sum(up), sum(down), state.phase, measures=measures)
 
 
@@ -112,12 +112,15 @@ def _average_bytes(algorithm: Algorithm, layouts: Layouts) -> int:
     return layouts.personal.nbytes if algorithm.sharing.newcomer == "average" else 0
 
 
-def _simulated(state: State, watch: RoundWatch, down: Sequence[int], up: Sequence[int]) -> dict[str, float]:
+def _simulated(
+    state: State, algorithm: Algorithm, watch: RoundWatch, down: Sequence[int], up: Sequence[int]
+) -> dict[str, float]:
     """Return the virtual seconds of a synchronous round, if devices are simulated."""
     rows, devices = watch.rows, watch.census.devices
     if devices is None:
         return {}
-    updates = list(zip(rows.clients.tolist(), rows.column("used").tolist(), down, up, strict=True))
+    passed = algorithm.local.models * rows.column("used")
+    updates = list(zip(rows.clients.tolist(), passed.tolist(), down, up, strict=True))
     return {"simulated_seconds": devices.round(state.seed, updates)}
 
 

@@ -139,6 +139,11 @@ class Local:
         return 1
 
     @property
+    def models(self) -> int:
+        """Number of models that train on each batch."""
+        return 1
+
+    @property
     def keys(self) -> dict[str, Any]:
         """Values of the keys of every `Local`, without those that a method adds."""
         return {each.name: getattr(self, each.name) for each in fields(Local)}

@@ -82,7 +82,8 @@ def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
 
 
 def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the samples that an update of each client uses, [K]: the average over the batches of `Local.plan`.
+    """Return the samples that an update of each client uses, [K]: the average over the batches of `Local.plan`, each
+    once.
 
     Args:
         local: training of a client.

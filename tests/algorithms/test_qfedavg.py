@@ -57,6 +57,7 @@ def test_a_weight_beyond_all_numbers_is_infinite_and_that_of_no_loss_is_positive
     [
         (LOCAL, -1.0, "algorithm.q = -1.0: must be a number >= 0"),
         (Local(lr_decay=0.9), 1.0, "local.lr_decay = 0.9: must be 1.0 for q-fedavg"),
+        (Local(lr_schedule="linear"), 1.0, "local.lr_schedule = 'linear': must be 'constant' for q-fedavg"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(local: Local, q: float, message: str) -> None:

@@ -15,12 +15,14 @@ from algorithms import (
     Purpose,
     Sample,
     begin,
+    ditto,
     fedavg,
     fedbn,
     generator,
     next_round,
     radfed,
 )
+from algorithms.engine.durations import durations
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 
@@ -46,16 +48,17 @@ def test_the_spread_is_the_clients_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "newcomers"),
+    ("algorithm", "newcomers", "models"),
     [
-        (fedavg(Sample(), LOCAL), 0),
-        (radfed(Sample(), LOCAL, aggregate_every=2), 0),
-        (fedbn(Sample(), LOCAL), 0),
-        (fedbn(Sample(), LOCAL, newcomer="average"), 1),
+        (fedavg(Sample(), LOCAL), 0, 1),
+        (radfed(Sample(), LOCAL, aggregate_every=2), 0, 1),
+        (fedbn(Sample(), LOCAL), 0, 1),
+        (fedbn(Sample(), LOCAL, newcomer="average"), 1, 1),
+        (ditto(Sample(), LOCAL), 0, 2),
     ],
 )
 def test_a_round_takes_as_long_as_its_slowest_update(
-    algorithm: Algorithm, newcomers: int, federation: Federation
+    algorithm: Algorithm, newcomers: int, models: int, federation: Federation
 ) -> None:
     fleet = federation(clients(SIZES), perceptron(True), algorithm.sharing)
     devices = DrawnDevices(compute=100, spread=1.0, down=1e4, up=1e3, latency=0.5)
@@ -70,9 +73,17 @@ def test_a_round_takes_as_long_as_its_slowest_update(
             used = 2 * size if size > 1 else 0
             new = personal if number == 1 or used == 0 else 0  # who takes no step keeps nothing yet
             wire = (shared + new) / 1e4 + (shared + personal) / 1e3
-            seconds.append(0.5 + wire + used / devices.rate(5, client))
+            seconds.append(0.5 + wire + models * used / devices.rate(5, client))
         assert state.report is not None
         assert state.report.measures["simulated_seconds"] == pytest.approx(max(seconds), rel=1e-12)
+
+
+def test_every_model_of_an_update_takes_its_time(federation: Federation) -> None:
+    own, plain = ditto(Sample(), LOCAL), fedavg(Sample(), LOCAL)
+    fleet = federation(clients(SIZES), perceptron(True), own.sharing)
+    fleet.census = replace(fleet.census, devices=DrawnDevices(compute=100))
+    state = begin(perceptron(True), fleet, 5)
+    assert durations(state, plain, fleet)(0) == (22, 0.22) and durations(state, own, fleet)(0) == (22, 0.44)
 
 
 def test_without_devices_nothing_is_simulated(federation: Federation) -> None:
