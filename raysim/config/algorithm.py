@@ -301,7 +301,7 @@ def _named(error: InputError, name: str) -> InputError:
     """Return the error of one of several algorithms with its name in the path of the key."""
     if type(error) is not InputError or not str(error).startswith("algorithm.") or ":" in name:
         return error
-    return InputError(re.sub(r"\balgorithm\.(?=\w)", f"algorithm.{name}.", str(error)))
+    return InputError(re.sub(r"\balgorithm\.(?=\w)", lambda _: f"algorithm.{name}.", str(error)))
 
 
 def _algorithm(raw: dict[str, Any], common: Mapping[str, Any]) -> AlgorithmTable:

@@ -128,8 +128,8 @@ def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> N
 
 def _called(name: str, tables: Sequence[dict[str, Any]], top: str) -> list[dict[str, Any]]:
     """Return the tables of a name or, of algorithms, a label."""
-    labels = "label" if top == "algorithm" else "name"
-    return [table for table in tables if name in (short_name(table.get("name")), table.get(labels))]
+    usual, labels = ("fedavg", "label") if top == "algorithm" else (None, "name")
+    return [table for table in tables if name in (short_name(table.get("name", usual)), table.get(labels))]
 
 
 def algorithm_names(tables: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -60,11 +60,12 @@ def check_names(names: Sequence[str], labels: Sequence[str | None] = ()) -> None
         InputError: a name is no name of a folder, or another file or folder of the run has it.
     """
     taken = {_alike(name): f"the run's own {name}" for name in RUN_NAMES}
-    for name in names:
+    for name in sorted(names, key=lambda name: name in labels):  # a label gives way to a name
         shown = repr(name) if len(name) <= LONGEST else f"{name[:LONGEST]!r}..."
         fault = None
         if not NAME.fullmatch(name) or len(name.encode(errors="replace")) > LONGEST:
-            fault = f"must consist of letters, digits and . _ -, at most {LONGEST} bytes"
+            marks = "_ -" if name in labels else ". _ -"
+            fault = f"must consist of letters, digits and {marks}, at most {LONGEST} bytes"
         elif other := taken.get(_alike(name)):
             fault = f"must differ from {other}, because both are entries of the run's folder"
         if fault:

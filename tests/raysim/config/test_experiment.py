@@ -86,6 +86,7 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
     file.write_text('[[algorithm]]\nname = "fedavg"\n[[algorithm]]\nname = "radfed"\n')
     raw = read(file, ["algorithm.cohort=3", "local.lr = 0.5", "data.dataset=digits", "model.hidden=[8, 8]"])
     assert [table["cohort"] for table in raw["algorithm"]] == [3, 3]
+    assert changed({"algorithm": [{}]}, ["algorithm.fedavg.cohort=3"])["algorithm"] == [{"cohort": 3}]
     one = read(file, ["algorithm.radfed.aggregate_every=4", "algorithm.radfed.local.lr=0.5"])
     assert one["algorithm"] == [{"name": "fedavg"}, {"name": "radfed", "aggregate_every": 4, "local": {"lr": 0.5}}]
     assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
@@ -209,6 +210,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "radfed", "aggregate_every": 0}}, r"_every = 0"),
     ({"algorithm": {"name": "radfed", "aggregate_every": 2.5}}, r"algorithm.aggregate_every = 2.5"),
     ({"algorithm": {"name": "fedbn", "weighting": "size"}}, r"algorithm.weighting = 'size'.*'samples' or 'equal'"),
+    ({"algorithm": [{"label": r"a\1", "cohort": 0}, {}]}, r"algorithm\.a\\1\.cohort = 0"),
     ({"algorithm": []}, r"algorithm = \[\]: must be a table"),
     ({"algorithm": "fedavg"}, r"must be a table"),
     ({"local": {"lr": float("nan")}}, r"local.lr = nan"),

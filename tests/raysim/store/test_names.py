@@ -51,12 +51,13 @@ def test_good_names_are_allowed() -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a b", None], "must consist of letters, digits and . _ -, at most 100 bytes"),
+        (["a b", None], "must consist of letters, digits and _ -, at most 100 bytes"),
         (["", None], "must consist of letters"),
         (["a/b", None], "must consist of letters"),
         (["few-0.3", None], "must have no dot"),
         (["Watch", None], "must differ from the run's own watch"),
         (["mean", "MEAN"], "must differ from the algorithm mean"),
+        (["FedProx", None], "must differ from the algorithm fedprox"),
         (["mean", "mean"], "must differ from the algorithm mean"),
         (["fedprox", None], "must differ from the other algorithms' names"),
         ([None, "fedavg"], "must differ from the other algorithms' names"),
