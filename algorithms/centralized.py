@@ -103,4 +103,5 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     holds = isinstance(server, Assign)
     require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
     kept = Sharing(slots={slot: "shared" for slot in local.slots if slot != "batches"})
-    return replace(fedavg(Sample(), local, server), schedule=UnionRounds(), sharing=kept, own_round=union_round)
+    rounds = UnionRounds(Sample(reporting=sample.reporting))  # the clock refuses its keys
+    return replace(fedavg(Sample(), local, server), schedule=rounds, sharing=kept, own_round=union_round)

@@ -130,7 +130,7 @@ def test_listed_keys_are_keys_of_the_file() -> None:
     [
         ("fedbuff", {"active", "sampling", "candidates", "over", "deadline", "late", "oort"}),
         ("fedtan", {"candidates", "over", "deadline", "late", "oort"}),
-        ("centralized", {"fraction", "cohort", "active", "sampling", "candidates", "oort"}),
+        ("centralized", {"fraction", "cohort", "active", "sampling", "candidates", "over", "deadline", "late", "oort"}),
         ("radfed", set()),
         ("radfedi", {"sampling", "candidates", "oort"}),
         ("scaffold", {"active", "late"}),
