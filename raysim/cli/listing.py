@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -99,26 +98,21 @@ LISTS: Mapping[str, Callable[[], Iterator[tuple[str, str]]]] = {
 }
 """Names of a kind, and a line on each."""
 
-TRIES: Mapping[str, Sequence[Mapping[str, Any]]] = {
-    "fraction": ({"fraction": 0.5},),
-    "cohort": ({"cohort": 1},),
-    "active": ({"active": 0.5},),
-    "sampling": tuple({"sampling": name} for name in ("size", "poisson", "oort")),
-    "candidates": ({"candidates": 1},),
-    "over": ({"over": 1.5},),
-    "deadline": ({"deadline": 1.0},),
-    "late": ({"deadline": 1.0, "late": "stale"},),
-    "oort": ({"sampling": "oort"},),
+TRIES: Mapping[str, Mapping[str, Any]] = {
+    "fraction": {"fraction": 0.5},
+    "cohort": {"cohort": 1},
+    "active": {"active": 0.5},
+    "sampling": {"sampling": "size"},
+    "candidates": {"candidates": 1},
+    "over": {"over": 1.5},
+    "deadline": {"deadline": 1.0},
+    "late": {"deadline": 1.0, "late": "stale"},
+    "oort": {"sampling": "oort"},
 }
 """Settings that show whether an algorithm takes a common key."""
 
-VARIANTS: Sequence[Mapping[str, Any]] = (
-    {},
-    {"aggregate_every": 1},
-    {"start": "equal"},
-    {"aggregate_every": 1, "start": "equal"},
-)
-"""Own keys of algorithms that allow more common keys than their defaults."""
+PERMISSIVE: Mapping[str, Any] = {"aggregate_every": 1, "start": "equal"}
+"""Own keys of algorithms that then allow more common keys than by default."""
 
 
 def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
@@ -164,11 +158,9 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
 
 def _refused_keys(algorithm: str) -> list[str]:
     """Return the common keys that an algorithm refuses."""
-    return [
-        key
-        for key, settings in TRIES.items()
-        if not any(_takes(algorithm, {**keys, **own}) for keys, own in product(settings, VARIANTS))
-    ]
+    parameters = inspect.signature(ALGORITHMS[algorithm]).parameters
+    own = {key: value for key, value in PERMISSIVE.items() if key in parameters}
+    return [key for key, keys in TRIES.items() if not _takes(algorithm, {**keys, **own})]
 
 
 def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
