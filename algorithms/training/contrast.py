@@ -78,6 +78,7 @@ class Contrast:
         z, (received, previous, known) = self._features, anchors
         with torch.no_grad():
             near, far = (self._under(weights, constant, x) for weights in (received, previous))
+            far = torch.where(known > 0, far, near)  # a weight of norm 0 may have features that are NaN
         nearer = cosine_similarity(z, far, dim=1) - cosine_similarity(z, near, dim=1)
         return self._mu * known * softplus(nearer / self._temperature).mean()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy, linear, normalize
 
 from algorithms import Compute, InputError, Local, Sample, begin, choose, fedavg, moon, next_round
 from algorithms.parts.own_update import OwnUpdate
@@ -75,6 +75,20 @@ def test_with_mu_0_it_is_fedavg(federation: Federation) -> None:
     without, _ = engine(federation, moon(SAMPLE, LOCAL, mu=0.0), rounds=4)
     plain, _ = engine(federation, fedavg(SAMPLE, LOCAL), rounds=4)
     np.testing.assert_allclose(without.model.floats, plain.model.floats, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorised"])
+def test_a_first_update_has_no_contrast_whatever_zero_weights_do(execution: str, federation: Federation) -> None:
+    class Normed(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return linear(x, self.weight / self.weight.norm(), self.bias)  # 0 / 0 without weights
+
+    model = nn.Sequential(Normed(4, 4), *perceptron()).double()
+    compute, found = Compute(execution, "fp64"), []  # type: ignore[arg-type]
+    for algorithm in (moon(Sample(), LOCAL, mu=5.0), fedavg(Sample(), LOCAL)):
+        fleet = federation(DATA, deepcopy(model), algorithm.sharing, compute=compute)
+        found.append(next_round(begin(model, fleet, 0), algorithm.computed(compute), fleet).model.floats)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-14)
 
 
 def test_only_the_shared_model_is_sent(federation: Federation) -> None:
