@@ -232,9 +232,7 @@ def kinds(results: Outputs) -> ResultTable | None:
         ),
         *(
             column(metric_named(name).title, name, metric_named(name).text, "Own test parts")
-            for name in metrics_in(
-                f"local_{name}" for name in first - {"clients", "updates", "gini", "samples", *NEVER_COUNTED}
-            )
+            for name in metrics_in(f"local_{name}" for name in first - PARTICIPATION - NEVER_COUNTED.keys())
             if name in first
         ),
     ]
