@@ -82,8 +82,7 @@ def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
 
 
 def samples_per_update(local: Local, samples: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the samples that an update of each client uses, [K]: the average over the batches of `Local.plan`, each
-    once.
+    """Return the samples that an update of each client uses, [K]: those of its batches on average, repeats left out.
 
     Args:
         local: training of a client.

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
 from algorithms import Compute, InputError, Local, Sample, begin, choose, fedavg, moon, next_round
+from algorithms.parts.compute import Execution
 from algorithms.parts.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import perceptron
@@ -78,13 +79,13 @@ def test_with_mu_0_it_is_fedavg(federation: Federation) -> None:
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorised"])
-def test_a_first_update_has_no_contrast_whatever_zero_weights_do(execution: str, federation: Federation) -> None:
+def test_a_first_update_has_no_contrast_whatever_zero_weights_do(execution: Execution, federation: Federation) -> None:
     class Normed(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return linear(x, self.weight / self.weight.norm(), self.bias)  # 0 / 0 without weights
 
     model = nn.Sequential(Normed(4, 4), *perceptron()).double()
-    compute, found = Compute(execution, "fp64"), []  # type: ignore[arg-type]
+    compute, found = Compute(execution, "fp64"), list[np.ndarray]()
     for algorithm in (moon(Sample(), LOCAL, mu=5.0), fedavg(Sample(), LOCAL)):
         fleet = federation(DATA, deepcopy(model), algorithm.sharing, compute=compute)
         found.append(next_round(begin(model, fleet, 0), algorithm.computed(compute), fleet).model.floats)
