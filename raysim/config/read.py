@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,21 @@ EXCLUSIVE = (
 """Keys that exclude each other in a table."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """A change of one key of an experiment's tables.
+
+    Args:
+        path: path of the key, see `read`.
+        value: new value; None removes the key.
+        what: origin of the change, for messages.
+    """
+
+    path: str
+    value: Any
+    what: str
+
+
 def recipes() -> dict[str, Path]:
     """Return raysim's recipes by name."""
     folder = Path(str(files("raysim") / "recipes"))
@@ -41,7 +58,8 @@ def read(source: str | Path, changes: Iterable[str] = ()) -> dict[str, Any]:
             `algorithm.NAME.key` the algorithms of that name or label.
 
     Raises:
-        InputError: no such file or recipe, not TOML, or a change of another form.
+        InputError: no such file or recipe, not TOML, a change of another form, or two changes of which one undoes the
+            other.
     """
     path = check_path("the experiment file", source)
     if not path.is_file():
@@ -89,41 +107,80 @@ def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     """Return a copy of an experiment's tables with changes applied; see `read`."""
     check_values(raw)
     copy = deepcopy(dict(raw))
-    for change in changes:
-        check_values({"--set": change})
-        path, equals, text = change.partition("=")
-        keys = [key.strip() for key in path.split(".")]
-        if not equals or not all(keys):
-            raise InputError(
-                f"{option('set')} {change!r}: must be key.path=value; write e.g. {given('set', 'local.lr=0.1')}"
-            )
-        assign(copy, keys, _value(text.strip()), f"{option('set')} {change!r}")
+    apply(copy, map(_change, changes))
     check_values(copy)
     return copy
 
 
-def assign(raw: dict[str, Any], keys: Sequence[str], value: Any, what: str) -> None:
-    """Set a key of an experiment's tables in place.
+def apply(raw: dict[str, Any], changes: Iterable[Change]) -> None:
+    """Make changes of an experiment's tables in place, one after the other.
+
+    A change replaces what the tables hold, but it never undoes another change.
 
     Args:
         raw: tables to change.
-        keys: path of the key; see `read`.
-        value: new value.
-        what: origin of the change, for the message.
+        changes: changes, see `Change`.
 
     Raises:
-        InputError: a part of the path is no table.
+        InputError: a part of a path is no table, or a change undoes an earlier one.
     """
-    places = [raw]
+    made: list[tuple[Change, list[dict[str, Any]]]] = []
+    for change in changes:
+        places = _assign(raw, change)
+        there = {id(table) for table in _all_tables(raw)}
+        for earlier, held in made:
+            key = earlier.path.rpartition(".")[2]
+            if not any(id(table) in there and _holds(earlier.value, table.get(key)) for table in held):
+                raise InputError(f"{earlier.what}, {change.what}: must be only one of them; remove the other")
+        if change.value is not None:
+            made.append((change, places))
+
+
+def _change(text: str) -> Change:
+    """Return the change `key.path=value` of the command line."""
+    check_values({"--set": text})
+    path, equals, value = text.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise InputError(f"{option('set')} {text!r}: must be key.path=value; write e.g. {given('set', 'local.lr=0.1')}")
+    change = Change(".".join(keys), _value(value.strip()), f"{option('set')} {text!r}")
+    check_values(reduce(lambda inner, key: {key: inner}, reversed(keys), change.value))
+    return change
+
+
+def _assign(raw: dict[str, Any], change: Change) -> list[dict[str, Any]]:
+    """Make one change; return the tables that it changed."""
+    keys, places = change.path.split("."), [raw]
     for key in keys[:-1]:
         named = _called(key, places, keys[0])
-        places = named or [table for place in places for table in _tables(place, key, what)]
+        places = named or [table for place in places for table in _tables(place, key, change.what)]
     for place in places:
+        if change.value is None:
+            place.pop(keys[-1], None)
+            continue
         # A new key replaces the keys that it excludes.
         for several in EXCLUSIVE:
             for other in several if keys[-1] in several else ():
                 place.pop(other, None)
-        place[keys[-1]] = value
+        place[keys[-1]] = deepcopy(change.value)
+    return places
+
+
+def _all_tables(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all tables in a value, itself included."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _all_tables(inner)
+
+
+def _holds(value: Any, now: Any) -> bool:
+    """Return whether a value is still as it was set; a table may have got more keys."""
+    if isinstance(value, dict) and isinstance(now, dict):
+        return all(_holds(inner, now.get(key)) for key, inner in value.items())
+    if isinstance(value, list) and isinstance(now, list):
+        return len(value) == len(now) and all(map(_holds, value, now))
+    return now is value or bool(now == value)
 
 
 def _called(name: str, tables: Sequence[dict[str, Any]], top: str) -> list[dict[str, Any]]:

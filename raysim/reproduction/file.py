@@ -12,7 +12,7 @@ from typing import Any
 from partitioning.common.paths import check_path
 from raysim.common.errors import InputError, unknown
 from raysim.config.check import ConfigTable, checked, flat, part
-from raysim.config.read import algorithm_names, assign, changed, read_toml
+from raysim.config.read import Change, algorithm_names, apply, changed, read_toml
 from raysim.reproduction.claim import Claim
 from raysim.reproduction.figure import Figure
 
@@ -88,8 +88,7 @@ class Reproduction:
             _only(raw, self.reduced)
             for path in self.reduced.without:
                 _leave_out(raw, path)
-            for path, value in self.settings.items():
-                assign(raw, path.split("."), value, f"reduced.set.{path}")
+            apply(raw, (Change(path, value, f"reduced.set.{path}") for path, value in self.settings.items()))
         return changed(raw, changes)
 
     @property

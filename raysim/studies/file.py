@@ -17,7 +17,7 @@ from raysim.common.errors import InputError
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, flat, known, part
 from raysim.config.experiment import Experiment
-from raysim.config.read import assign, changed, read
+from raysim.config.read import Change, apply, changed, read
 from raysim.config.tables import MOST_FOLDS
 from raysim.studies.grid import Point, SearchSpace, algorithm_table, inherited_value, ordered_spaces
 from raysim.studies.split import Split
@@ -193,12 +193,10 @@ def completed(
         raise InputError(
             f"base = {base!r}: must be an experiment, and is a study; name the experiment that it is based on"
         )
-    for key, value in raw.items():
-        if key == "study" or isinstance(value, list):
-            whole[key] = value
-        elif key != "base":
-            for path, leaf in flat({key: value}):
-                assign(whole, path.split("."), leaf, path)
+    lists = {key: value for key, value in raw.items() if key == "study" or isinstance(value, list)}
+    common = {key: value for key, value in raw.items() if key not in lists and key != "base"}
+    whole |= lists
+    apply(whole, (Change(path, leaf, path) for path, leaf in flat(common)))
     return changed(whole, changes)
 
 
@@ -230,8 +228,7 @@ def _datasets(
     datasets = []
     for name, table in changes.items():
         raw = deepcopy(dict(bare))
-        for path, value in table.items():
-            assign(raw, path.split("."), value, f"study.datasets.{name}.{path}")
+        apply(raw, (Change(path, value, f"study.datasets.{name}.{path}") for path, value in table.items()))
         try:
             datasets.append(StudyData(name, raw, Experiment.of(raw, folders)))
         except InputError as error:

@@ -16,7 +16,7 @@ from raysim.common.errors import InputError, unknown
 from raysim.config.check import flat, known, part
 from raysim.config.experiment import Experiment
 from raysim.config.old_keys import old_key_error
-from raysim.config.read import assign
+from raysim.config.read import Change, apply
 
 MOST_POINTS = 10_000
 """Largest number of points that a study tries for an algorithm."""
@@ -72,11 +72,7 @@ class SearchSpace:
         """
         tables = raw.get("algorithm", {})
         table = deepcopy((tables if isinstance(tables, list) else [tables])[self.place])
-        for key, value in point.items():
-            assign(table, key.split("."), value, f"{self.algorithm}.{key}")
-            if value is None:
-                *path, last = key.split(".")
-                reduce(lambda inner, each: inner[each], path, table).pop(last)
+        apply(table, (Change(key, value, f"{self.algorithm}.{key}") for key, value in point.items()))
         return Experiment.of({**raw, "algorithm": table})
 
 

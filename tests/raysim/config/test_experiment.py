@@ -92,6 +92,40 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
     assert raw["local"]["lr"] == 0.5 and raw["data"]["dataset"] == "digits" and raw["model"]["hidden"] == [8, 8]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("algorithm.cohort=5", "algorithm.fraction=0.5"),
+        ("local.epochs=3", "local.steps=5"),
+        ("local={lr=0.2, epochs=3}", "local.batches=5"),
+        ("rounds=3", "epochs=2.0"),
+        ("seed=1", "seed=2"),
+        ("local.lr=0.5", "local={epochs=2}"),
+        ("algorithm.radfed.cohort=2", "algorithm.cohort=3"),
+        ("algorithm.radfed.cohort=2", "algorithm.fraction=0.5"),
+        ("evaluate.target=[0.5]", "evaluate.target=[0.6, 0.7]"),
+    ],
+)
+def test_a_change_does_not_undo_another(first: str, second: str) -> None:
+    raw = {**BASE, "algorithm": [{"name": "fedavg"}, {"name": "radfed"}]}
+    with pytest.raises(InputError) as caught:
+        changed(raw, [first, second])
+    assert str(caught.value) == f"changes {first!r}, changes {second!r}: must be only one of them; remove the other"
+
+
+def test_a_change_replaces_keys_of_the_file_and_one_of_all_algorithms_in_one() -> None:
+    raw = {**BASE, "algorithm": [{"name": "fedavg", "cohort": 2}, {"name": "radfed"}], "local": {"epochs": 2}}
+    changes = ["algorithm.fraction=0.5", "algorithm.radfed.cohort=3", "local.steps=4", "local.lr=nan", "local.lr=0.1"]
+    one = changed(raw, [*changes[:3], "algorithm.local={lr=0.5}", "algorithm.fedavg.local.lr=0.2"])
+    assert one["local"] == {"steps": 4}
+    assert one["algorithm"] == [
+        {"name": "fedavg", "fraction": 0.5, "local": {"lr": 0.2}},
+        {"name": "radfed", "cohort": 3, "local": {"lr": 0.5}},
+    ]
+    with pytest.raises(InputError, match="only one"):
+        changed(raw, changes)
+
+
 def test_a_label_names_an_algorithm_and_changes_no_setting() -> None:
     plain: list[dict[str, Any]] = [{"name": "fedavg"}, {"name": "fedavg", "cohort": 3}]
     labels = "all", "few_3-10"

@@ -74,6 +74,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"inherit": {"radfed": {"fraction": "fedavg:local.lr"}, "fedavg": {"fraction": "radfed"}}}, "circle"),
     ({"inherit": {"radfed": {"local.lr": "radfed"}}}, "circle"),
     ({"grid": {"radfed": {"local.lr": [1]}}, "inherit": {"radfed": {"local.lr": "fedavg"}}}, "leave one out"),
+    (
+        {"grid": {"radfed": {"cohort": [2], "fraction": [0.5]}}},
+        "radfed.cohort, radfed.fraction: must be only one of them",
+    ),
+    ({"grid": {"*": {"local.epochs": [2]}, "radfed": {"local.steps": [5]}}}, "radfed.local.epochs, radfed.local.steps"),
+    ({"datasets": {"a": {"local.epochs": 2, "local.steps": 5}}}, "study.datasets.a.local.steps: must be only one"),
     ({"datasets": {"a/b": {}}}, "'a/b'"),
     ({"datasets": {"a": {"partition.client": 3}}}, "study.datasets.a: unknown key 'partition.client'"),
     ({"datasets": {"a": {"partition.folds": 4}}}, "partition.folds = 4 must be study.folds = 3"),
@@ -87,6 +93,15 @@ def test_what_is_refused(small: dict[str, Any], changes: dict[str, Any], message
     with pytest.raises(InputError) as refused:
         Study.of(small)
     assert message in str(refused.value)
+
+
+def test_an_inherited_key_without_a_value_leaves_the_keys_that_it_excludes(small: dict[str, Any]) -> None:
+    small["study"] |= {"inherit": {"radfed": {"fraction": "fedavg", "cohort": "fedavg"}}}
+    study = Study.of(small)
+    winner = {"fedavg": {"fraction": 0.5, "cohort": None}}
+    space = study.spaces["radfed"]
+    table = space.at(study.datasets[0].raw, space.inherited(winner)).algorithm[0]
+    assert (table.fraction, table.cohort) == (0.5, None)
 
 
 @pytest.mark.parametrize("where", ["base", "datasets"])
