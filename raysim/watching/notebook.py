@@ -11,6 +11,7 @@ from algorithms import Block
 from partitioning.common.text import caption, printable
 from raysim.common.units import human_seconds
 from raysim.watching.progress import Watcher
+from raysim.watching.remaining import Remaining
 
 REFRESH = 0.25
 """Least number of seconds between two updates of the output."""
@@ -37,8 +38,8 @@ class NotebookWatcher(Watcher):
         self._html: Any = HTML
         self._lines: list[str] = []
         self._stage, self._bar, self._shown = "", "", 0.0
-        self._name, self._rounds, self._first, self._done, self._updates, self._cohort = "", 0, 0, 0, 0, 1
-        self._note, self._began = "", time.monotonic()
+        self._name, self._rounds, self._done, self._updates, self._cohort = "", 0, 0, 0, 1
+        self._note, self._began, self._remaining = "", time.monotonic(), Remaining(0)
         self._handle: Any = display(HTML(""), display_id=True)
 
     def stage(self, text: str) -> None:
@@ -53,8 +54,8 @@ class NotebookWatcher(Watcher):
         if self._name:
             self._lines.append(self._progress())
         self._name, self._rounds, self._cohort = name, rounds, cohort
-        self._first = self._done = done
-        self._updates, self._note, self._began = 0, "", time.monotonic()
+        self._done, self._updates, self._note = done, 0, ""
+        self._began, self._remaining = time.monotonic(), Remaining(rounds)
         self._stage, self._bar = "", self._progress()
         self._show(force=True)
 
@@ -66,6 +67,7 @@ class NotebookWatcher(Watcher):
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._done, self._updates = round_number, 0
+        self._remaining.round(round_number)
         self._note = next((f"{name} {value:.3f}" for name, value in metrics.items() if name.endswith("accuracy")), "")
         self._bar = self._progress()
         self._show(force=round_number == self._rounds)
@@ -77,7 +79,7 @@ class NotebookWatcher(Watcher):
     def _progress(self) -> str:
         done = min(self._done + self._updates / self._cohort, self._rounds)
         elapsed = time.monotonic() - self._began
-        left = elapsed * (self._rounds - done) / (done - self._first) if done > self._first else None
+        left = self._remaining.seconds()
         times = f"{human_seconds(elapsed)} elapsed" + (f", about {human_seconds(left)} left" if left else "")
         return (
             f'{escape(caption(self._name))} <progress max="{self._rounds or 1}" value="{done:g}"></progress> '

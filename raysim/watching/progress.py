@@ -11,15 +11,18 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.text import Text
 
 from partitioning.cli.console import Console
 from partitioning.common.text import caption
 from raysim.watching.log import at_most_every
+from raysim.watching.remaining import Remaining
 
 if TYPE_CHECKING:
     from algorithms import Block
@@ -93,7 +96,7 @@ class LineWatcher(Watcher):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_due = at_most_every(PERIOD, first=PERIOD)
-        self._name, self._rounds, self._done, self._since = "", 0, 0, monotonic()
+        self._name, self._rounds, self._since, self._remaining = "", 0, monotonic(), Remaining(0)
 
     def stage(self, text: str) -> None:
         self._console.print(text)
@@ -105,17 +108,17 @@ class LineWatcher(Watcher):
         self._console.print(text, soft_wrap=True, highlight=False)
 
     def begin(self, name: str, rounds: int, cohort: int, done: int = 0) -> None:
-        self._name, self._rounds, self._done, self._since = name, rounds, done, monotonic()
+        self._name, self._rounds, self._since, self._remaining = name, rounds, monotonic(), Remaining(rounds)
         updates = "1 client update" if cohort == 1 else f"{cohort} client updates"
         what = f"rounds {done + 1} to {rounds}, {updates} each" if rounds > done else "no rounds are left"
         self._console.print(f"{name}: {what if rounds else 'no rounds, the initial model alone'}")
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
+        self._remaining.round(round_number)
         if self._is_due():
-            spent = monotonic() - self._since
-            left = spent * (self._rounds - round_number) / max(1, round_number - self._done)
             place = f"{self._name} {round_number}/{self._rounds}"
-            times = f"{_clock(spent)} elapsed, about {_clock(left)} left"
+            elapsed = f"{_clock(monotonic() - self._since)} elapsed"
+            times = ", ".join(filter(None, (elapsed, _left(self._remaining))))
             self._console.print("  ".join(filter(None, (place, _accuracy(metrics), times))), soft_wrap=True)
 
 
@@ -124,7 +127,8 @@ class BarWatcher(Watcher):
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._stage = progress.add_task("starting", total=None, note="")
+        self._remaining = Remaining(0)
+        self._stage = progress.add_task("starting", total=None, note="", remaining=self._remaining)
         self._bar = self._stage
         self._rounds, self._updates, self._cohort = 0, 0, 1
         self._has_ended: Callable[[], bool] = lambda: True
@@ -147,7 +151,10 @@ class BarWatcher(Watcher):
         self._progress.update(self._stage, visible=not self._has_ended())
         for old in self._progress.task_ids[1:-MOST_BARS]:
             self._progress.remove_task(old)
-        self._bar = self._progress.add_task(caption(name), total=rounds, completed=done, note="")
+        self._remaining = Remaining(rounds)
+        self._bar = self._progress.add_task(
+            caption(name), total=rounds, completed=done, note="", remaining=self._remaining
+        )
 
     def block(self, block: Block) -> None:
         # Blocks of an evaluation follow the round's client updates and must not move the bar.
@@ -158,7 +165,21 @@ class BarWatcher(Watcher):
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
         self._rounds, self._updates = round_number, 0
+        self._remaining.round(round_number)
         self._progress.update(self._bar, completed=round_number, note=caption(_accuracy(metrics)))
+
+
+class RemainingColumn(ProgressColumn):
+    """Column of the estimated time that an algorithm's remaining rounds take."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.finished else _left(task.fields["remaining"]), style="progress.remaining")
+
+
+def _left(remaining: Remaining) -> str:
+    """Return the estimated time left for a reader; "" without an estimate."""
+    seconds = remaining.seconds()
+    return "" if seconds is None else f"about {_clock(seconds)} left"
 
 
 def _accuracy(metrics: dict[str, float]) -> str:
@@ -187,7 +208,7 @@ def display() -> Iterator[Watcher]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(elapsed_when_finished=False),
+        RemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
