@@ -142,8 +142,9 @@ def weighted_f1(score: Score) -> Values:
 def auc(score: Score) -> Values:
     """Return the area under the ROC curve, one class against the rest, averaged over the classes.
 
-    Two classes have one area, that of the second class. A class without samples on both sides is left out; if all
-    are, the result is undefined. The result is NaN if a probability is not finite, because the model diverged.
+    Samples are ranked by the log-odds of the class, which do not saturate; see `ranks`. Two classes have one area, that
+    of the second class. A class without samples on both sides is left out; if all are, the result is undefined. The
+    result is NaN if a probability is NaN, because the model diverged.
     """
     if score.areas is None:
         raise ValueError("the AUC needs the areas of the classes: evaluate with metrics that include it")

@@ -21,7 +21,7 @@ from algorithms.engine.sums import Sum
 from algorithms.parts.losses import CrossEntropy, Loss, known
 from raysim.common.errors import InputError
 from raysim.measures.metrics import Metric, Score, Values
-from raysim.measures.ranks import areas, rank_keys
+from raysim.measures.ranks import areas, log_odds, rank_keys
 
 BLOCKS = 16
 """Blocks of an evaluation, unless it has too few or too many samples."""
@@ -188,7 +188,7 @@ class Evaluate(Function):
             outputs = module(x[part].to(resident.floating))
             scores.append(self._sums(outputs, y[part], owners[part], len(counts)))
             if keys is not None:
-                keys.append(rank_keys(outputs.softmax(1).float().cpu().numpy(), y[part].cpu().numpy()))
+                keys.append(rank_keys(log_odds(outputs).cpu().numpy(), y[part].cpu().numpy()))
         return reduce(add, scores)
 
     def _sums(self, outputs: torch.Tensor, y: torch.Tensor, owners: NDArray[np.int64], count: int) -> Score:

@@ -127,3 +127,27 @@ def test_100_000_clients(federation: Callable[..., InlineFleet]) -> None:  # noq
     assert evaluate(state, algorithm, fleet, Targets((few,), (METRICS["auc"],)))["few_mean_auc"] == pytest.approx(
         np.mean(each)
     )
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+def test_the_auc_of_a_confident_model_is_that_of_its_logits(
+    federation: Callable[..., InlineFleet],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    parts: int,
+) -> None:
+    """Its float32 probabilities are mostly 0 and 1; the keys of one block or of several are ranked together."""
+    monkeypatch.setattr("raysim.measures.evaluate.block_samples", lambda samples, values: -(-samples // parts))
+    module, memory = perceptron(), Memory()
+    with torch.no_grad():
+        module[-1].weight.mul_(300)
+        logits = module(memory.x[:700].flatten(0, 1)).double()
+    assert (logits.softmax(1).float() == 1).any(1).double().mean() > 0.5
+    fleet = federation(clients([5]), module)
+    fleet._worker = replace(fleet._worker, data=memory)  # type: ignore[arg-type]
+    target = EvaluationTarget("held_out", np.arange(700), np.full(700, 3), "all")
+    targets = Targets((target,), (METRICS["auc"],))
+    found = evaluate(begin(module, fleet, 0, 1), fedavg(Sample(), LOCAL), fleet, targets)
+    y = memory.y[:700].flatten().numpy()
+    scores = [logits[:, c] - logits[:, [j for j in range(CLASSES) if j != c]].logsumexp(1) for c in range(CLASSES)]
+    wanted = np.mean([roc_auc_score(y == c, score) for c, score in enumerate(scores)])
+    assert found["held_out_auc"] == pytest.approx(wanted, abs=1e-6)  # pairs closer than float32 tells apart
