@@ -91,11 +91,29 @@ def test_the_wheel_runs_the_quickstart_in_a_bare_environment(tmp_path: Path) -> 
     there = tmp_path / "bare" / "bin"
     pip = [there / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--constraint", tmp_path / "tested.txt", wheel], check=True)
+    run_quickstart(there, tmp_path, "--inline")
+
+
+@pytest.mark.slow
+def test_the_lowest_declared_versions_run_the_quickstart(tmp_path: Path) -> None:
+    """With client actors, because Ray's bound is the one that moves; it takes minutes, and needs the package index."""
+    uv = shutil.which("uv") or pytest.skip("needs uv")
+    there = tmp_path / "lowest" / "bin"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, there.parent], check=True)
+    # Without uv's settings, which pin the tested versions.
+    pip = [uv, "pip", "install", "--quiet", "--no-config", "--python", there / "python"]
+    subprocess.run([*pip, "--resolution", "lowest-direct", ROOT], cwd=tmp_path, check=True)
+    run_quickstart(there, tmp_path, "--actors", "2")
+
+
+def run_quickstart(there: Path, folder: Path, *options: str) -> None:
+    """Run the commands of an environment, the quickstart among them."""
     bare = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "UV_", "VIRTUAL_ENV"))}
-    small = ["--inline", "--out", "run", "--set", "rounds=5"]
+    small = [*options, "--out", "run", "--set", "rounds=5"]
     for command in (["raysim", "--version"], ["raysim", "run", "quickstart", *small], ["partitioning", "--help"]):
         done = subprocess.run(
-            [there / command[0], *command[1:]], cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
+            [there / command[0], *command[1:]], cwd=folder, env=bare, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "report.html").is_file()
+        assert "Traceback" not in done.stderr and " lacks " not in done.stderr
+    assert (folder / "run" / "report.html").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections import Counter
@@ -10,20 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ray._private import ray_constants
-from ray._private.runtime_env.packaging import GCS_STORAGE_MAX_SIZE, _dir_travel, _get_excludes
-
 from raysim.cluster.head import UNWANTED
 from raysim.common.errors import InputError
 from raysim.config.data import OWN_FILES
 from raysim.config.experiment import Experiment
+from raysim.fleet.ray_private import CLIENT_LIMIT, EXCLUDES, PACKAGING, STORE_LIMIT, TRAVEL
 from raysim.models.keys import WEIGHTS_SUFFIX
 
 MAX_DATA = 64 * 2**20
 """Bytes of data that may go with a job: all of it passes through the memory of the head."""
-
-MAX_FOLDER: int = min(GCS_STORAGE_MAX_SIZE, ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
-"""Bytes that Ray's job server accepts for a folder."""
 
 ENTRY = 76
 """Bytes of a file's entry in Ray's zip archive, beside its content and twice its name."""
@@ -55,11 +51,11 @@ def checked_folder(folder: Path, config: str) -> JobFiles:
 
 
 def _check_size(folder: Path) -> None:
-    sizes = _sizes(folder)
-    if (size := sum(sizes.values())) >= MAX_FOLDER:
+    sizes, limit = _sizes(folder), _limit()
+    if (size := sum(sizes.values())) >= limit:
         largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
         raise InputError(
-            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below Ray's limit of {_mib(MAX_FOLDER)}; the "
+            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the "
             f"largest entries are {largest}; list files that the job does not need in {folder / '.rayignore'}"
         )
 
@@ -161,9 +157,20 @@ def _sizes(folder: Path) -> Counter[str]:
             place = path.relative_to(folder)
             sizes[place.parts[0]] += path.stat().st_size + ENTRY + 2 * len(os.fsencode(place))
 
-    heeds = os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") != "1"
-    _dir_travel(folder, [_get_excludes(folder, UNWANTED)], count, include_gitignore=heeds)
+    travel, excludes = TRAVEL.find(), EXCLUDES.find()
+    if travel and excludes:
+        heeds = os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1"
+        travel(folder, [excludes(folder, UNWANTED)], count, include_gitignore=heeds)
+    else:
+        for path in folder.rglob("*"):
+            count(path)
     return sizes
+
+
+def _limit() -> float:
+    """Return the bytes that Ray's job server accepts for a folder; infinity if only Ray itself can count them."""
+    found = [part.find() for part in PACKAGING]
+    return math.inf if None in found else min(STORE_LIMIT.find(), CLIENT_LIMIT.find())
 
 
 def _mib(size: float) -> str:

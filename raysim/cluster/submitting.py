@@ -23,6 +23,7 @@ from raysim.cluster.head import Head
 from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
+from raysim.fleet.ray_private import PACKAGING, untold
 from raysim.simulation.api import new_out, read_experiment
 from raysim.simulation.place import with_actors
 from raysim.watching.progress import Watcher
@@ -163,6 +164,8 @@ def follow(head: Head, job: ClusterJob, watcher: Watcher) -> None:
         JobFailedError: the run failed or was stopped.
         HeadLostError: the head does not answer any more.
     """
+    if lacking := untold(PACKAGING):
+        watcher.notice(lacking)
     message, last = "", ""
     for coloured in head.lines(job.id):
         line = COLOUR.sub("", coloured)

@@ -23,6 +23,7 @@ from raysim.fleet.machine import fingerprint
 from raysim.fleet.population_copies import population_copier
 from raysim.fleet.prometheus import PUBLISH_SECONDS, PrometheusLogger
 from raysim.fleet.ray_fleet import RayFleet
+from raysim.fleet.ray_private import START, untold
 from raysim.fleet.ray_runtime import ANSWER_SECONDS, check_answers, running
 from raysim.fleet.remote_personal import StoreHandle, served_store
 from raysim.fleet.resources import (
@@ -208,6 +209,8 @@ class ClientActors:
         tell: Callable[[str], None] = lambda text: None,
     ) -> RayFleet:
         """Return a fleet on these actors, each with a worker of its own."""
+        if lacking := untold(START):
+            tell(lacking)
         return RayFleet(self, plan, done, tell)
 
     def prepare(self, number: int, plan: WorkerPlan, copy_to: str | None = None) -> Any:

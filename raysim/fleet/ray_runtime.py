@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants
-from ray._private.node import Node
-from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError, RpcError
 
 from partitioning import InputError
 from raysim.common.surface import assigned
 from raysim.fleet import ray_cleanup
 from raysim.fleet.address import check_address
+from raysim.fleet.ray_private import CLUSTER_SWITCH, CONTROL_STORE, NODE, TOKEN_SETTINGS, TOKENS
 
 ANSWER_SECONDS = 10
 """Time that the head of a cluster may take to answer."""
@@ -133,12 +131,19 @@ def _token(folder: Path) -> Iterator[None]:
     # Without a mode Ray turns tokens on, in this process and in those that it starts.
     try:
         with _environment({"RAY_AUTH_TOKEN_PATH": str(path), "RAY_AUTH_TOKEN": None, "RAY_AUTH_MODE": None}):
-            AuthenticationTokenLoader.instance().reset_cache()
+            _forget_token()
             yield
     finally:
+        _forget_token()
         # Ray reads the restored environment only once.
-        AuthenticationTokenLoader.instance().reset_cache()
-        Config.initialize("")
+        if settings := TOKEN_SETTINGS.find():
+            settings.initialize("")
+
+
+def _forget_token() -> None:
+    """Make Ray read its token anew."""
+    if tokens := TOKENS.find():
+        tokens.instance().reset_cache()
 
 
 @contextmanager
@@ -147,12 +152,8 @@ def _loopback() -> Iterator[None]:
 
     `_node_ip_address="127.0.0.1"` does not help: Ray takes it for the address that others see.
     """
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
+    with _changed(CLUSTER_SWITCH.module(), {CLUSTER_SWITCH.name: False}):
         yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager
@@ -162,14 +163,21 @@ def _lean() -> Iterator[None]:
     Each of them imports Ray, for a second or more of a core. `ray.init` even waits for the first one, and again for its
     end; `include_dashboard=False` removes its pages only.
     """
-    before = {name: getattr(Node, name) for name in UNUSED if hasattr(Node, name)}
+    with _changed(NODE.find(), dict.fromkeys(UNUSED, lambda self, **given: None)):
+        yield
+
+
+@contextmanager
+def _changed(owner: Any, attributes: Mapping[str, Any]) -> Iterator[None]:
+    """Set these attributes of an object in the context, apart from those that it lacks."""
+    before = {name: getattr(owner, name) for name in attributes if hasattr(owner, name)}
     try:
         for name in before:
-            setattr(Node, name, lambda self, **given: None)
+            setattr(owner, name, attributes[name])
         yield
     finally:
-        for name, method in before.items():
-            setattr(Node, name, method)
+        for name, value in before.items():
+            setattr(owner, name, value)
 
 
 @contextmanager
@@ -205,8 +213,8 @@ def check_answers(address: str) -> None:
         raise InputError(f"{wrong}, and nothing answers there ({error}); leave it out to start Ray here") from None
     try:
         # Ray's own check of a server that does not speak gRPC takes a minute.
-        if known:
-            GcsClient(address=address)
+        if known and (store := CONTROL_STORE.find()):
+            store(address=address)
     except AuthenticationError:
         raise InputError(
             f"{assigned('address', address)}: the cluster wants its token, and this machine sends another one or none; "

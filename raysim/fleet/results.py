@@ -13,6 +13,7 @@ from algorithms import DamagedError, DivergedError
 from algorithms import InputError as AlgorithmInputError
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, ModelsLostError, OutOfMemoryError
+from raysim.fleet.ray_private import WORKER
 from raysim.fleet.timeouts import START_SECONDS
 
 END_SECONDS = 10
@@ -99,8 +100,8 @@ def _last_output(error: RayError) -> str:
         return ""  # the cause already quotes them
     process, address = re.search(r"\bpid[:=] ?(\d+)", str(error)), re.search(r"\bip[:=] ?([\w.:]+\w)", str(error))
     # Ray has no public function for the folder of a session's logs.
-    node: Any = ray._private.worker.global_worker.node
-    if process is None or address is None or address[1] != node.node_ip_address:
+    node: Any = getattr(WORKER.find(), "node", None)
+    if node is None or process is None or address is None or address[1] != node.node_ip_address:
         return ""
     for path in Path(node.get_logs_dir_path()).glob(f"worker-*-{process[1]}.err"):
         lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from raysim.common.errors import InputError
 from raysim.config import own
 from raysim.fleet.process_pool import ProcessPool
+from raysim.fleet.ray_private import START, untold
 from raysim.fleet.ray_runtime import running
 from raysim.fleet.results import ActorLostError
 from raysim.simulation.options import RunOptions, with_workplace
@@ -125,6 +126,8 @@ def runner_for(study: Study, folder: Path, options: RunOptions, notice: Callable
     tables = [dataset.experiment.fleet for dataset in study.datasets]
     if options.inline:
         return InTurn(folder, options)
+    if lacking := untold(START):
+        notice(lacking)
     cpus = max(table.cpus_per_actor for table in tables)
     if any(table.gpus_per_actor or table.actors for table in tables):
         cores = os.cpu_count() or 1
