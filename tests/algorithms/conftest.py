@@ -48,12 +48,12 @@ class Memory:
         raise IndexError(number)
 
 
-def perceptron(norm: bool = False, seed: int = 0) -> nn.Sequential:
-    """A 4-6-3 perceptron, with or without batch norm."""
+def perceptron(norm: bool = False, seed: int = 0, bias: bool = True) -> nn.Sequential:
+    """A 4-6-3 perceptron, with or without batch norm and a bias of its first layer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         middle = [nn.BatchNorm1d(6)] if norm else []
-        return nn.Sequential(nn.Linear(4, 6), *middle, nn.ReLU(), nn.Linear(6, 3))
+        return nn.Sequential(nn.Linear(4, 6, bias=bias), *middle, nn.ReLU(), nn.Linear(6, 3))
 
 
 def named(name: str, sample: Sample, local: Local) -> Algorithm:

@@ -1,6 +1,7 @@
 """A cluster of two nodes, one a site each, and a head without CPUs: what crosses between them, and what may not."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import ray
 from ray.cluster_utils import Cluster
 from ray.experimental import get_object_locations
 
@@ -28,6 +30,7 @@ from tests.nodes import nodes
 from tests.raysim.fleet.faults import ROW_BYTES, trained
 
 LOCAL = Local(lr=0.1, batch_size=32)
+WAIT_SECONDS = 60
 MODEL = ModelPlan("mlp", {"hidden": (400,)}, (1, 8, 8), 10, seed=1)
 NORMED = ModelPlan("mlp", {"hidden": (400,), "norm": "batch"}, (1, 8, 8), 10, seed=1)
 
@@ -172,6 +175,19 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
         assert 1 <= nodes <= min(2, sums)
 
 
+def nodes_of(models: list[ray.ObjectRef], copies: int) -> list[set[str]]:
+    """Return each model's nodes, when Ray knows of this number of copies.
+
+    A node reports a copy to the driver on its own time, perhaps after the call that fetched it has ended.
+    """
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        nodes = [set(place["node_ids"]) for place in get_object_locations(models).values()]
+        if sum(map(len, nodes)) >= len(models) + copies or time.monotonic() > deadline:
+            return nodes
+        time.sleep(0.05)
+
+
 def test_redistributed_models_go_from_node_to_node(
     actors: ClientActors, population: Population, tmp_path: Path
 ) -> None:
@@ -187,8 +203,7 @@ def test_redistributed_models_go_from_node_to_node(
             state = next_round(state, plan.algorithm, fleet)
             during = fleet.traffic.since(traffic)
             # Ray itself says where they are: never with the driver, which is on the head.
-            places = get_object_locations([each.reference.object() for each in travelling_models])
-            nodes = [set(place["node_ids"]) for place in places.values()]
+            nodes = nodes_of([each.reference.object() for each in travelling_models], during.crossed // size)
             assert all(nodes) and actors.home not in set().union(*nodes)
             # Those that are on two nodes have crossed, and beside them only the rows on their way to the driver.
             twice, rows = sum(len(each) == 2 for each in nodes), 4 * ROW_BYTES * len(nodes)
