@@ -38,8 +38,13 @@ def report_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
-    """Yield a draft path that becomes `path` at the end; a failure removes it, a full disk raises DiskFullError."""
-    draft = path.with_name(f".{path.stem}.partial{path.suffix}")
+    """Yield an absolute draft path that becomes `path` at the end; a failure removes it.
+
+    Raises:
+        DiskFullError: the disk is full.
+    """
+    # Arrow takes a relative path such as `file:x/y` for an address.
+    draft = path.absolute().with_name(f".{path.stem}.partial{path.suffix}")
     try:
         with report_full_disk(path):
             yield draft

@@ -84,13 +84,15 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def regular(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a regular file, for a library that opens files by their paths.
+    """Return the absolute path of a regular file, for a library that opens files by their paths.
+
+    Arrow takes a relative path such as `file:x/y` for an address.
 
     Raises:
         OSError: see `open_regular`.
     """
     with open_regular(path):
-        return Path(path)
+        return Path(path).absolute()
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

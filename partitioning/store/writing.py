@@ -47,8 +47,8 @@ def check_out(out: str | Path) -> Path:
 
 @contextmanager
 def write_folder(folder: Path) -> Iterator[Path]:
-    """Yield a draft folder that becomes `folder` at the end; a failure removes it."""
-    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.draft")
+    """Yield an absolute draft folder that becomes `folder` at the end; a failure removes it."""
+    draft = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.draft")
     new_parents = [parent for parent in folder.parents if not parent.exists()]
     try:
         with report_full_disk(folder):

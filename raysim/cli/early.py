@@ -60,7 +60,7 @@ def _check_data(data: DataTable) -> None:
     for key, dataset in (("dataset", data.dataset), ("test", data.test)):
         if not isinstance(dataset, str):
             continue
-        check_dataset(dataset)
+        check_dataset(dataset, f"data.{key}")
         form = OWN_FILES.match(dataset)
         for name in dataset[form.end() :].split(",") if form else ():
             path = Path(data.root or "") / Path(name.strip()).expanduser()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ SHIFTED = "shifted:"
 BESIDE = re.compile(rf",\s*{SHIFTED}")
 """Separator between names and a data set with shifted images, whose domains join theirs."""
 
-FILE, FOLDER = "file:", "folder:"
+PREFIXES = FILE, FOLDER, HUB, SYNTHETIC, MEMORY = "file:", "folder:", "hf:", "synthetic:", "memory:"
+"""Prefixes of data sets without a name. Behind that of data in memory stands a fingerprint of the data."""
 
 
 @dataclass(frozen=True)
@@ -154,19 +156,34 @@ DATASET_FORMS: Mapping[str, str] = {
 """Forms of `data.dataset` besides a name."""
 
 
-def check_dataset(dataset: str) -> None:
-    """Check the names of data sets in `data.dataset`; the forms with a colon are checked when they are read.
+def check_dataset(dataset: str, key: str = "data.dataset") -> None:
+    """Check the names of data sets in `data.dataset`; the forms with a prefix are checked when they are read.
+
+    Args:
+        dataset: value of the key.
+        key: name of the key, for messages.
 
     Raises:
-        InputError: a name is unknown.
+        InputError: a name or a prefix is unknown.
     """
-    parts = BESIDE.split(dataset.removeprefix(SHIFTED), maxsplit=1)
-    names = [name.strip() for part in parts for name in part.split(",")]
-    for name in names if ":" not in names[0] else ():
-        if name in DATASETS:
-            continue
-        path = Path(name)
-        if path.exists() or len(path.parts) > 1 or path.suffix:
-            form = FOLDER if path.is_dir() else FILE
-            raise InputError(f"data.dataset = {name!r} is a path: must begin with {form}; write {form + name!r}")
-        raise unknown(f"data.dataset = {name!r}", name, [*DATASETS, *DATASET_FORMS])
+    if dataset.removeprefix(SHIFTED).startswith(PREFIXES):
+        return
+    for part in BESIDE.split(dataset.removeprefix(SHIFTED), maxsplit=1):
+        for name in part.split(","):
+            check_name(name.strip(), key)
+
+
+def check_name(name: str, key: str = "data.dataset") -> None:
+    """Raise InputError unless this is the name of one data set; see `check_dataset`."""
+    if name in DATASETS:
+        return
+    if name.startswith(PREFIXES):
+        raise InputError(
+            f"{key} has {name!r} beside a name: must hold names alone; export the others to files, and name the files"
+        )
+    path, (before, colon, _) = Path(name), name.partition(":")
+    # Unlike `Path.exists`, this takes a name of any length.
+    if os.path.exists(name) or (not colon and (len(path.parts) > 1 or path.suffix)):
+        form = FOLDER if os.path.isdir(name) else FILE
+        raise InputError(f"{key} = {name!r} is a path: must begin with {form}; write {form + name!r}")
+    raise unknown(f"{key} = {name!r}", before + colon, [*DATASETS, *DATASET_FORMS])

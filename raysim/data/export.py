@@ -50,8 +50,9 @@ def export(
     try:
         # The stage is on the same disk, so the renames at the end are atomic.
         with report_full_disk(path), tempfile.TemporaryDirectory(prefix=".raysim-export-", dir=path.parent) as stage:
+            absolute = Path(stage).absolute()  # Arrow takes a relative path such as `file:x/y` for an address
             for target, table in tables.items():
-                pq.write_table(table, Path(stage) / target.name, compression="zstd", row_group_size=ROW_GROUP)
+                pq.write_table(table, absolute / target.name, compression="zstd", row_group_size=ROW_GROUP)
             for target in tables:
                 (Path(stage) / target.name).replace(target)
     except DiskFullError:

@@ -15,11 +15,10 @@ from partitioning.sources.memory import TRAIN, Tables, tables_of
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
 from raysim.common.hub import quiet_hub
+from raysim.data.catalogue import HUB
 from raysim.data.features import LABEL
 
 LOG = logging.getLogger("raysim")
-
-HUB = "hf:"
 
 FORM = re.compile(r"(?P<name>[./~][^:@]*|[\w.-]+/[\w.-]+)(:(?P<config>[^:@/]+))?(@(?P<revision>[^:@]+))?", re.ASCII)
 

@@ -11,9 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from partitioning.sources.memory import tables_of
-
-MEMORY = "memory:"
-"""Beginning of the name; a fingerprint of the data follows."""
+from raysim.data.catalogue import MEMORY
 
 KEYS = ("dataset", "test")
 """Keys of `[data]` that take data in memory."""

@@ -13,15 +13,15 @@ from partitioning.common.caching import cache
 from partitioning.common.columns import is_label
 from partitioning.common.paths import expanded
 from raysim.common.errors import InputError, unknown
-from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, SHIFTED, check_dataset
+from raysim.data.catalogue import BESIDE, DATASETS, FILE, FOLDER, HUB, MEMORY, SHIFTED, SYNTHETIC, check_name
 from raysim.data.domains import DOMAIN, join, split_by_domain
 from raysim.data.features import LABEL, check_label, features
 from raysim.data.folders import Tables, read_folder
-from raysim.data.hub import HUB, by_features, is_hub_folder, read_hub
+from raysim.data.hub import by_features, is_hub_folder, read_hub
 from raysim.data.masks import check_classes_of_samples
-from raysim.data.memory import MEMORY, HeldData
+from raysim.data.memory import HeldData
 from raysim.data.reading import check_values
-from raysim.data.synthetic import SYNTHETIC, read_synthetic
+from raysim.data.synthetic import read_synthetic
 from raysim.data.tabular import SUFFIXES, read_table, usable
 from raysim.data.targets import joined_labels, with_classes
 from raysim.data.tokens import NEXT, Tokenizer
@@ -259,7 +259,7 @@ def _read_named(dataset: str, root: Path, label: str | None, seed: int, shifts: 
     before, *beside = BESIDE.split(dataset, maxsplit=1)
     names, bases = [name.strip() for name in before.split(",")], [name.strip() for name in beside]
     for name in [*names, *bases]:
-        check_dataset(name)
+        check_name(name)
         if names.count(name) > 1:
             raise InputError(f"data.dataset names {name!r} twice: must name each domain once; remove one")
     label = DATASETS[names[0]].label if label is None else label

@@ -11,10 +11,8 @@ import pyarrow as pa
 from algorithms import Purpose, generator
 from partitioning.sources.arrays import nested
 from raysim.common.errors import InputError
+from raysim.data.catalogue import SYNTHETIC
 from raysim.data.folders import Tables
-
-SYNTHETIC = "synthetic:"
-"""Prefix of the names of FedProx's synthetic data sets."""
 
 SYNTHETIC_FEATURES = 60
 SYNTHETIC_CLASSES = 10

@@ -16,8 +16,9 @@ from partitioning import Population
 from raysim.common.errors import InputError, one_input_error
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, module_folders, read
+from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
-from raysim.data.memory import MEMORY, HeldData, take_objects
+from raysim.data.memory import HeldData, take_objects
 from raysim.devices.choice import with_devices
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.kept import Fleet

@@ -21,8 +21,8 @@ from raysim.config.data import DataTable
 from raysim.config.experiment import Experiment
 from raysim.config.tables import PartitionTable
 from raysim.data.arrays import take_rows
+from raysim.data.catalogue import MEMORY
 from raysim.data.domains import draw_per_domain, split_by_domain
-from raysim.data.memory import MEMORY
 from raysim.data.prepare import append_augmented, draw_sample, rows_of_classes, select_classes, select_split
 from raysim.data.sources import LoadedDataSet, check_classes, load
 from raysim.data.tokens import Tokenizer

@@ -16,7 +16,8 @@ from PIL import Image
 from partitioning import InputError
 from raysim.config.data import data_of
 from raysim.data import hub
-from raysim.data.hub import HUB, by_features, read_hub
+from raysim.data.catalogue import HUB
+from raysim.data.hub import by_features, read_hub
 from raysim.data.memory import HeldData
 from raysim.data.sources import load
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from partitioning import InputError
-from raysim.data.memory import MEMORY, HeldData, fingerprint, take_objects
+from raysim.data.catalogue import MEMORY
+from raysim.data.memory import HeldData, fingerprint, take_objects
 from raysim.data.sources import load
 
 TABLE = pa.table({"x": np.arange(9000) / 7, "b": np.arange(9000) % 3 == 0, "label": np.arange(9000) % 2})

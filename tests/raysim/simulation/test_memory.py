@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 import raysim
 from partitioning import Population
-from raysim.data.memory import MEMORY
+from raysim.data.catalogue import MEMORY
 from raysim.data.sources import load
 from raysim.store.names import POPULATION
 
