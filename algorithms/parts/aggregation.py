@@ -15,6 +15,9 @@ from algorithms.engine.errors import require
 
 Values: TypeAlias = NDArray[np.float64]
 
+EXCESS = 1e-6
+"""Largest excess of a geometric median's sum of distances over the smallest sum, as a share of it."""
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -115,8 +118,12 @@ class GeometricMedian:
 
         b_k <- 1 / max(nu, |v - w_k|),   v <- sum_k b_k w_k / sum_k b_k
 
+    The steps end when the sum of distances is at most 1 + 1e-6 times the smallest one. The sum is convex with the
+    gradient g = sum_k b_k (v - w_k), and the median is a mean of the models, so the sum exceeds the smallest one by at
+    most |g| max_k |v - w_k|.
+
     Args:
-        steps: number of steps, >= 1.
+        steps: most steps, >= 1. Some ten suffice, up to a hundred if half of the models are alike.
         smoothing: nu, > 0.
 
     Paper: Pillutla et al., 2022, "Robust Aggregation for Federated Learning", Algorithm 2; it takes 3 steps.
@@ -125,23 +132,28 @@ class GeometricMedian:
     all steps. Distances are over all floating entries, batch-norm statistics included.
     """
 
-    steps: int = 10
+    steps: int = 1000
     smoothing: float = 1e-6
 
     def __post_init__(self) -> None:
-        require(self.steps >= 1, "server.steps", self.steps, ">= 1", "set server.steps = 10")
+        require(self.steps >= 1, "server.steps", self.steps, ">= 1", "set server.steps = 1000")
         holds = isfinite(self.smoothing) and self.smoothing > 0
         require(holds, "server.smoothing", self.smoothing, "a number > 0", "set server.smoothing = 1e-6")
 
     def shares(self, distances: Values) -> Values:
         """Return the share of each model, [m], from their squared distances, [m, m]."""
-        a = np.full(len(distances), 1 / len(distances))
+        shares: Values = np.full(len(distances), 1 / len(distances))
         for _ in range(self.steps):
-            # |sum_j a_j w_j - w_k|^2, from the distances of pairs alone.
-            away = distances @ a
-            b = 1 / np.maximum(self.smoothing, np.sqrt(np.maximum(away - a @ away / 2, 0)))
-            a = b / b.sum()
-        return np.asarray(a)
+            # For shares a, |sum_j a_j w_j - w_k|^2 follows from the distances of pairs alone.
+            squares = distances @ shares
+            away = np.sqrt(np.maximum(squares - shares @ squares / 2, 0))
+            b = 1 / np.maximum(self.smoothing, away)
+            before, shares = shares, b / b.sum()
+            step = shares - before
+            gradient = b.sum() * np.sqrt(max(0.0, -(step @ distances @ step) / 2))
+            if gradient * away.max() <= EXCESS * away.sum():
+                break
+        return shares
 
 
 ByCoordinate: TypeAlias = Median | TrimmedMean

@@ -326,8 +326,24 @@ def test_krum_is_not_moved_by_a_far_model_and_the_mean_is() -> None:
     distances = ((models[:, None] - models[None]) ** 2).sum(-1)
     for rule in (Krum(2), MultiKrum(2)):
         assert not rule.shares(distances)[[2, 7]].any() and rule.shares(distances).sum() == pytest.approx(1)
-    shares = GeometricMedian(steps=50).shares(distances)
+    shares = GeometricMedian().shares(distances)
     assert np.abs(shares @ models).max() < 10 < np.abs(models.mean(0)).max()
+
+
+@pytest.mark.parametrize("alike", [10, 11, 15])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_the_geometric_median_goes_on_to_its_smallest_sum(alike: int, scale: float) -> None:
+    """Where half of the models are alike, they are the median: the others' unit vectors add to at most as many."""
+    models = scale * np.random.default_rng(alike).normal(size=(20, 30))
+    models[:alike] = models[0]
+    smallest = np.linalg.norm(models - models[0], axis=1).sum()
+    rule = GeometricMedian(smoothing=1e-12 * scale)
+    median = rule.shares(((models[:, None] - models[None]) ** 2).sum(-1)) @ models
+    assert smallest <= np.linalg.norm(models - median, axis=1).sum() <= (1 + 1e-6) * smallest
+
+
+def test_equal_models_are_their_own_geometric_median() -> None:
+    assert GeometricMedian().shares(np.zeros((4, 4))).tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize(

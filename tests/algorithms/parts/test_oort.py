@@ -64,6 +64,22 @@ def test_explored_clients_are_drawn_by_utility_and_speed() -> None:
     assert chosen == [3, 5, 11, 13]  # all that are available
 
 
+@pytest.mark.parametrize(("share", "chosen"), [(0.677, 2), (0.6835, 3)])
+def test_a_client_that_was_long_away_is_worth_more(share: float, chosen: int) -> None:
+    """In round 10: 1 + sqrt(0.1 ln(10) / 9) = share + sqrt(0.1 ln(10) / 1) for a share of 0.680."""
+    utility = 0.95 * share / (1 - 0.05 * share)  # the share is of the 95th percentile of both
+    nan = np.nan
+    memory = {
+        "utility": np.array([1.0, utility, nan, nan, nan, nan]),
+        "last": np.array([9.0, 1.0, nan, nan, nan, nan]),
+        "seconds": np.array([1.0, 1.0, nan, nan, nan, nan]),
+        "rounds": np.array([1.0]),
+        "pace": np.array([50.0]),
+    }
+    oort = Oort(exploration=0.0, least=0.0, cutoff=1.0)
+    assert oort.draw(memory, CENSUS, ALL, 1, lambda client: 1.0, 0, 10).tolist() == [chosen]
+
+
 def test_exploration_fades() -> None:
     memory: dict[str, Any] = {
         "utility": np.array([1.0] * 3 + [np.nan] * 3),

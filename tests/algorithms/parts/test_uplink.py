@@ -162,6 +162,8 @@ def test_bytes_of_quantised_values(levels: int) -> None:
 def test_a_message_without_stages_is_the_model() -> None:
     assert Uplink().nbytes(1000, 4) == 4000 and Uplink((Clip(1.0), Noise(0.1))).nbytes(1000, 4) == 4000
     assert Uplink((TopK(0.01),)).nbytes(0, 4) == 0
+    # Ten values of 4 bytes; ten places of 10 bits, and of 11 bits where one value is more.
+    assert [Uplink((TopK(0.01),)).nbytes(n, 4) for n in (1024, 1025)] == [40 + 13, 40 + 14]
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
