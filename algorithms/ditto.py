@@ -40,14 +40,15 @@ def ditto(
         local: content of a client update, for both models.
         server: step from the mean to the next global model.
         attraction: the paper's lambda, >= 0; with 0 the clients' own models are those of SingleSet.
-        weighting: share of a model in the mean: "samples", as in the paper, or "equal".
+        weighting: share of a model in the mean: "samples", as in FedAvg, or "equal".
 
     Raises:
         InputError: `attraction` is negative, or `local` has a client update of the user's own.
 
     Paper: Algorithm 1.
 
-    Deviations: v_k takes the batches of w_k, as many steps at the same rate. It starts at the initial model.
+    Deviations: v_k takes the batches of w_k, as many steps at the same rate. It starts at the initial model. The
+    authors' code averages the changes of a cohort equally; `weighting = "equal"` does so.
     """
     require(attraction >= 0, "algorithm.attraction", attraction, ">= 0", "set algorithm.attraction = 0.1")
     require_defaults(local, "ditto")

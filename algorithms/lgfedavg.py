@@ -35,6 +35,6 @@ def lg_fedavg(
     Paper: Algorithm 1, 2020, without the auxiliary losses.
 
     Deviations: training begins at the initial model. The paper's experiments begin at one that FedAvg trained; load
-    that by `model.weights`.
+    that by `model.weights`. Data without a client is evaluated with the average body of the last cohort.
     """
     return fedper(sample, local, server, personal=("body",), weighting=weighting, newcomer=newcomer)

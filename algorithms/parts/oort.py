@@ -55,7 +55,8 @@ class Oort:
     Deviations: T is a percentile of durations, as in the authors' code, not a number of seconds. Utilities are divided
     by U_95, so that they compare with the uncertainty. The losses are those of the received model, measured by a pass
     of their own. New clients are drawn by speed among ten times as many uniform candidates. No client is excluded for
-    having taken part often.
+    having taken part often. After T has grown, the pacer compares again W = `window` rounds later; in Algorithm 1 it
+    compares in every round.
     """
 
     exploration: float = 0.9

@@ -37,6 +37,9 @@ class AdaptiveClip:
         InputError: a number is out of range.
 
     Paper: Andrew et al., 2021, Algorithm 1; sigma_b is a twentieth of the expected cohort, gamma 0.5 and eta_C 0.2.
+
+    Deviations: a change counts as within C if its norm is below 0.999 C, because rounding may leave a clipped one just
+    below C.
     """
 
     count_noise: float
