@@ -51,8 +51,9 @@ def pfedme(
     Paper: Algorithm 1.
 
     Deviations: a client outside the cohort does not train and keeps its last theta; in the paper all clients train in
-    each round, and the server averages a sample of them. theta starts at w_t in each client update and goes on from batch to batch, as in the authors' code.
-    Batch norm tracks its statistics at theta for both models. The reported steps are those of theta.
+    each round, and the server averages a sample of them. theta starts at w_t in each client update and goes on from
+    batch to batch, as in the authors' code. Batch norm tracks its statistics at theta for both models. The reported
+    steps are those of theta.
     """
     require(attraction > 0, "algorithm.attraction", attraction, "> 0", "set algorithm.attraction = 15.0")
     require(inner_steps >= 1, "algorithm.inner_steps", inner_steps, ">= 1", "set algorithm.inner_steps = 5")
