@@ -183,7 +183,7 @@ def check_name(name: str, key: str = "data.dataset") -> None:
         )
     path, (before, colon, _) = Path(name), name.partition(":")
     # Unlike `Path.exists`, this takes a name of any length.
-    if os.path.exists(name) or (not colon and (len(path.parts) > 1 or path.suffix)):
-        form = FOLDER if os.path.isdir(name) else FILE
+    if os.path.exists(name) or (not colon and (len(path.parts) > 1 or path.suffix)):  # noqa: PTH110
+        form = FOLDER if os.path.isdir(name) else FILE  # noqa: PTH112
         raise InputError(f"{key} = {name!r} is a path: must begin with {form}; write {form + name!r}")
     raise unknown(f"{key} = {name!r}", before + colon, [*DATASETS, *DATASET_FORMS])

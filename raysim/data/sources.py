@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,9 +74,6 @@ class LoadedDataSet:
         if text is None:
             return self
         owners = tuple(dict.fromkeys((*self.dividing, *dividing)))
-        for name in dividing:
-            if name not in self.train.schema.names:
-                raise unknown(f"column {name!r} of [partition]", name, self.train.schema.names)
         parts = (None if each is None else text(each, self.label, owners, keep) for each in (self.train, self.test))
         train, test = parts
         dividing = tuple(name for name in self.dividing if name not in text.columns)
@@ -93,6 +91,7 @@ def load(
     root: str | None = None,
     label: str | Sequence[str] | None = None,
     dividing: Collection[str] = (),
+    needed: Mapping[str, str] = MappingProxyType({}),
     without: Sequence[str] = (),
     shifts: Sequence[str] = (),
     text: Tokenizer | None = None,
@@ -108,6 +107,7 @@ def load(
             the working directory.
         label: name of the label column, or names of columns of numbers; by default the data set's own, usually "label".
         dividing: columns that identify a row's owner and are no features.
+        needed: key of the experiment file that names each column, for columns that must exist.
         without: columns to drop, of any type.
         shifts: domains of "shifted:NAME".
         text: tokenizer of columns of text; None for data without them.
@@ -122,6 +122,9 @@ def load(
     if text is not None:
         first, apart = text.label(first), [*apart, *text.columns]
     source = read(dataset, root=root, label=first, dividing=apart, shifts=shifts, seed=seed).without(without)
+    for name, key in needed.items():
+        if name not in source.train.schema.names:
+            raise unknown(f"column {key} = {name!r}", name, source.train.schema.names)
     listed = () if label is None or isinstance(label, str) else label
     source = source.tokenised(text, dividing, listed).divided_by(dividing).labelled_by(listed, dividing)
     if source.label in source.dividing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -56,8 +56,10 @@ def population_of(
             if str(data.dataset).startswith(MEMORY):
                 raise InputError(f"{error}; its samples were data in memory: restore it, or start a new run") from None
             tell(f"the population is damaged, and raysim makes it again ({error})")
-    dividing = [str(getattr(partition, each.name)) for each in parameters(partition.scheme).values() if each.is_column]
-    dividing += [name for name in (partition.site, partition.by) if name is not None]
+    keys = [each.name for each in parameters(partition.scheme).values() if each.is_column]
+    dividing = {str(getattr(partition, key)): f"partition.{key}" for key in keys}
+    own = {"site": partition.site, "by": partition.by}
+    dividing |= {name: f"partition.{key}" for key, name in own.items() if name is not None}
     train, tests, source = _tables(data, partition, dividing, experiment.seed)
     if folder.exists():  # only now, because the data may be gone
         remove_population(folder)
@@ -111,12 +113,13 @@ def _opened(experiment: Experiment, stage: Callable[[str], object]) -> Populatio
 
 
 def _tables(
-    data: DataTable, partition: PartitionTable, dividing: Sequence[str], seed: int
+    data: DataTable, partition: PartitionTable, dividing: Mapping[str, str], seed: int
 ) -> tuple[pa.Table, pa.Table | Mapping[str, pa.Table] | None, LoadedDataSet]:
     """Return the rows to partition, the global test set or one for each domain, and their data set."""
     name, root, shifts = data.source("dataset"), data.root, data.shifts
     without = data.without or ()
-    read = partial(load, root=root, dividing=dividing, without=without, text=_tokenizer(data))
+    needed = {**dict.fromkeys(partition.features, "partition.features"), **dividing}
+    read = partial(load, root=root, dividing=dividing, needed=needed, without=without, text=_tokenizer(data))
     source = read(name, label=data.label, shifts=shifts, seed=seed)
     source = _chosen(source, data)
     train, test = _with_test(source, data, dividing, seed)
@@ -139,7 +142,7 @@ def _chosen(source: LoadedDataSet, data: DataTable) -> LoadedDataSet:
 
 
 def _with_test(
-    source: LoadedDataSet, data: DataTable, dividing: Sequence[str], seed: int
+    source: LoadedDataSet, data: DataTable, dividing: Collection[str], seed: int
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the training table and the global test set: the data set's own, a second table, or a share of the rows."""
     if not data.test:

@@ -79,6 +79,26 @@ def test_a_population_may_be_where_a_uri_says(tmp_path: Path, monkeypatch: pytes
     assert population_of(elsewhere, tmp_path / "unused", told.append).path == opened.path and not told
 
 
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        ("partition.column", {"partition": {"scheme": "natural", "column": "hospitl"}}),
+        ("partition.domain", {"partition": {"scheme": "domains", "domain": "hospitl"}}),
+        ("partition.site", {"partition": {"scheme": "iid", "clients": 4, "site": "hospitl"}}),
+        ("partition.features", {"partition": {"scheme": "iid", "clients": 4, "features": ["hospitl"]}}),
+        ("partition.by", {"partition": {"scheme": "shards", "clients": 4, "by": "hospitl"}}),
+    ],
+)
+def test_a_missing_column_is_named_before_any_column_of_text(key: str, keys: dict[str, Any], tmp_path: Path) -> None:
+    table = {"x": [0.5] * 40, "hospital": ["a", "b", "c", "d"] * 10, "label": [0, 1] * 20}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    experiment = Experiment.of({"data": {"dataset": f"file:{tmp_path / 't.parquet'}"}, **keys})
+    with pytest.raises(InputError) as refused:
+        population_of(experiment, tmp_path / "population")
+    said = f"unknown column {key} = 'hospitl': must be one of x, hospital, label; did you mean 'hospital'?"
+    assert str(refused.value) == said
+
+
 @pytest.mark.parametrize("hospital", [[1, 2, 3], ["a", "b", "c"]])
 def test_the_column_that_names_the_client_is_no_input(tmp_path: Path, hospital: list[int] | list[str]) -> None:
     table = pa.table({"age": [1.0, 2.0, 3.0] * 8, "hospital": hospital * 8, "label": [0, 1, 1] * 8})

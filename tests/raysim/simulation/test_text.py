@@ -125,7 +125,7 @@ def test_a_data_set_in_the_hubs_layout(plays: dict[str, Any], tmp_path: Path) ->
 
 
 def test_a_misspelt_owner_is_answered_with_the_users_columns(plays: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"unknown column 'speker' of \[partition\].*did you mean 'speaker'"):
+    with pytest.raises(InputError, match=r"unknown column partition.column = 'speker'.*did you mean 'speaker'"):
         raysim.run({**plays, "partition": {"scheme": "natural", "column": "speker"}}, tmp_path / "run", inline=True)
 
 
