@@ -73,8 +73,49 @@ def check_rows(table: pa.Table, *, name: str) -> None:
         raise InputError(f"{name} has no rows: give at least one sample")
 
 
-def check_values(rows: pa.Table | pa.RecordBatch, *, name: str) -> None:
-    """Raise InputError if a value is missing."""
+def check_text(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0, is_text: bool = False) -> None:
+    """Raise InputError if a text is not UTF-8; Arrow itself checks it only in some files.
+
+    Args:
+        rows: columns of any types; dictionaries of texts count.
+        name: name of the source, for the message.
+        first: number of the first row.
+        is_text: whether columns of bytes hold texts, too, as those of delimited text.
+    """
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        kind, start = _value_type(field.type), first
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (texts or (is_text and pa.types.is_binary(kind))):
+            continue
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
+            raw = values.cast(pa.large_binary())
+            try:
+                raw.cast(pa.large_string())
+            except pa.ArrowInvalid:
+                place, error = next(filter(None, map(_undecodable, range(len(raw)), raw.to_pylist())))
+                is_code = values is not chunk
+                row = chunk.indices.index(place).as_py() if is_code else place
+                where = f"row {start + row}" if row >= 0 else f"value {place} of the dictionary"
+                raise InputError(
+                    f"{name}: column {field.name!r}, {where}, has byte {error.object[error.start]:#x}: must be text in "
+                    "UTF-8; read the table in its own encoding, often Latin-1, and save it in UTF-8"
+                ) from None
+            start += len(chunk)
+
+
+def _undecodable(place: int, value: bytes | None) -> tuple[int, UnicodeDecodeError] | None:
+    """Return the place of a text and its error; None for UTF-8."""
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError as error:
+        return place, error
+    return None
+
+
+def check_values(rows: pa.Table | pa.RecordBatch, *, name: str, first: int = 0) -> None:
+    """Raise InputError if a value is missing, or a text is not UTF-8; `first` is the number of the first row."""
+    check_text(rows, name=name, first=first)
     for field, column in zip(rows.schema, rows.columns, strict=True):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if any(has_nulls(chunk) for chunk in chunks):

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from partitioning.common.columns import check_text
 from partitioning.common.paths import open_regular, regular
 from partitioning.sources.packed import check_batches
 from partitioning.sources.source import Source, StreamedSource, reading, split_batch
@@ -29,12 +30,25 @@ def open_arrow(path: Path) -> Source:
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         fields = [schema.get_field_index(name) for name in names]
         with reading(path, "Arrow"), _open(path, fields) as reader:
+            rows = 0
             for batch in _batches(reader):
                 selected = batch.select(names)
-                selected.validate(full=True)
+                _validate(selected, path.name, rows)
+                rows += batch.num_rows
                 yield from split_batch(selected)
 
     return StreamedSource(path.absolute().name, schema, read)
+
+
+def _validate(batch: pa.RecordBatch, name: str, first: int) -> None:
+    """Raise ArrowInvalid for a damaged batch, and InputError for a text that is not UTF-8."""
+    for place, column in enumerate(batch.columns):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" in str(error):  # its offsets are sound
+                check_text(batch.select([place]), name=name, first=first)
+            raise
 
 
 @contextmanager

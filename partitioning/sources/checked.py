@@ -23,8 +23,10 @@ def check_source(source: Source) -> Source:
     dictionaries = _join(source)
 
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        rows = 0
         for batch in source.batches(names):
-            check_values(batch, name=source.name)
+            check_values(batch, name=source.name, first=rows)
+            rows += batch.num_rows
             yield _with_dictionaries(batch, dictionaries)
 
     return StreamedSource(source.name, source.schema, read)

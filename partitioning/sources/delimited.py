@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from partitioning.common.bounds import check_columns
+from partitioning.common.columns import check_text
 from partitioning.common.errors import InputError
 from partitioning.common.paths import open_regular, regular
 from partitioning.sources.source import Source, StreamedSource, reading
@@ -34,8 +35,13 @@ def open_delimited(path: Path) -> Source:
     def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(path, _FORM), _open(path) as reader:
             try:
+                rows = 0
                 for batch in reader:
-                    yield batch.select(names)
+                    selected = batch.select(names)
+                    # Arrow reads a column as bytes if it is no text.
+                    check_text(selected, name=path.name, first=rows, is_text=True)
+                    rows += batch.num_rows
+                    yield selected
             except pa.ArrowInvalid as error:
                 misfit = _MISFIT.search(str(error))
                 if misfit is None:

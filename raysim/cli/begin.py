@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 import pyarrow as pa
 
-from partitioning.common.columns import distinct, is_label
+from partitioning.common.columns import check_text, distinct, is_label
 from partitioning.common.errors import listing
 from partitioning.common.text import printable, word
 from partitioning.sources.opening import open_source
@@ -175,8 +175,17 @@ def _classes(source: Source, label: str) -> str:
     kind = source.schema.field(label).type
     if not is_label(kind):
         return "numbers" if is_number(kind) else str(kind)
-    found = distinct(batch.column(0) for batch in source.batches([label]))
+    found = distinct(_texts(source, label))
     return ", ".join(map(str, found)) if len(found) <= MOST_CLASSES else f"{len(found)} classes"
+
+
+def _texts(source: Source, label: str) -> Iterator[pa.Array]:
+    """Yield the labels; raise InputError if one is no text in UTF-8."""
+    rows = 0
+    for batch in source.batches([label]):
+        check_text(batch, name=source.name, first=rows)
+        rows += batch.num_rows
+        yield batch.column(0)
 
 
 def _is_text(kind: pa.DataType) -> bool:

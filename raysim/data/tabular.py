@@ -12,7 +12,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from partitioning.common.bounds import check_memory
-from partitioning.common.columns import is_label, repeated
+from partitioning.common.columns import check_text, is_label, repeated
 from partitioning.sources.layout import arranged
 from partitioning.sources.opening import open_source
 from partitioning.sources.source import reading
@@ -100,6 +100,7 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
             raise InputError(
                 f"column {name!r} of {where} is a pandas index, not a feature: write the file with index=False"
             )
+    check_text(table, name=where)
     table = arranged(table, label)
     check_label(table.schema, label, where)
     check_values(table, where)
@@ -113,7 +114,9 @@ def _read_other(path: Path) -> pa.Table:
         _ = source.schema.names  # names may not be text in UTF-8
     if (delimiter := DELIMITERS.get(path.suffix.lower())) is not None:
         with reading(path, "delimited text"):
-            return read_delimited(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+            table = read_delimited(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+        check_text(table, name=str(path), is_text=True)
+        return table
     batches, held = [], 0
     for batch in source.batches():
         batches.append(batch)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from partitioning.common.columns import check_text
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 
@@ -164,6 +165,7 @@ class DeviceSource:
     def _kinds(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         if "device" not in self.columns:
             return np.zeros(batch.num_rows, np.int64)
+        check_text(batch.select(["device"]), name=self._name, first=self._row)
         column = self._cast(batch.column("device"), "device", pa.string())
         self._require(pc.is_valid(column).to_numpy(zero_copy_only=False), column, "device", "the name of a kind")
         encoded = column.dictionary_encode()
