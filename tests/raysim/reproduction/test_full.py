@@ -52,10 +52,11 @@ LAST = {"take": "last", "since": None, "until": None, "level": None, "period": N
 WEIGHTS = get_weight("MobileNet_V2_Weights.IMAGENET1K_V1")
 
 SMALLER: Mapping[str, tuple[str, ...]] = {
+    "dp-fedavg-mnist": ("partition.clients=150",),  # ten of the 1,500 drawn images each, as many as in the paper
     "fedmmb-table-5a": ("algorithm.fedavg.local.steps=2",),  # of all three
     "fedmmb-table-5b": ("algorithm.fedavg.local.steps=2", "data.test=0.005"),
 }
-"""What else is less, where two cores would take many minutes."""
+"""What else is less, where two cores would take many minutes or the drawn files have fewer samples."""
 
 
 @pytest.fixture(scope="module")
