@@ -225,6 +225,33 @@ def study(rng: random.Random) -> Iterator[str]:
     yield from (wrong(_bounded(out / each)) for each in ("table.md", "table.tex"))
 
 
+def owners(rng: random.Random) -> Iterator[str]:
+    """Run on clients, sites, domains and devices of hostile names, and inspect the population."""
+    drawn = list(dict.fromkeys(text(rng, without="\ud800") for _ in range(4)))
+    drawn += [f"other {number}" for number in range(4 - len(drawn))]
+    numbers = np.random.default_rng(0).normal(size=40).astype(np.float32)
+    columns = {"x": numbers, "owner": drawn * 10, "label": [0] * 20 + [1] * 20}
+    pq.write_table(pa.table(columns), "table.parquet")
+    devices = {"device": drawn, "share": [1.0] * 4, "compute": [100.0] * 4}
+    pq.write_table(pa.table(devices), "devices.parquet")
+    scheme, key = rng.choice((("natural", "column"), ("domains", "domain")))
+    given: dict[str, object] = {
+        **experiment(Path("table.parquet"), "label"),
+        "partition": {"scheme": scheme, key: "owner", "site": "owner", "features": ["owner"], "local_test": 0.2},
+        "devices": {"table": "devices.parquet"},
+        "data": {"dataset": "file:table.parquet"},
+        "evaluate": {"every": 1},
+    }
+    Path("exp.toml").write_text(tomli_w.dumps(given), encoding="utf-8")
+    status, shown = ran("raysim", "run", "--inline", "--out=run", "exp.toml")
+    yield wrong(shown) or _failed(status, shown)
+    yield _log(Path("run")) or page(Path("run/report.html"))
+    for command in (("inspect", "run/population"), ("plot", "--out=picture.svg", "run/population")):
+        status, shown = ran("partitioning", *command)
+        yield wrong(shown) or _failed(status, shown)
+    yield parsed(Path("picture.svg").read_text(encoding="utf-8"))
+
+
 def refusal(rng: random.Random) -> Iterator[str]:
     """Give a command a hostile argument, or an experiment with a hostile key or value."""
     drawn = text(rng, without=ARGUMENT)
@@ -329,6 +356,7 @@ ROOMS: dict[str, tuple[Callable[[random.Random], Iterator[str]], int]] = {
     "population": (population, 4),
     "run": (run, 3),
     "study": (study, 1),
+    "owners": (owners, 0),
     "refusal": (refusal, 12),
 }
 """Commands by what they concern, and how often they are drawn."""

@@ -22,6 +22,17 @@ def test_arguments_are_refused_in_a_line(seed: int) -> None:
     assert names.check(seed, "refusal")[1] == ""
 
 
+@pytest.mark.parametrize("seed", range(1))
+def test_names_of_clients_sites_and_devices_are_only_shown(seed: int) -> None:
+    assert names.check(seed, "owners")[1] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, MANY))
+def test_many_names_of_clients_sites_and_devices(seed: int) -> None:
+    assert names.check(seed, "owners")[1] == ""
+
+
 @SSL
 @pytest.mark.parametrize("seed", [0, 1, 4, 5, 7, 8])
 def test_a_job_server_decides_nothing_here(seed: int) -> None:
