@@ -14,6 +14,15 @@ NOTICED = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500,
 
 
 @contextmanager
+def sockets_collected() -> Iterator[None]:
+    """Collect the sockets that Ray leaves open in the context, where a node is slow to start."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+@contextmanager
 def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = False) -> Iterator[Cluster]:
     """Within, a head without CPUs runs, and these nodes.
 
@@ -23,15 +32,12 @@ def nodes(*each: Mapping[str, Any], connected: bool = True, noticed: bool = Fals
         noticed: whether a node that dies is noticed soon.
     """
     head = {"num_cpus": 0, "include_dashboard": False, **({"_system_config": NOTICED} if noticed else {})}
-    with warnings.catch_warnings():
-        # Where a node is slow to start, Ray leaves a socket to be collected.
-        warnings.simplefilter("ignore", ResourceWarning)
+    with sockets_collected():
         cluster = Cluster(True, head_node_args=head)
         for node in each:
             cluster.add_node(**node)
         if connected:
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        gc.collect()
     try:
         yield cluster
     finally:

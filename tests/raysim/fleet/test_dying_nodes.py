@@ -1,5 +1,6 @@
 """Nodes that die in the middle of a round: with models on them, with what clients keep, or the last one that fits."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import raysim
 from raysim.common.errors import RetriesSpentError
 from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of
+from tests.nodes import sockets_collected
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +28,9 @@ EXPERIMENT: dict[str, Any] = {
     "fleet": {"block": 1, "group": 3},
     "evaluate": {"every": 2},
 }
-RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "aggregate_every": 3}}
+# No aggregation before the end, and an evaluation, which copies the models, every second round: after an odd round a
+# node has the only copies of its models, however far its client updates are.
+RADFED = {**EXPERIMENT, "algorithm": {"name": "radfed", "cohort": 6, "aggregate_every": 6}}
 FEDBN = {**EXPERIMENT, "algorithm": {"name": "fedbn", "cohort": 6}}
 
 
@@ -38,27 +42,41 @@ class Nodes:
     there: list[Any] = field(default_factory=list)
 
     def complete(self) -> None:
-        while len(self.there) < 2:
-            self.there.append(self.cluster.add_node(num_cpus=1))
+        with sockets_collected():
+            while len(self.there) < 2:
+                self.there.append(self.cluster.add_node(num_cpus=1))
 
-    def remove(self) -> None:
-        self.cluster.remove_node(self.there.pop(), allow_graceful=False)
+    def remove(self, node_id: str = "") -> None:
+        """Remove a node with an id that begins so."""
+        node = next(each for each in self.there if each.node_id.startswith(node_id))
+        self.there.remove(node)
+        self.cluster.remove_node(node, allow_graceful=False)
 
 
 @dataclass
 class Removing(Watcher):
-    """Removes nodes when a round is written: the client updates of the next one are under way."""
+    """Removes nodes when a round is written: the client updates of the next one are under way.
+
+    A run's log tells which node had the first actor. This one takes a group of every round, whenever the other is
+    ready.
+    """
 
     nodes: Nodes
     number: int
-    count: int
+    log: Path | None = None
+    """Log of the run of which the first actor's node is removed; None to remove both nodes."""
     told: list[str] = field(default_factory=list)
     removed: float = 0.0
 
     def round(self, number: int, metrics: dict[str, float]) -> None:
         if number == self.number and not self.removed:
-            for _ in range(self.count):
+            if self.log is None:
                 self.nodes.remove()
+                self.nodes.remove()
+            else:
+                first = re.search(r"is ready, on node (\w+)", self.log.read_text())
+                assert first is not None
+                self.nodes.remove(first[1])
             self.removed = time.monotonic()
 
     def notice(self, text: str) -> None:
@@ -84,13 +102,13 @@ def files(run: raysim.Run) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("experiment", "number"),
     [
-        pytest.param(RADFED, 2, id="models in flight on it"),
+        pytest.param(RADFED, 3, id="models in flight on it"),
         pytest.param(FEDBN, 3, id="clients keep what was written there"),
     ],
 )
 def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], number: int) -> None:
     undisturbed = raysim.run(experiment, tmp_path / "inline", inline=True)
-    watcher = Removing(nodes, number, 1)
+    watcher = Removing(nodes, number, tmp_path / "struck" / "run.log")
     struck = raysim.run(experiment, tmp_path / "struck", actors=2, address=nodes.cluster.address, watcher=watcher)
     assert files(struck) == files(undisturbed)
     assert [result.metrics for result in struck.results] == [result.metrics for result in undisturbed.results]
@@ -101,7 +119,7 @@ def test_a_node_dies(nodes: Nodes, tmp_path: Path, experiment: dict[str, Any], n
 
 
 def test_no_node_is_left(nodes: Nodes, tmp_path: Path) -> None:
-    watcher = Removing(nodes, 2, 2)
+    watcher = Removing(nodes, 2)
     message = r"fedbn: no client actor is left, and none of Ray's 1 living nodes has the 1 CPU of one; start a node"
     with pytest.raises(RetriesSpentError, match=message):
         raysim.run(FEDBN, tmp_path / "run", actors=2, address=nodes.cluster.address, watcher=watcher)
