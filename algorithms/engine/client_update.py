@@ -22,9 +22,11 @@ from algorithms.engine.sending import send
 from algorithms.engine.sums import Sum
 from algorithms.parts.local import Local
 from algorithms.parts.losses import labelled
+from algorithms.parts.returned import Returned, is_own, name_of
 from algorithms.parts.uplink import Uplink
 from algorithms.parts.weighting import Report, Weighting
 from algorithms.training.augment import Augmented
+from algorithms.training.forked import drawn
 from algorithms.training.reports import REPORTS, FinishedUpdate
 from algorithms.training.work import Trainer, Work
 
@@ -48,6 +50,12 @@ class ClientInput:
     counter: int | None = None
     union: tuple[int, ...] = ()
 
+
+DRAWS_TOGETHER = (
+    "your own code draws random numbers in a step that several client updates take together: must have a draw for each "
+    'of them; set local.execution = "sequential"'
+)
+"""Error for draws that the clients of a stack would share."""
 
 NO_INPUT = ClientInput(None, 0.0)
 """Input of a client without personal entries, after an aggregation."""
@@ -150,7 +158,8 @@ class ClientUpdates(Function):
         rows = []
         for i, client in enumerate(clients):
             finished = FinishedUpdate(worker, trainer, self.local, works[i], lanes[i], received[i], personal[i])
-            rows.append(self._row(finished, client, inputs[i], float(losses[lanes[i]]), wrong[lanes[i]]))
+            with worker.keyed(Purpose.OWN_REPORT, self._counter(inputs[i]), client, self.seed):
+                rows.append(self._row(finished, client, inputs[i], float(losses[lanes[i]]), wrong[lanes[i]]))
         return lanes, UpdateRows.of(clients, *zip(*rows, strict=True))
 
     def _send(
@@ -168,8 +177,14 @@ class ClientUpdates(Function):
             place = sending[number]
             return torch_seed(self.seed, Purpose.UPLINK, self._counter(inputs[place]), clients[place])
 
-        models = [received[i] for i in sending]
-        send(worker.resident, self.uplink, self.local, [lanes[i] for i in sending], models, seed)
+        if worker.own is None or not self.uplink.has_own:
+            models = [received[i] for i in sending]
+            send(worker.resident, self.uplink, self.local, [lanes[i] for i in sending], models, seed)
+            return
+        # The stages of a user may draw from the default generators: each client's change goes alone.
+        for number, i in enumerate(sending):
+            with worker.keyed(Purpose.OWN_UPLINK, self._counter(inputs[i]), clients[i], self.seed):
+                send(worker.resident, self.uplink, self.local, [lanes[i]], [received[i]], lambda _, n=number: seed(n))
 
     def _counter(self, given: ClientInput) -> int:
         return self.round_number if given.counter is None else given.counter
@@ -189,7 +204,12 @@ class ClientUpdates(Function):
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         lanes = sorted(range(len(works)), key=order.__getitem__)
         trainer.load([received[i] for i in order], [personal[i] for i in order])
-        losses = self.local.train(trainer, [works[i] for i in order], self.local.rate(self.round_number, self.rounds))
+        rate, first = self.local.rate(self.round_number, self.rounds), self._counter(inputs[0])
+        with worker.keyed(Purpose.OWN_UPDATE, first, clients[0], self.seed):
+            unused = drawn() if worker.own is not None and len(clients) > 1 else None
+            losses = self.local.train(trainer, [works[i] for i in order], rate)
+            if unused is not None and unused != drawn():
+                raise InputError(DRAWS_TOGETHER)
         return lanes, works, losses
 
     def works(
@@ -301,6 +321,8 @@ class ClientUpdates(Function):
 
     def _weight(self, client: int, report: Report) -> float:
         weight = self.weighting(report)
+        if is_own(self.weighting):
+            weight = Returned(f"weighting = {name_of(self.weighting)!r}").number("the weight", weight)
         if weight < 0:
             raise InputError(
                 f"weighting = {self.weighting}: must give weights >= 0, and gives client {client} {weight:g}; change "

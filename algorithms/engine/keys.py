@@ -36,6 +36,14 @@ class Purpose(IntEnum):
     NIGHT = 51
     DEVICE_TABLE = 52
     TIES = 53
+    OWN_TRIAL = 60
+    OWN_BLOCK = 61
+    OWN_UPDATE = 62
+    OWN_UPLINK = 63
+    OWN_REPORT = 64
+    OWN_SCORE = 65
+    OWN_ROUND = 66
+    OWN_RECORD = 67
 
 
 def generator(seed: int, purpose: Purpose, counter: int = 0, client: int = 0) -> np.random.Generator:

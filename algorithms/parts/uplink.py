@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from algorithms.engine.errors import InputError
 from algorithms.engine.layout import Floats
+from algorithms.parts.returned import Returned, is_own, name_of
 from algorithms.parts.stages import Changes, Clip, Message, Noise, RandomK, Stage
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
@@ -55,6 +56,11 @@ class Uplink:
         """Whether a stage draws random numbers."""
         return any(stage.draws for stage in self.chain)
 
+    @property
+    def has_own(self) -> bool:
+        """Whether a stage is a user's own."""
+        return any(is_own(stage) for stage in self.chain)
+
     def clipped(self, norm: float) -> Uplink:
         """Return the chain with a last stage that clips a model's change to a norm."""
         return replace(self, chain=(*self.chain, Clip(norm)))
@@ -75,13 +81,20 @@ class Uplink:
         message = Message(size, size, 8 * scalar, scalar)
         for stage in self.chain if size else ():
             message = stage.message(message)
+            if is_own(stage) and not isinstance(message, Message):
+                raise self._returned(stage).fault(f"return a Message from `message`, and returns a {_kind(message)}")
         return message.nbytes
 
     def sent(self, changes: Changes) -> torch.Tensor:
         """Return the changes as they are received, [models, n]."""
         for stage in self.chain:
-            changes = stage(changes)
+            given, changes = changes, stage(changes)
+            if is_own(stage) and (duty := _broken_duty(given, changes)):
+                raise self._returned(stage).fault(duty)
         return changes.whole()
+
+    def _returned(self, stage: Stage) -> Returned:
+        return Returned(f"{self.table}.chain has {name_of(stage)!r}")
 
     def _order(self) -> list[str]:
         """Return the mistakes in the order of the stages."""
@@ -144,6 +157,29 @@ class Broadcasts:
     owed: Floats
     total: int
     heard: NDArray[np.int64]
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _broken_duty(given: Changes, sent: object) -> str:
+    """Return the duty that a user's stage does not fulfil; "" if it returns changes that can be sent."""
+    if not isinstance(sent, Changes):
+        return f"return Changes, and returns a {_kind(sent)}"
+    values, places = sent.values, sent.places
+    rows = getattr(values, "shape", ())[:1]
+    if len(getattr(values, "shape", ())) != 2 or rows != given.values.shape[:1] or values.dtype != given.values.dtype:
+        shape, dtype = tuple(getattr(values, "shape", ())), getattr(values, "dtype", _kind(values))
+        return (
+            f"return values [{len(given.values)}, k] of {given.values.dtype}, a row for each model, and returns "
+            f"{list(shape)} of {dtype}"
+        )
+    if (sent.size, sent.layers) != (given.size, given.layers):
+        return f"leave the size {given.size} and the layers of the changes"
+    if values.shape[1] != given.size and (places is None or places.shape != values.shape):
+        return f"return a place for each value if it sends fewer than {given.size}; use `changes.at`"
+    return ""
 
 
 def _unfed(stage: Stage) -> str:

@@ -20,6 +20,7 @@ from algorithms.parts.local import Local
 from algorithms.parts.own_update import OwnUpdate
 from algorithms.parts.sharing import Sharing
 from algorithms.training.dropout import draws, keyed
+from algorithms.training.forked import drawn, forked
 from algorithms.training.fused import Fused, layers_of
 from algorithms.training.low_rank import LowRank, keeps_low_rank
 from algorithms.training.own import Own
@@ -147,11 +148,13 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
         [np.arange(2)],
         torch.Generator(),
     )
-    try:
-        local.train(Vectorised(resident, local.compute), [work, work], 0.0)
-    except (RuntimeError, ValueError) as error:
-        return f"torch.func cannot map it ({str(error).strip().splitlines()[0]})"
-    return ""
+    with forked(0):
+        unused = drawn()
+        try:
+            local.train(Vectorised(resident, local.compute), [work, work], 0.0)
+        except (RuntimeError, ValueError) as error:
+            return f"torch.func cannot map it ({str(error).strip().splitlines()[0]})"
+        return "" if unused == drawn() else "the client update draws random numbers of its own"
 
 
 def lanes_of(compute: Compute, layout: Layout, device: str, block: int) -> int:

@@ -1,29 +1,47 @@
-"""Default random generators seeded for a while, for modules that take no generator."""
+"""Default random generators seeded for a while, for code that takes no generator."""
 
 # ruff: noqa: NPY002
-# Such modules draw from NumPy's legacy generator.
+# Such code draws from NumPy's legacy generator.
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 
+SETTINGS: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_default_device, lambda device: torch.set_default_device(None if device.type == "cpu" else device)),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (np.geterr, lambda handling: np.seterr(**handling)),
+)
+"""Settings of a process that change results, each as a function that reads it and one that sets it."""
+
 
 @contextmanager
 def forked(seed: int, devices: Sequence[torch.device] = ()) -> Iterator[None]:
-    """Seed the default generators of torch, NumPy and Python inside the context, and restore them afterwards.
+    """Seed the default generators of torch, NumPy and Python inside the context.
+
+    Afterwards the generators and the `SETTINGS` are as before, whatever ran inside.
 
     Args:
         seed: number of 63 bits.
         devices: GPUs to seed as well.
     """
     python, numpy = random.getstate(), np.random.get_state()
+    settings = [(read(), read, write) for read, write in SETTINGS]
     with torch.random.fork_rng(devices=list(devices)):
-        torch.manual_seed(seed)
+        # torch.manual_seed would also reseed GPUs that nobody restores.
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         np.random.seed([seed % 2**32, seed // 2**32])
         random.seed(seed)
         try:
@@ -31,6 +49,9 @@ def forked(seed: int, devices: Sequence[torch.device] = ()) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+            for value, read, write in settings:
+                if read() != value:
+                    write(value)
 
 
 def drawn() -> tuple[object, ...]:

@@ -135,7 +135,7 @@ class AlgorithmTable(ConfigTable):
                 "because candidates are drawn in proportion to their samples; remove one of the two"
             )
         try:
-            with one_input_error():
+            with one_input_error(), own.secluded(*self.named):
                 algorithm = own.resolve("algorithm.name", self.name, ALGORITHMS)(
                     Sample(
                         self.fraction,

@@ -161,6 +161,11 @@ class Experiment(TopLevelKeys):
         return own.modules_of(self.named)
 
     @property
+    def has_own_code(self) -> bool:
+        """Whether code of the user's own is behind the result."""
+        return any(":" in name for name in self.named)
+
+    @property
     def own_code_notices(self) -> list[str]:
         """Notices of foreign code that the experiment runs."""
         return own.own_code_notices([*self.named, *self.watch.loggers])

@@ -88,6 +88,22 @@ def _algorithm_tables(raw: Mapping[str, Any]) -> list[Any]:
     return tables if isinstance(tables, list) else [tables]
 
 
+@contextmanager
+def secluded(*names: str) -> Iterator[None]:
+    """Seed the default generators while a user's own code is imported or makes an object, and restore them.
+
+    Args:
+        names: names in the file; without one of the user's own nothing happens.
+    """
+    if not any(":" in name for name in names):
+        yield
+        return
+    from algorithms.training.forked import forked  # late, because it imports torch
+
+    with forked(0):
+        yield
+
+
 def resolve(key: str, name: object, table: Mapping[str, Any]) -> Any:
     """Return an entry of a table of names, or the user's own object from its imported module.
 
@@ -129,7 +145,8 @@ def instance(key: str, name: str, thing: Callable[..., Any], *methods: str) -> C
     if not isinstance(thing, type):
         return thing
     try:
-        made = thing()
+        with secluded(name):
+            made = thing()
     except Exception as error:  # The user's class may raise anything.
         text = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise InputError(f"{key} = {name!r}: must be made without arguments, and raised {text}; change it") from error
@@ -329,7 +346,7 @@ def _load(key: str, name: str, folders: Sequence[Path]) -> None:
         raise InputError(f'{key} = {name!r}: must be module:function; write e.g. {key} = "mine:mine"')
     _refuse_namesake(key, name, module.partition(".")[0], folders)
     try:
-        with _searching(folders):
+        with _searching(folders), secluded(name):
             importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):

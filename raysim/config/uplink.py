@@ -20,7 +20,8 @@ class StageTable(ConfigTable):
 
     def stage(self) -> Stage:
         """Return the stage as a value; raise InputError if a number is out of range."""
-        stage: Stage = own.resolve("uplink.chain", self.name, STAGES)(**self.beyond(StageTable))
+        with own.secluded(self.name):
+            stage: Stage = own.resolve("uplink.chain", self.name, STAGES)(**self.beyond(StageTable))
         return stage
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from algorithms import Block, ClientUpdates, Function, Output, Worker
+from algorithms import Block, ClientUpdates, Function, Output, Purpose, Worker
 from algorithms.engine.asynchronous import ReturnedUpdates
 from algorithms.engine.measures import Compared
 from partitioning.common.disk import report_full_disk
@@ -73,7 +73,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _attempt(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
     """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
     try:
-        with report_full_disk(worker.personal.folder):
+        with report_full_disk(worker.personal.folder), worker.keyed(Purpose.OWN_BLOCK, block.number):
             return function(worker, replace(block, references=()), *common, *block.references)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):

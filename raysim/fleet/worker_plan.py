@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,15 +24,18 @@ from algorithms import (
     Layouts,
     Local,
     PersonalStore,
+    Purpose,
     Resident,
     Worker,
     choose,
     lanes_of,
     low_rank_trainer,
+    torch_seed,
     trainer,
 )
 from algorithms import InputError as AlgorithmInputError
 from algorithms.parts.losses import LabelKind
+from algorithms.training.forked import forked
 from algorithms.training.own import with_personal
 from partitioning import Population
 from raysim.common.errors import InputError, unknown
@@ -212,6 +216,7 @@ class WorkerPlan:
         copies: whether nodes that do not see the folder may have a copy.
         here: sites whose samples the worker has; None for all.
         devices: devices of the clients in virtual time; None if that is not simulated, and in actors.
+        own: seed for the draws of a user's own code; None without such code.
     """
 
     population: Path
@@ -231,6 +236,16 @@ class WorkerPlan:
     copies: bool = True
     here: tuple[str, ...] | None = None
     devices: Devices | None = None
+    own: int | None = None
+
+    def keyed(self, purpose: Purpose, counter: int = 0) -> AbstractContextManager[None]:
+        """Seed the default generators for a user's own code by a key, and restore them; do nothing without such code.
+
+        Args:
+            purpose: purpose of the draws.
+            counter: number of the round, >= 0.
+        """
+        return nullcontext() if self.own is None else forked(torch_seed(self.own, purpose, counter))
 
     def build(self, share: float = 1.0) -> Worker:
         """Set up a worker in this process.
@@ -251,15 +266,17 @@ class WorkerPlan:
         shards = Shards(self.population, self.device, share, self.standardise, self.here, local.loss.limits)
         personal = PersonalStore(self.personal, layouts.personal)
         low_rank = low_rank_trainer(resident, local.compute)
-        return Worker(
-            resident, shards, personal, trainer(resident, local.compute, local.update), low_rank, self.augment
-        )
+        trained_by = trainer(resident, local.compute, local.update)
+        return Worker(resident, shards, personal, trained_by, low_rank, self.augment, own=self.own)
 
     def module(self) -> nn.Module:
         """Make the module in the algorithm's precision."""
         module, local = self.model.build(), self.algorithm.local
         module = module.double() if local.compute.precision == "fp64" else module
-        return module if local.update is None else with_personal(module, local.update)
+        if local.update is None:
+            return module
+        with self.keyed(Purpose.OWN_TRIAL):
+            return with_personal(module, local.update)
 
     def resolved(self) -> WorkerPlan:
         """Return the plan with `local.execution = "auto"` and the lanes resolved.
@@ -267,6 +284,10 @@ class WorkerPlan:
         Raises:
             InputError: the algorithm does not fit the model or the population.
         """
+        with self.keyed(Purpose.OWN_TRIAL):
+            return self._resolved()
+
+    def _resolved(self) -> WorkerPlan:
         module = self.module()
         sample = torch.zeros(self.model.shape, dtype=_trained(module, self.model).dtype)
         _check_outputs(module, sample, self.model)

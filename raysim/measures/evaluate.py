@@ -163,9 +163,9 @@ class Evaluation:
             own_statistics = unknown and outsider == "own"
             given = target.part, targets.metrics, self._loss, target.domain
             function = (
-                Finetuned(*given, updates=targets.finetuning.updates(state, algorithm))
+                Finetuned(*given, round_number=state.round, updates=targets.finetuning.updates(state, algorithm))
                 if target.finetuned and targets.finetuning is not None
-                else Evaluate(*given, own_statistics)
+                else Evaluate(*given, own_statistics, state.round)
             )
             # Clients that never train have no personal state to look for.
             personal = [_locations(state, target.owners.tolist())] if own and target.part == "test" else models

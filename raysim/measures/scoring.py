@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms import Block, Function, Location, Output, Packed, Resident, Worker
+from algorithms import Block, Function, Location, Output, Packed, Purpose, Resident, Worker
 from algorithms.engine.chunks import chunk_size, chunks
 from algorithms.engine.clients import SamplePart
 from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
@@ -94,6 +94,7 @@ class Evaluate(Function):
         loss: loss of the metric "loss".
         domain: domain of the test set; None for the global one.
         own_statistics: whether batch-norm statistics come from the scored data: each client's, or the whole test set's.
+        round_number: round of the model, a key of the draws of a user's own metrics and losses.
     """
 
     part: SamplePart | None
@@ -101,6 +102,7 @@ class Evaluate(Function):
     loss: Loss = CrossEntropy()
     domain: str | None = None
     own_statistics: bool = False
+    round_number: int = 0
 
     driver_may_hold: ClassVar[bool] = True
 
@@ -124,11 +126,12 @@ class Evaluate(Function):
         bounds = np.concatenate([[0], np.cumsum(counts)])
         scores: list[Score] = []
         keys: list[NDArray[np.uint32]] = []
-        for owners in self._loaded(worker, block, values[0], x, counts):
-            rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
-            scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
-        score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
-        return Output(self._tally(score, ranked, counts), tuple(ranked))
+        with worker.keyed(Purpose.OWN_SCORE, self.round_number, block.number):
+            for owners in self._loaded(worker, block, values[0], x, counts):
+                rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
+                scores.append(self._score(worker.resident, x[rows], y[rows], own, keys if self.ranks else None))
+            score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
+            return Output(self._tally(score, ranked, counts), tuple(ranked))
 
     def _tally(self, score: Score, keys: list[NDArray[np.uint32]], counts: NDArray[np.int64]) -> Tally:
         """Return the sums of a block from the score and the rank keys of its owners."""
@@ -222,8 +225,9 @@ class PooledAreas(Function):
 def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[np.float64]:
     """Return a metric's numbers of each sample, and a 1 to count it, [n, k + 1]."""
     numbers = metric.sums(outputs, y.double() if y.is_floating_point() else y) if metric.sums else outputs.new_empty(0)
-    if not isinstance(numbers, torch.Tensor) or numbers.dim() not in (1, 2) or len(numbers) != len(y):
-        given = tuple(numbers.shape) if isinstance(numbers, torch.Tensor) else type(numbers).__name__
+    is_real = isinstance(numbers, torch.Tensor) and not numbers.is_complex()
+    if not is_real or numbers.dim() not in (1, 2) or len(numbers) != len(y):
+        given = tuple(numbers.shape) if is_real else f"a {getattr(numbers, 'dtype', type(numbers).__name__)}"
         raise InputError(
             f"metric {metric.name!r} of evaluate.metrics: must give a number for each of {len(y)} samples, or a row of "
             f"numbers, and gives {given}; correct it"

@@ -118,8 +118,7 @@ def build(
     Raises:
         InputError: an unknown model or parameter, a value that is not allowed, or a shape that does not fit.
     """
-    import torch
-
+    from algorithms.training.forked import forked
     from raysim.models.module_checks import check_size
 
     if own is None and name not in MODELS:
@@ -136,9 +135,7 @@ def build(
     built_norm = "none" if norm == "none" else "batch"
     if own is None:
         check_size(name, lambda: builder.make(shape, classes, built_norm, keys, labels))
-    with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would also reseed the GPUs' generators, and nobody would restore them.
-        torch.default_generator.manual_seed(seed)
+    with forked(seed):
         make = builder.make if own is None else _checked(builder, name)
         module = options.normalise(make(shape, classes, built_norm, keys, labels), norm, shape, seed)
     anew = options.begin(module, name, classes, labels, seed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.nn import Module
 
 from algorithms import DivergedError as AlgorithmDivergedError
-from algorithms import State, TrimmedMean, begin
+from algorithms import Purpose, State, TrimmedMean, begin
 from algorithms.parts.clock import on_clock
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
@@ -98,7 +98,8 @@ def run_algorithm(
             raise
         summary = summary_of(result, experiment.evaluate.target, fingerprint)
         if plan.devices is not None:
-            summary["kinds"] = by_kind(state, plan.algorithm, fleet, targets, files.accounts(plan.census.clients))
+            with plan.keyed(Purpose.OWN_RECORD, state.round):
+                summary["kinds"] = by_kind(state, plan.algorithm, fleet, targets, files.accounts(plan.census.clients))
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
@@ -152,7 +153,8 @@ def _simulate(
     watcher.begin(name, rounds, cohort, min(rounds, snapshot.state.round))
     if not rounds:
         LOG.info("%s: no rounds; the initial model is evaluated and written", name)
-        metrics = evaluate(state, plan.algorithm, fleet, targets)
+        with plan.keyed(Purpose.OWN_RECORD):
+            metrics = evaluate(state, plan.algorithm, fleet, targets)
         return state, replace(snapshot.progress.result, metrics=metrics)
     LOG.info("%s: rounds %d to %d, %d client updates each", name, snapshot.state.round + 1, rounds, cohort)
     privacy = experiment.table(name).privacy
@@ -162,7 +164,8 @@ def _simulate(
     )
     recovery = Recovery(files, snapshot, experiment.checkpoint.every)
     try:
-        run_rounds(plan.algorithm, fleet, records, recovery, every=evaluation.interval(rounds), stop=stop)
+        every = evaluation.interval(rounds)
+        run_rounds(plan.algorithm, fleet, records, recovery, every=every, stop=stop, keyed=plan.keyed)
         return records.finished(rounds)
     except BaseException:
         records.give_up()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from algorithms import Algorithm, State, next_round
+from algorithms import Algorithm, Purpose, State, next_round
 from raysim.common.errors import ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet
 from raysim.simulation.checkpoints import Recovery
@@ -17,6 +19,8 @@ if TYPE_CHECKING:  # It imports Ray, which a run in this process does not need.
     from raysim.fleet.ray_fleet import RayFleet
 
 LOG = logging.getLogger("raysim")
+
+Keyed: TypeAlias = Callable[[Purpose, int], AbstractContextManager[None]]
 
 REPLAYS = 3
 """Times in a row that rounds are repeated since an aggregation because their models were lost."""
@@ -30,6 +34,7 @@ def run_rounds(
     *,
     every: int,
     stop: Stop,
+    keyed: Keyed,
 ) -> None:
     """Run the rounds that are left; repeat the rounds since the last aggregation if their models are lost.
 
@@ -40,6 +45,7 @@ def run_rounds(
         recovery: state to begin with, and to go back to.
         every: rounds from one evaluation to the next; 0 evaluates only after the last round.
         stop: request to stop.
+        keyed: context of a purpose and a round, in which the driver calls a user's own code.
 
     Raises:
         StoppedError: the run was asked to stop.
@@ -49,11 +55,12 @@ def run_rounds(
     with stop.between_rounds():
         while True:
             try:
-                if state.round >= records.progress.last:
-                    return _write(records, recovery)
-                if stop.asked:
-                    _stop(records, recovery)
-                state = _run_round(state, algorithm, fleet, records, recovery, every)
+                with keyed(Purpose.OWN_RECORD, state.round):
+                    if state.round >= records.progress.last:
+                        return _write(records, recovery)
+                    if stop.asked:
+                        _stop(records, recovery)
+                state = _run_round(state, algorithm, fleet, records, recovery, every, keyed)
             except ModelsLostError as error:
                 losses += 1
                 if losses > REPLAYS:
@@ -72,11 +79,18 @@ def _run_round(
     records: Records,
     recovery: Recovery,
     every: int,
+    keyed: Keyed,
 ) -> State:
     """Run a round; while its client updates run, the round before is evaluated and written."""
     last = state.round + 1 == records.progress.last
     traffic, starting = fleet.traffic.copy(), fleet.starting
-    state = next_round(state, algorithm, fleet, last=last, meanwhile=lambda: _write(records, recovery))
+
+    def meanwhile(done: int = state.round) -> None:
+        with keyed(Purpose.OWN_RECORD, done):
+            _write(records, recovery)
+
+    with keyed(Purpose.OWN_ROUND, state.round + 1):
+        state = next_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
     # A repeated round is in the records already.
     if state.round > records.progress.result.rounds:
         evaluated = last or bool(every and state.round % every == 0)

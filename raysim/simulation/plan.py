@@ -75,6 +75,7 @@ def plan_algorithms(
             copies=fleet.copies and not fleet.pinned,
             here=() if fleet.pinned else None,
             devices=devices,
+            own=experiment.seed if experiment.has_own_code else None,
         )
         try:
             plan = plan.resolved()

@@ -41,7 +41,8 @@ def _logger(name: str) -> Logger:
             "raysim.watching.loggers.logger.Logger" + (f", and has no {lacking[0]}" if lacking else "") + "; name one"
         )
     try:
-        logger: Logger = kind()
+        with own.secluded(name):
+            logger: Logger = kind()
     except Exception as error:  # The user's class may raise anything.
         what = f"{type(error).__name__}: {error}"
         raise InputError(
