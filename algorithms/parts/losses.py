@@ -212,8 +212,8 @@ class OwnLoss(Loss):
     def __call__(self, outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         losses = self.function(outputs, y)
         shape = getattr(losses, "shape", None)
-        if shape != y.shape[:1]:
-            given = type(losses).__name__ if shape is None else tuple(shape)
+        if shape != y.shape[:1] or not hasattr(losses, "is_floating_point") or not losses.is_floating_point():
+            given = type(losses).__name__ if shape is None else f"{tuple(shape)} of {losses.dtype}"
             raise InputError(
                 f"local.loss = {self.name!r}: must give a loss for each sample, {tuple(y.shape[:1])}, and gives "
                 f'{given}; for example, leave out the mean by reduction="none"'

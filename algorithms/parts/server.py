@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from algorithms.engine.errors import require
 from algorithms.engine.finite import require_finite
 from algorithms.engine.layout import Layout, Packed
+from algorithms.parts.returned import Returned, encodes, is_own, name_of
 
 if TYPE_CHECKING:
     from algorithms.engine.rows import UpdateRows
@@ -77,7 +78,29 @@ def applied(
 ) -> tuple[Packed, Memory]:
     """Return the result of a server rule, which gets the reports of the client updates if it takes them."""
     reports = {"updates": updates} if takes_updates(type(rule)) else {}
-    return rule(model, mean, total, memory, layout, **reports)
+    found = rule(model, mean, total, memory, layout, **reports)
+    if is_own(rule) and (duty := _broken_duty(found, mean)):
+        raise Returned(f"server.rule = {name_of(rule)!r}").fault(duty)
+    return found
+
+
+def _broken_duty(found: object, mean: Packed) -> str:
+    """Return the duty that a user's rule does not fulfil; "" if it returns a model and a memory."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return f"return a model and a memory, and returns a {type(found).__name__}"
+    model, memory = found
+    if not isinstance(model, Packed):
+        return f"return a model that is Packed, and returns a {type(model).__name__}"
+    for kept, given in ((mean.floats, model.floats), (mean.integers, model.integers)):
+        if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (kept.shape, kept.dtype):
+            shape, dtype = getattr(given, "shape", ()), getattr(given, "dtype", type(given).__name__)
+            return f"return a model with {kept.shape} entries of {kept.dtype}, and returns {shape} of {dtype}"
+    if not isinstance(memory, Mapping) or not all(map(encodes, memory)):
+        return "return a memory of arrays by names of UTF-8"
+    for name, value in memory.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
+            return f"return a memory of arrays of numbers, and {name!r} is a {type(value).__name__}"
+    return ""
 
 
 @cache

@@ -16,6 +16,7 @@ from algorithms.engine.errors import InputError
 from algorithms.engine.resident import Resident
 from algorithms.parts.local import Local
 from algorithms.parts.own_update import Context, OwnUpdate
+from algorithms.parts.returned import Returned, encodes
 from algorithms.training.batches import stacked_batches
 from algorithms.training.forked import forked
 from algorithms.training.work import Trainer, Work
@@ -107,12 +108,10 @@ class Own(Trainer):
         """Return the numbers of a client update, as floats."""
         if not isinstance(reported, Mapping) or "loss" not in reported:
             raise self._fault('return numbers by name with the training loss, such as {"loss": 0.5}')
-        numbers = {}
+        numbers, returned = {}, Returned(f"local.update = {self._update.name!r}")
         for name, value in reported.items():
-            try:
-                numbers[str(name)] = float(value.detach() if isinstance(value, torch.Tensor) else value)
-            except (TypeError, ValueError):
-                raise self._fault(f"return numbers, and {name!r} is a {type(value).__name__}") from None
+            plain = value.detach() if isinstance(value, torch.Tensor) else value
+            numbers[returned.name(name)] = returned.number(ascii(name), plain)
         return numbers
 
     def _fault(self, duty: str) -> InputError:
@@ -132,7 +131,7 @@ def with_personal(module: nn.Module, update: OwnUpdate) -> nn.Module:
     if not fits or not all(_is_personal(name, each) for name, each in given.items()):
         raise InputError(
             f"local.update = {update.name!r}: its `personal` must return at most {MOST_TENSORS:,} real tensors by "
-            f"names without a colon, and returns a {type(given).__name__}; correct it"
+            f"names of UTF-8 without a colon, and returns a {type(given).__name__}; correct it"
         )
     floating = next((p.dtype for p in module.parameters()), torch.float32)
     for name, value in given.items():
@@ -142,4 +141,4 @@ def with_personal(module: nn.Module, update: OwnUpdate) -> nn.Module:
 
 
 def _is_personal(name: object, value: object) -> bool:
-    return isinstance(name, str) and ":" not in name and isinstance(value, torch.Tensor) and not value.is_complex()
+    return encodes(name) and ":" not in str(name) and isinstance(value, torch.Tensor) and not value.is_complex()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.parts.losses import LabelKind
-from raysim.common.errors import InputError
+from algorithms.parts.returned import Returned, name_of
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -254,16 +254,6 @@ METRICS: Mapping[str, Metric] = {
 """Metrics by name; without labels each of them is undefined."""
 
 
-def _number(name: str, value: object) -> float:
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InputError(
-            f"metric {name!r} of evaluate.metrics: its `value` must return a number, and returns a "
-            f"{type(value).__name__}; correct it"
-        ) from None
-
-
 def own_metric(name: str, thing: Any) -> Metric:
     """Return a user's own metric.
 
@@ -272,14 +262,16 @@ def own_metric(name: str, thing: Any) -> Metric:
         thing: function of (outputs, y) that returns a number for each sample, whose mean is the metric; or an object
             whose `sums(outputs, y)` are numbers of each sample, [n, k], and whose `value(sums, samples)` is the metric.
     """
-    kinds = (*CLASSES, *NUMBERS)
+    kinds, returned = (*CLASSES, *NUMBERS), Returned(f"evaluate.metrics = {name_of(thing)!r}")
     if not hasattr(thing, "sums"):
         return Metric(name, mean_of(name), kinds, thing)
 
     def value(score: Score) -> Values:
         table = score.sums[name]
         flat = table.reshape(-1, table.shape[-1])
-        numbers = [_number(name, thing.value(row[:-1], int(row[-1]))) if row[-1] else 0.0 for row in flat]
+        numbers = [
+            returned.number("its `value`", thing.value(row[:-1], int(row[-1]))) if row[-1] else 0.0 for row in flat
+        ]
         return Values(np.array(numbers).reshape(table.shape[:-1]), table[..., -1] > 0)
 
     return Metric(name, value, kinds, thing.sums)

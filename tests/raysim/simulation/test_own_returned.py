@@ -1,0 +1,171 @@
+"""Values that a user's own code returns, and that no run can use: each is refused in one line that names the code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raysim
+from raysim.common.errors import InputError
+
+MINE = """
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from algorithms import Assign, Stage, fedavg
+
+
+
+
+def huge(model, batches, context): return {"loss": 1.0, "x": 10**400}
+def surrogate(model, batches, context): return {"loss": 1.0, "x\\ud800": 1.0}
+def text(model, batches, context): return {"loss": 1.0, "x": "many"}
+def pair(model, batches, context): return {"loss": 1.0, "x": torch.zeros(2)}
+def nothing(model, batches, context): return None
+
+
+class Kept:
+    def personal(self, model): return {"x\\ud800": torch.zeros(1)}
+    def __call__(self, model, batches, context): return {"loss": 1.0}
+
+
+def no_loss(outputs, y): return None
+def whole_loss(outputs, y): return outputs.argmax(1)
+def array_loss(outputs, y): return np.zeros(len(y))
+
+
+@dataclass(frozen=True)
+class NoStage(Stage):
+    def __call__(self, changes): return None
+
+
+@dataclass(frozen=True)
+class Flat(Stage):
+    def __call__(self, changes): return replace(changes, values=changes.values.flatten())
+
+
+@dataclass(frozen=True)
+class Double(Stage):
+    def __call__(self, changes): return replace(changes, values=changes.values.double())
+
+
+@dataclass(frozen=True)
+class Fewer(Stage):
+    def __call__(self, changes): return replace(changes, values=changes.values[:, :3])
+
+
+@dataclass(frozen=True)
+class NoMessage(Stage):
+    def __call__(self, changes): return changes
+    def message(self, message): return None
+
+
+def no_metric(outputs, y): return None
+def complex_metric(outputs, y): return outputs[:, 0] * 1j
+
+
+class Huge:
+    def sums(self, outputs, y): return outputs[:, :1]
+    def value(self, sums, samples): return 10**400
+
+
+class NoValue(Huge):
+    def value(self, sums, samples): return None
+
+
+class NoRule:
+    def __call__(self, model, mean, total, memory, layout): return None
+
+
+class Alone:
+    def __call__(self, model, mean, total, memory, layout): return mean
+
+
+class Short:
+    def __call__(self, model, mean, total, memory, layout): return replace(mean, floats=mean.floats[:2]), memory
+
+
+class Named:
+    def __call__(self, model, mean, total, memory, layout): return mean, {"x\\ud800": np.zeros(2)}
+
+
+class Listed:
+    def __call__(self, model, mean, total, memory, layout): return mean, {"x": [0.0]}
+
+
+@dataclass(frozen=True)
+class NoWeight:
+    def __call__(self, report): return None
+
+
+@dataclass(frozen=True)
+class HugeWeight:
+    def __call__(self, report): return 10**400
+
+
+def unweighted(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=NoWeight())
+def overweight(sample, local, server=Assign()): return replace(fedavg(sample, local, server), weighting=HugeWeight())
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "own_returned.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.modules.pop("own_returned", None)
+
+
+def stage(name: str) -> dict[str, Any]:
+    return {"chain": [{"name": f"own_returned:{name}"}]}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"local": {"update": "own_returned:huge"}}, "huge': must return numbers up to 1.8e308, and 'x' is larger"),
+        ({"local": {"update": "own_returned:surrogate"}}, r"surrogate': must return names .*'x\\ud800' has a lone"),
+        ({"local": {"update": "own_returned:text"}}, "text': must return numbers, and 'x' is a str"),
+        ({"local": {"update": "own_returned:pair"}}, "pair': must return numbers, and 'x' is a Tensor"),
+        ({"local": {"update": "own_returned:nothing"}}, "nothing': must return numbers by name"),
+        ({"local": {"update": "own_returned:Kept"}}, "Kept': its `personal` must return .* names of UTF-8"),
+        ({"local": {"loss": "own_returned:no_loss"}}, "no_loss': must give a loss for each .* gives NoneType"),
+        ({"local": {"loss": "own_returned:whole_loss"}}, "whole_loss': must give a loss .* gives .2,. of torch.int64"),
+        ({"local": {"loss": "own_returned:array_loss"}}, "array_loss': must give a loss .* gives .2,. of float64"),
+        ({"uplink": stage("NoStage")}, "NoStage': must return Changes, and returns a NoneType"),
+        ({"downlink": stage("NoStage")}, "downlink.chain has 'own_returned:NoStage': must return Changes"),
+        ({"uplink": stage("Flat")}, "Flat': must return values"),
+        ({"uplink": stage("Double")}, "Double': must return values .* torch.float64"),
+        ({"uplink": stage("Fewer")}, "Fewer': must return a place for each value"),
+        ({"uplink": stage("NoMessage")}, "NoMessage': must return a Message from `message`, and returns a NoneType"),
+        ({"evaluate": {"metrics": ["own_returned:no_metric"]}}, "'no_metric' of .*: must give a number .* a NoneType"),
+        ({"evaluate": {"metrics": ["own_returned:complex_metric"]}}, "'complex_metric' of .* gives a torch.complex"),
+        ({"evaluate": {"metrics": ["own_returned:Huge"]}}, "own_returned:Huge': must return numbers up to 1.8e308"),
+        ({"evaluate": {"metrics": ["own_returned:NoValue"]}}, "own_returned:NoValue': must return numbers, and its"),
+        ({"server": {"rule": "own_returned:NoRule"}}, "NoRule': must return a model and a memory"),
+        ({"server": {"rule": "own_returned:Alone"}}, "Alone': must return a model and a memory, and returns a Packed"),
+        ({"server": {"rule": "own_returned:Short"}}, "Short': must return a model with .* returns .2,. of float32"),
+        ({"server": {"rule": "own_returned:Named"}}, "Named': must return a memory of arrays by names of UTF-8"),
+        ({"server": {"rule": "own_returned:Listed"}}, "Listed': must return a memory .* 'x' is a list"),
+        (
+            {"algorithm": {"name": "own_returned:unweighted"}},
+            "NoWeight': must return numbers, and the weight is",
+        ),
+        ({"algorithm": {"name": "own_returned:overweight"}}, "HugeWeight': must return numbers up to 1.8e308"),
+    ],
+)
+def test_a_value_that_no_run_can_use_is_refused(here: Path, more: dict[str, Any], message: str) -> None:
+    experiment = {
+        "rounds": 1,
+        "data": {"dataset": "digits"},
+        "partition": {"scheme": "iid", "clients": 2, "local_test": 0.2},
+        "model": {"name": "logistic"},
+    }
+    with pytest.raises(InputError, match=message) as refused:
+        raysim.run({**experiment, **more}, here / "run", inline=True)
+    assert "\n" not in str(refused.value)
