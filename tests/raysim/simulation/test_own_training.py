@@ -377,7 +377,7 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
         ("a", {"local": {"loss": "mse", "update": "own_training:Rounding"}}, "of torch.int64, and left"),
         ("a", {"local": {"loss": "own_training:flat"}}, "it has no gradient by the outputs"),
         ("a", {"local": {"loss": "binary"}}, r"label column 'a' has -?[\d.]+: must be from 0 to 1"),
-        ("a", {"local": {"loss": "mse"}, "evaluate": {"metrics": ["own_training:Nothing"]}}, "must return a number"),
+        ("a", {"local": {"loss": "mse"}, "evaluate": {"metrics": ["own_training:Nothing"]}}, "must return numbers"),
         ("a", {"local": {"loss": "mse", "update": "own_training:Leaving"}}, "'other' is another or missing"),
         (
             "a",
