@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite, nan
 from typing import Any
 
@@ -173,18 +174,18 @@ class ClientUpdates(Function):
     ) -> None:
         """Pass the models of some of these clients, by their places, through the uplink."""
 
-        def seed(number: int) -> int:
-            place = sending[number]
+        def seed(first: int, number: int) -> int:
+            place = sending[first + number]
             return torch_seed(self.seed, Purpose.UPLINK, self._counter(inputs[place]), clients[place])
 
         if worker.own is None or not self.uplink.has_own:
             models = [received[i] for i in sending]
-            send(worker.resident, self.uplink, self.local, [lanes[i] for i in sending], models, seed)
+            send(worker.resident, self.uplink, self.local, [lanes[i] for i in sending], models, partial(seed, 0))
             return
         # The stages of a user may draw from the default generators: each client's change goes alone.
         for number, i in enumerate(sending):
             with worker.keyed(Purpose.OWN_UPLINK, self._counter(inputs[i]), clients[i], self.seed):
-                send(worker.resident, self.uplink, self.local, [lanes[i]], [received[i]], lambda _, n=number: seed(n))
+                send(worker.resident, self.uplink, self.local, [lanes[i]], [received[i]], partial(seed, number))
 
     def _counter(self, given: ClientInput) -> int:
         return self.round_number if given.counter is None else given.counter

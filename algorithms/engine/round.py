@@ -64,7 +64,8 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
         state = replace(state, privacy=spent)
     model, memory = aggregate(state, algorithm, fleet, total, result.rows)
     state = broadcast(state, algorithm, fleet, model, cohort)
-    average = result.personal.mean() or state.average
+    # A mean of personal entries has no noise, and the average is written and evaluated.
+    average = state.average if algorithm.privacy else result.personal.mean() or state.average
     return replace(state, round=round_number, memory=memory, average=average, travelling_models=())
 
 

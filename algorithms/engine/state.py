@@ -58,7 +58,8 @@ class State:
         round: rounds done.
         model: shared entries of the global model after the last aggregation.
         initial: personal entries of the initial model.
-        average: mean of the personal entries of the last aggregated cohort; `initial` before the first aggregation.
+        average: mean of the personal entries of the last aggregated cohort; `initial` before the first aggregation, and
+            under privacy.
         travelling_models: models between two aggregations; empty after an aggregation.
         memory: memory of the server's rule.
         phase: phase of the algorithm, starting at 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor, isfinite
+from math import floor, isfinite, sqrt
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -150,7 +150,7 @@ class GeometricMedian:
             b = 1 / np.maximum(self.smoothing, away)
             before, shares = shares, b / b.sum()
             step = shares - before
-            gradient = b.sum() * np.sqrt(max(0.0, -(step @ distances @ step) / 2))
+            gradient = b.sum() * sqrt(max(0.0, -float(step @ distances @ step) / 2))
             if gradient * away.max() <= EXCESS * away.sum():
                 break
         return shares

@@ -297,9 +297,12 @@ def _show(done: Run | FetchedRun, *more: str, walls: Mapping[str, float] = Mappi
     if is_followed():  # The follower shows the results when it has the folder.
         return
     from raysim.cli.tables import results_table
+    from raysim.measures.outside_epsilon import SENTENCE
 
     screen = Console()
     screen.print(results_table(done.results, walls))
+    if any(result.epsilon is not None for result in done.results):
+        screen.print(SENTENCE, highlight=False)
     stored = [] if done.uri is None else [f"stored  {done.uri}"]
     for line in (f"report  {done.report}", *stored, *more):
         screen.print(line, soft_wrap=True, highlight=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log
@@ -22,7 +22,13 @@ Events = Sequence[tuple[float, float, int]]
 TOLERANCE = 1e-4
 """Largest relative excess of a noise multiplier over the smallest that reaches an epsilon."""
 
-NOISES = (1e-2, 1e4)
+LEAST = 1e-12
+"""Least epsilon that is told from 0."""
+
+STEP = 1.25
+"""Factor between noise multipliers around the one of the Renyi accountant."""
+
+NOISES = (0.1, 1e4)
 """Noise multipliers among which one is sought."""
 
 
@@ -59,28 +65,48 @@ class Accountant:
             rounds: number of rounds, each with an aggregation.
 
         Raises:
-            InputError: no usual noise multiplier reaches it.
+            InputError: no usual noise multiplier reaches it, or delta needs no noise.
         """
-        first, step = 1.0, 4.0
-        if self.by == "pld":
-            # Renyi accounting is fast, and bounds the same epsilon from above.
-            first, step = Accountant(self.delta, "rdp").noise(epsilon, rate, rounds), 1.25
+        joins = 1 - (1 - rate) ** rounds
+        if joins <= self.delta * (1 + 1e-9):
+            raise InputError(
+                f"privacy.delta = {self.delta:g}: must be below {joins:g}, the chance of a client to join any of "
+                f"{rounds} rounds, because epsilon is 0 without noise otherwise; set a smaller privacy.delta"
+            )
 
         def excess(logarithm: float) -> float:
-            return log(self.epsilon([(rate, exp(logarithm), rounds)]) / epsilon)
+            # Epsilon is 0 if delta alone covers the noise, and infinite where an accountant gives up.
+            found = self.epsilon([(rate, exp(logarithm), rounds)])
+            return log(min(max(found, LEAST), 1 / LEAST) / epsilon)
 
-        ends = [log(first)]
-        while excess(ends[-1]) * excess(ends[0]) > 0:
-            ends.append(ends[-1] + (log(step) if excess(ends[0]) > 0 else -log(step)))
-            if not NOISES[0] <= exp(ends[-1]) <= NOISES[1]:
-                raise InputError(
-                    f"privacy.epsilon = {epsilon:g}: must be reached by a noise in {NOISES} after "
-                    f"{rounds} rounds with delta = {self.delta:g}; set another epsilon"
-                )
+        (least, most), step = map(log, NOISES), log(STEP if self.by == "pld" else 4.0)
+        low = high = log(self._first_guess(epsilon, rate, rounds))
+        while excess(high) > 0:
+            if high == most:
+                raise self._out_of_reach(epsilon, rounds, "larger")
+            low, high = high, min(high + step, most)
+        while excess(low) <= 0:
+            if low == least:
+                raise self._out_of_reach(epsilon, rounds, "smaller")
+            low, high = max(low - step, least), low
         # Brent's method evaluates the costly function only a few times.
         from scipy.optimize import brentq  # late: a wrong file is refused without it
 
-        return exp(brentq(excess, ends[-2], ends[-1], xtol=TOLERANCE / 2) + TOLERANCE)
+        return exp(brentq(excess, low, high, xtol=TOLERANCE / 2) + TOLERANCE)
+
+    def _first_guess(self, epsilon: float, rate: float, rounds: int) -> float:
+        """Return a noise multiplier from which the search begins."""
+        if self.by == "pld":
+            # Renyi accounting is fast, and bounds the same epsilon from above.
+            with suppress(InputError):
+                return Accountant(self.delta, "rdp").noise(epsilon, rate, rounds)
+        return 1.0
+
+    def _out_of_reach(self, epsilon: float, rounds: int, other: str) -> InputError:
+        return InputError(
+            f"privacy.epsilon = {epsilon:g}: must be reached by a noise in {NOISES} after {rounds} rounds with delta = "
+            f"{self.delta:g}; set a {other} epsilon, or privacy.noise"
+        )
 
 
 def epsilon_of(spent: Spent | None, accountant: Accountant) -> float:

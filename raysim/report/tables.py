@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from raysim.common.units import human_bytes, human_seconds
+from raysim.measures.outside_epsilon import SENTENCE
 from raysim.report.read import AlgorithmOutput
 from raysim.report.words import ABSENT, NONFINITE, TARGETS, WEIGHTS, ShownMetric, metric_named, metrics_in
 
@@ -240,7 +241,7 @@ def kinds(results: Outputs) -> ResultTable | None:
 
 
 def endings(results: Outputs) -> list[str]:
-    """Return sentences about stops, client updates that were not finite, and models of an earlier round."""
+    """Return sentences about stops, client updates that were not finite, models of an earlier round, and epsilon."""
     sentences = []
     for each in results:
         if each.model_round is not None:
@@ -255,6 +256,8 @@ def endings(results: Outputs) -> list[str]:
             )
         if each.summary.get("stopped_early"):
             sentences.append(f"{each.label} stopped early, after round {each.summary['rounds']}.")
+    if any(each.summary.get("epsilon") is not None for each in results):
+        sentences.append(SENTENCE)
     return sentences
 
 

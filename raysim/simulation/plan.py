@@ -18,6 +18,7 @@ from raysim.data.labels import LABELS
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.check import check_measures
 from raysim.measures.evaluate import Targets
+from raysim.measures.outside_epsilon import check_privacy
 from raysim.simulation.budget import check_updates
 from raysim.simulation.samples import PreparedSamples
 from raysim.watching.log import log_model
@@ -82,6 +83,9 @@ def plan_algorithms(
             check_clock(plan.algorithm, plan.devices)
             check_updates(plan.algorithm, plan.census, plan.lanes or 1)
             check_measures(evaluate.measures, targets, evaluate.interval(0), plan.algorithm, plan.layouts)
+            if table.privacy is not None:
+                clients, own = len(plan.census.clients), plan.layouts.has_own_models
+                check_privacy(table.privacy.delta, clients, evaluate.selection, targets.columns, own)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
         plans[name] = plan

@@ -82,6 +82,33 @@ def test_an_epsilon_out_of_reach_is_refused() -> None:
         Accountant(1e-12, "rdp").noise(1e-9, 1.0, 1000)
 
 
+@pytest.mark.parametrize("by", ["pld", "rdp"])
+def test_an_epsilon_that_delta_alone_covers_is_refused(by: AccountantName) -> None:
+    """With rate = delta, a mechanism without noise has epsilon 0."""
+    with pytest.raises(InputError, match=r"privacy.delta = 0.01: must be below 0.01, the chance of a client"):
+        Accountant(1e-2, by).noise(1.0, 0.01, 1)
+
+
+@pytest.mark.parametrize(
+    ("by", "epsilon", "delta", "rate", "rounds"),
+    [
+        ("rdp", 1.0, 1e-2, 0.02, 1),
+        ("rdp", 0.05, 1e-2, 0.012, 1),
+        ("rdp", 30.0, 1e-5, 0.3, 2),
+        ("pld", 0.01, 1e-3, 0.01, 3),
+        ("pld", 0.5, 0.1, 0.5, 2),
+    ],
+)
+def test_an_epsilon_beside_a_large_delta_is_reached(
+    by: AccountantName, epsilon: float, delta: float, rate: float, rounds: int
+) -> None:
+    """Epsilon is 0 for much of the noise that is tried."""
+    accountant = Accountant(delta, by)
+    noise = accountant.noise(epsilon, rate, rounds)
+    assert accountant.epsilon([(rate, noise, rounds)]) <= epsilon
+    assert accountant.epsilon([(rate, noise * 0.999, rounds)]) > epsilon
+
+
 def test_rounds_in_a_row_are_counted_and_others_kept_apart() -> None:
     spent = Spent(1.0)
     for rate, noise in ((0.1, 1.0), (0.1, 1.0), (0.1, 2.0), (0.1, 1.0)):

@@ -1,0 +1,123 @@
+"""Everything that a private run publishes is noised, or listed as outside of epsilon.
+
+The clipping norm is too small to move a weight, so neither the clients' changes nor the noise reach the model. All that
+epsilon covers is therefore the same to the last bit with one client or without it, and all that differs has no noise.
+"""
+
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import raysim
+from raysim.common.errors import InputError
+from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, check_privacy, covers
+from raysim.measures.selection import Selection
+
+POISSON = {"sampling": "poisson", "fraction": 0.6}
+COVERED = {"round", "aggregated", "phase", "epsilon"}
+PRIVATE = ["apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbabu", "fedbn", "fedper", "fedprox"]
+PRIVATE += ["fedrep", "fedyogi", "lg-fedavg", "per-fedavg", "pfedme"]
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "privacy.md"
+
+
+def samples(client_3: str) -> pa.Table:
+    """Return eight clients' samples: client 3 as it is, with other samples and more of them, or removed."""
+    rng = np.random.default_rng(0)
+    each = {client: (rng.normal(size=(12 + client, 4)), rng.integers(0, 3, 12 + client)) for client in range(8)}
+    if client_3 == "changed":
+        each[3] = 3 * rng.normal(size=(25, 4)), rng.integers(0, 3, 25)
+    elif client_3 == "removed":
+        del each[3]
+    x, y = (np.concatenate(parts) for parts in zip(*each.values(), strict=True))
+    clients = np.repeat(list(each), [len(labels) for _, labels in each.values()])
+    return pa.table({"client": clients, **{f"x{j}": x[:, j] for j in range(4)}, "label": y})
+
+
+def algorithm(name: str) -> dict[str, Any]:
+    batch_norm = {"model": {"name": "mlp", "hidden": [5], "norm": "batch"}} if name == "fedbn" else {}
+    return {"name": name, **POISSON, "weighting": "equal", **batch_norm}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of equal runs, apart from client 3."""
+    folder = tmp_path_factory.mktemp("runs")
+    pq.write_table(samples("as it is").slice(0, 30), folder / "test.parquet")
+    config = {
+        "rounds": 3,
+        "data": {"dataset": f"file:{folder / 'samples.parquet'}", "test": f"file:{folder / 'test.parquet'}"},
+        "partition": {"scheme": "natural", "column": "client", "local_test": 0.2},
+        "model": {"name": "mlp", "hidden": [5]},
+        "local": {"batch_size": 4},
+        "evaluate": {"every": 1, "measures": ["dl"]},
+        "privacy": {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"},
+        "algorithm": [algorithm(name) for name in PRIVATE],
+    }
+    for client_3 in ("as it is", "changed", "removed"):
+        pq.write_table(samples(client_3), folder / "samples.parquet")
+        raysim.run(config, folder / client_3, inline=True)
+    return {client_3: folder / client_3 for client_3 in ("as it is", "changed", "removed")}
+
+
+def outputs(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+@pytest.mark.parametrize("client_3", ["changed", "removed"])
+def test_no_file_tells_of_a_client_unless_it_is_listed(client_3: str, runs: dict[str, Path]) -> None:
+    one, other = runs["as it is"], runs[client_3]
+    files = [pattern for each in UNCOVERED for pattern in each.files]
+    compared = [path for path in outputs(one) if not any(fnmatch(path, pattern) for pattern in files)]
+    assert outputs(one) == outputs(other)
+    assert {f"{name}/model.safetensors" for name in PRIVATE} <= set(compared)
+    for path in compared:
+        if not path.endswith("metrics.parquet"):
+            assert (one / path).read_bytes() == (other / path).read_bytes(), path
+
+
+@pytest.mark.parametrize("client_3", ["changed", "removed"])
+@pytest.mark.parametrize("name", PRIVATE)
+def test_no_column_tells_of_a_client_unless_it_is_listed(name: str, client_3: str, runs: dict[str, Path]) -> None:
+    one, other = (pq.read_table(runs[run] / name / "metrics.parquet") for run in ("as it is", client_3))
+    moved = {column for column in one.column_names if one[column].to_pylist() != other[column].to_pylist()}
+    assert {"train_loss", "local_loss"} <= moved
+    assert not [column for column in moved if covers(column, own_models=True)]
+    # A new column is either listed, or known to be covered.
+    others = {column for column in one.column_names if covers(column, own_models=True)} - COVERED
+    assert others and all(column.startswith("test_") for column in others)
+
+
+def test_the_page_has_the_list() -> None:
+    page = DOCS.read_text()
+    assert all(each.name in page for each in UNCOVERED)
+
+
+def test_the_list_stands_beside_epsilon(runs: dict[str, Path]) -> None:
+    assert SENTENCE in (runs["removed"] / "report.html").read_text()
+
+
+def test_domains_tell_of_clients_with_models_of_their_own() -> None:
+    assert covers("domain_mnist_accuracy", own_models=False) and not covers("domain_mnist_accuracy", own_models=True)
+
+
+@pytest.mark.parametrize(
+    ("delta", "selection", "message"),
+    [
+        (0.125, Selection(), r"privacy.delta = 0.125 with 8 training clients: must be below 1 / 8 = 0.12, .*= 0.01$"),
+        (1e-5, Selection(best=True, by="local_loss"), r"evaluate.select = \"best\" by 'local_loss' with \[privacy\]"),
+        (1e-5, Selection(by="local_loss", patience=3), "evaluate.patience = 3 by 'local_loss'.*by = 'test_loss'"),
+    ],
+)
+def test_what_would_tell_of_a_client_is_refused(delta: float, selection: Selection, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_privacy(delta, 8, selection, ["local_loss", "test_loss"], own_models=False)
+
+
+def test_other_deltas_and_selections_pass() -> None:
+    check_privacy(0.12, 8, Selection(best=True, by="test_loss", patience=2), ["test_loss"], own_models=False)
+    check_privacy(0.12, 8, Selection(by="local_loss"), ["local_loss"], own_models=False)
