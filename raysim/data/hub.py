@@ -14,16 +14,13 @@ from partitioning.common.paths import expanded
 from partitioning.sources.memory import TRAIN, Tables, tables_of
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
-from raysim.common.hub import quiet_hub
+from raysim.common.hub import check_data_folder, quiet_hub, reason_of
 from raysim.data.catalogue import HUB
 from raysim.data.features import LABEL
 
 LOG = logging.getLogger("raysim")
 
 FORM = re.compile(r"(?P<name>[./~][^:@]*|[\w.-]+/[\w.-]+)(:(?P<config>[^:@/]+))?(@(?P<revision>[^:@]+))?", re.ASCII)
-
-LONGEST = 300
-"""Most characters of an error of the library in a message."""
 
 
 def read_hub(dataset: str, root: str | None, label: str | None) -> Tables:
@@ -99,6 +96,8 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
         )
     import datasets  # late, because it takes seconds
 
+    if Path(name).is_absolute():
+        check_data_folder("data.dataset", Path(name))
     try:
         with quiet_hub():
             builder = datasets.load_dataset_builder(name, config, revision=revision, cache_dir=cache)
@@ -106,10 +105,9 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
             parts: Mapping[str, Any] = builder.as_dataset()
         return parts
     except Exception as error:  # the library and its readers may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
         raise InputError(
-            f"data.dataset = {dataset!r} cannot be loaded ({reason}): check the name, the network, and HF_HUB_OFFLINE "
-            "and HF_TOKEN"
+            f"data.dataset = {dataset!r} cannot be loaded ({reason_of(error)}): check the name, the network, and "
+            "HF_HUB_OFFLINE and HF_TOKEN"
         ) from error
 
 

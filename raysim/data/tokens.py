@@ -19,7 +19,7 @@ from partitioning.common.paths import expanded
 from partitioning.sources.arrays import nested
 from raysim.common.distribution import install
 from raysim.common.errors import InputError, unknown
-from raysim.common.hub import quiet_hub
+from raysim.common.hub import NO_CODE, quiet_hub, reason_of
 from raysim.data.masks import class_metadata
 
 LOG = logging.getLogger("raysim")
@@ -32,9 +32,6 @@ NO_TOKEN = -1
 
 TOKENS, NEXT = "tokens", "next"
 """Names of the columns that stand in the place of the text."""
-
-LONGEST = 300
-"""Most characters of an error of the library in a message."""
 
 Encode = Callable[[Sequence[Sequence[str]]], list[list[int]]]
 
@@ -158,12 +155,11 @@ def _load(name: str) -> Any:
             return PreTrainedTokenizerFast(tokenizer_file=os.fspath(path))
         name, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
         with quiet_hub():
-            return AutoTokenizer.from_pretrained(name, revision=revision or "main")
+            return AutoTokenizer.from_pretrained(name, revision=revision or "main", **NO_CODE)
     except Exception as error:  # the library and its readers may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
         raise InputError(
-            f"data.text.tokenizer = {name!r} cannot be loaded ({reason}): must be bytes, a folder, a tokenizer.json, "
-            "or a name of the hub; check the name, the network and HF_HUB_OFFLINE"
+            f"data.text.tokenizer = {name!r} cannot be loaded ({reason_of(error)}): must be bytes, a folder, a "
+            "tokenizer.json, or a name of the hub; check the name, the network and HF_HUB_OFFLINE"
         ) from error
 
 

@@ -13,10 +13,7 @@ from torch import nn
 from algorithms.engine.head import mark_head
 from partitioning.common.paths import expanded
 from raysim.common.errors import InputError, unknown
-from raysim.common.hub import quiet_hub
-
-LONGEST = 300
-"""Most characters of an error of the library in a message."""
+from raysim.common.hub import NO_CODE, check_model_folder, quiet_hub, reason_of
 
 
 class Language(nn.Module):
@@ -65,7 +62,9 @@ def language(
         if pretrained:
             name, _, revision = pretrained.partition("@")
             path = expanded("model.pretrained", name)
-            source = {"pretrained_model_name_or_path": str(path) if path.is_dir() else name}
+            if path.is_dir():
+                check_model_folder("model.pretrained", path)
+            source = {"pretrained_model_name_or_path": str(path) if path.is_dir() else name, **NO_CODE}
             source["revision"] = revision or "main"
             config = transformers.AutoConfig.from_pretrained(**source)
         else:
@@ -75,9 +74,11 @@ def language(
         _complete(config, length, None if speaks else classes)
         plain = {"attn_implementation": "eager", "dtype": torch.float32}
         if pretrained and has_values:
-            network = kind.from_pretrained(**source, **plain, config=config, ignore_mismatched_sizes=not speaks)
+            # Other formats than safetensors are pickles.
+            stored = {**plain, "use_safetensors": True, "ignore_mismatched_sizes": not speaks}
+            network = kind.from_pretrained(**source, **stored, config=config)
         else:
-            network = kind.from_config(config, **plain)
+            network = kind.from_config(config, **plain, **NO_CODE)
         made = Language(network, classes)
         if has_values:
             _try(made.eval(), length, speaks)
@@ -143,10 +144,9 @@ def _refused(key: str, name: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # the library may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
         raise InputError(
-            f"model.{key} = {name!r} cannot be built ({reason}): must be one that transformers knows, and reads text; "
-            "check the name, model.options, the network and HF_HUB_OFFLINE"
+            f"model.{key} = {name!r} cannot be built ({reason_of(error)}): must be one that transformers knows, and "
+            "reads text; check the name, model.options, the network and HF_HUB_OFFLINE"
         ) from error
     finally:
         transformers.logging.set_verbosity(verbosity)
