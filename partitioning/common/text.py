@@ -20,6 +20,23 @@ PARAGRAPH = 20_000
 PAGE = 1_000_000
 """Most characters of a text of several lines in a log or on a page."""
 
+MASK = "***"
+"""Text in the place of a password."""
+
+_SECRETS = (
+    (re.compile(r"(?<=://)([^\s/?#'\"@:]*):[^\s/?#'\"]*@"), rf"\1:{MASK}@"),
+    (re.compile(r"(https?://)[^\s/?#'\"@:]+@"), rf"\1{MASK}@"),
+    (
+        re.compile(
+            r"([?&](?:[\w.-]*(?:token|passw(?:or)?d|secret|api[_-]?key|access[_-]?key|signature|credential)[\w.-]*"
+            r"|sig|key|pwd)=)[^&\s#'\"]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+)
+"""Passwords of URIs, and their replacements: user and password, a lone token, and values of the query."""
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
@@ -42,8 +59,17 @@ def described(value: object) -> str:
     return f"{kind} of shape {tuple(shape)}" if isinstance(shape, Sequence) else kind
 
 
+def masked(text: str) -> str:
+    """Return a text in which the passwords and tokens of URIs are masked."""
+    if "://" not in text:
+        return text
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
 def printable(text: object, most: int = LINE) -> str:
-    r"""Return a text as one line without control, invisible, bidirectional or undecodable characters.
+    r"""Return a text as one line without passwords, and without control, invisible, bidirectional or undecodable signs.
 
     Each of these becomes an escape such as `\x1b`. A longer text loses its middle, because a message begins with the
     value and ends with the remedy.
@@ -52,7 +78,7 @@ def printable(text: object, most: int = LINE) -> str:
         text: any text.
         most: most characters of the result.
     """
-    line = _cut(str(text), most)
+    line = _cut(masked(str(text)), most)
     if line.isprintable():
         return line
     return _cut("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line), most)

@@ -12,6 +12,7 @@ from pyarrow import fs
 from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.common.paths import open_regular
+from partitioning.common.text import MASK
 
 CHUNK = 8 * 2**20
 """Bytes read and written at once."""
@@ -45,6 +46,8 @@ class RemoteFolder:
     @classmethod
     def of(cls, uri: str) -> "RemoteFolder":
         """Return the folder of a URI: s3://, gs://, file://, or another scheme of `pyarrow.fs`."""
+        if MASK in uri:  # read from a run's files: the environment has the password
+            uri = _USER.sub("//", uri)
         with _explain_errors(_USER.sub("//", uri)):
             system, path = fs.FileSystem.from_uri(_limit_retries(uri))
         return cls(_USER.sub("//", uri), system, path.rstrip("/"))

@@ -22,6 +22,7 @@ from raysim.cluster.fetched import PATH_KEYS, checked_paths, relocate
 from raysim.cluster.head import Head
 from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
+from raysim.common.secrets import TRACKING_URI, without_secrets
 from raysim.config.experiment import Experiment
 from raysim.fleet.ray_private import PACKAGING, untold
 from raysim.simulation.api import new_out, read_experiment
@@ -230,10 +231,15 @@ def _new_folder(out: Path) -> Path:
 def _checked(config: str, changes: Sequence[str], actors: int | None, working_dir: Path | None) -> Experiment:
     """Return the experiment; its relative paths begin in the working folder, or here without one."""
     file = str(Path(config).resolve()) if Path(config).is_file() else config
-    if working_dir is None or not working_dir.is_dir():
-        return with_actors(read_experiment(file, changes), actors)
-    with chdir(working_dir):
-        return with_actors(read_experiment(file, changes), actors)
+    with chdir(working_dir) if working_dir is not None and working_dir.is_dir() else nullcontext():
+        experiment = with_actors(read_experiment(file, changes), actors)
+    tables = experiment.to_toml()
+    if without_secrets(tables) != json.loads(json.dumps(tables)):
+        raise InputError(
+            "a URI of the experiment has a password: must have none in a job, whose files and command the cluster's "
+            f"dashboard shows; write *** in its place, and set for example {TRACKING_URI} here and on the cluster"
+        )
+    return experiment
 
 
 def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> ClusterJob:

@@ -13,6 +13,7 @@ from pydantic import Field
 from algorithms import Algorithm
 from algorithms.parts.clock import check_clock
 from raysim.common.errors import InputError, every, one_input_error
+from raysim.common.secrets import without_secrets
 from raysim.config import own
 from raysim.config.algorithm import INNER, AlgorithmTable, ServerTable, algorithms_of, local_table
 from raysim.config.bounds import check_values
@@ -188,7 +189,7 @@ class Experiment(TopLevelKeys):
 
     def flat(self, name: str) -> dict[str, Any]:
         """Return an algorithm's settings by dotted key (`local.lr`), with the tables that all algorithms share."""
-        config = self.to_toml()
+        config = without_secrets(self.to_toml())
         table = dict(config.pop("algorithm")[self.names.index(name)])
         own_tables = [key for key in INNER if key in table]
         of_all = {key: value for key, value in config.items() if key not in ("watch", "modules")}

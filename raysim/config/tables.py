@@ -18,6 +18,7 @@ from algorithms.parts.attack import Attack, AttackKind
 from partitioning.common.paths import absolute
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error
+from raysim.common.secrets import tracking_uri
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, known, table_with
 from raysim.measures.finetuning import Finetuning
@@ -229,7 +230,7 @@ class WatchTable(ConfigTable):
     project: str | None = None
     """MLflow experiment and W&B project; by default the name of the run's folder."""
     mlflow_uri: str | None = None
-    """MLflow tracking server; by default a database in the run's folder."""
+    """MLflow tracking server; by default a database in the run's folder. A password in it is written as `***`."""
     wandb_mode: Literal["offline", "online"] = "offline"
     """Whether W&B data stay in the run's folder or are sent at once."""
 
@@ -314,6 +315,8 @@ def watch_of(raw: dict[str, Any]) -> WatchTable:
             raise InputError(
                 f"watch.{key} = {raw[key]!r}: must stand with the logger {logger!r}; add it to watch.loggers"
             )
+    if watch.mlflow_uri is not None:
+        tracking_uri(watch.mlflow_uri)
     return watch
 
 

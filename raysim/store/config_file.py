@@ -14,6 +14,7 @@ from partitioning.common.disk import write_whole
 from partitioning.common.paths import read_text
 from partitioning.common.sealing import digest_of
 from raysim.common.errors import InputError
+from raysim.common.secrets import without_secrets
 
 MARK = "# checksums "
 """Beginning of the line of checksums; a user's comments may stand behind it."""
@@ -36,8 +37,8 @@ def write_config(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """Return a configuration as TOML with a line of checksums."""
-    text = tomli_w.dumps(config)
+    """Return a configuration as TOML with a line of checksums; passwords in URIs are masked."""
+    text = tomli_w.dumps(without_secrets(config))
     return f"{text}\n{MARK}{json.dumps(_checksums(tomllib.loads(text)))}\n"
 
 

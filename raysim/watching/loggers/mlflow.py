@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partitioning.common.paths import read_text
+from raysim.common.secrets import tracking_uri
 from raysim.watching.loggers.logger import LoggedRun, metric_path
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class MLflow:
         self._run = run
         self._folder.mkdir(parents=True, exist_ok=True)
         local = f"sqlite:///{(self._folder / 'mlflow.db').absolute()}"
-        self._client = MlflowClient(run.table.mlflow_uri or local)
-        artifacts = None if run.table.mlflow_uri else (self._folder / "artifacts").absolute().as_uri()
+        uri = run.table.mlflow_uri
+        self._client = MlflowClient(tracking_uri(uri) if uri else local)
+        artifacts = None if uri else (self._folder / "artifacts").absolute().as_uri()
         there = self._client.get_experiment_by_name(run.project)
         self._experiment = there.experiment_id if there else self._client.create_experiment(run.project, artifacts)
 

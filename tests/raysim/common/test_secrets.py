@@ -1,0 +1,122 @@
+"""Passwords in URIs: none in any file of a run, nor on the terminal; the environment has them on resume."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from partitioning.common.text import masked, printable
+from raysim.common.errors import InputError
+from raysim.common.secrets import PASSWORD, TRACKING_URI, USER, tracking_uri, without_secrets
+from raysim.config.tables import watch_of
+from raysim.store.config_file import config_text
+
+URI = "https://me:hunter2@tracking.example/mlflow"
+HIDDEN = "https://me:***@tracking.example/mlflow"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (TRACKING_URI, USER, PASSWORD):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (URI, HIDDEN),
+        (
+            "see 'http://u:p@ss:w@h:5000' and s3://key:secret+/bucket",
+            "see 'http://u:***@h:5000' and s3://key:secret+/bucket",
+        ),
+        ("s3://AKIA:se+cret@bucket/a?region=eu", "s3://AKIA:***@bucket/a?region=eu"),
+        ("https://ghp_token@host/x", "https://***@host/x"),
+        ("http://h/x?user=me&access_token=abc&n=1", "http://h/x?user=me&access_token=***&n=1"),
+        ("http://h/x?sig=abc%2F#top", "http://h/x?sig=***#top"),
+        ("postgresql://u:p@h/db", "postgresql://u:***@h/db"),
+        ("hdfs://user@host/a", "hdfs://user@host/a"),
+        ("--set watch.mlflow_uri=https://a:b@c", "--set watch.mlflow_uri=https://a:***@c"),
+        ("me@example.org and 12:30 @ home", "me@example.org and 12:30 @ home"),
+        ("http://h/a:b/c@d", "http://h/a:b/c@d"),
+    ],
+)
+def test_what_is_secret_is_masked_and_nothing_else(text: str, shown: str) -> None:
+    assert masked(text) == printable(text) == shown
+    assert masked(shown) == shown
+
+
+def test_a_written_configuration_has_no_password() -> None:
+    config = {
+        "watch": {"mlflow_uri": URI},
+        "data": {"population": "s3://k:v@b/p"},
+        "algorithm": [{"name": URI}],
+        "n": 1,
+    }
+    text = config_text(config)
+    assert "hunter2" not in text and "k:***@b" in text and text.count(HIDDEN) == 2
+    assert without_secrets(config)["n"] == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "uri"),
+    [
+        ({TRACKING_URI: URI}, URI),
+        ({USER: "me", PASSWORD: "hunter2"}, "https://tracking.example/mlflow"),
+    ],
+)
+def test_the_environment_has_the_password_on_resume(
+    variables: dict[str, str], uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert tracking_uri(HIDDEN) == uri and tracking_uri(URI) == URI
+    assert watch_of({"loggers": ["mlflow"], "mlflow_uri": HIDDEN}).mlflow_uri == HIDDEN
+
+
+@pytest.mark.parametrize("variables", [{}, {TRACKING_URI: "https://me:x@other.example"}, {USER: "me"}])
+def test_a_password_that_nobody_knows_is_asked_for(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        InputError, match=r"watch.mlflow_uri = 'https://me:\*\*\*@.*: must have its password.*; set MLF"
+    ):
+        watch_of({"loggers": ["mlflow"], "mlflow_uri": HIDDEN})
+
+
+@pytest.mark.parametrize("key", ["project", "mlflow_uri"])
+def test_no_file_of_a_run_has_the_password(key: str, tmp_path: Path) -> None:
+    """Nothing answers at the server, so the loggers' errors are told as well."""
+    loggers = '["own:Logger"]' if key == "project" else '["own:Logger", "mlflow"]'
+    if key == "mlflow_uri":
+        pytest.importorskip("mlflow")
+    uri = "http://me:hunter2@127.0.0.1:9/mlflow?token=swordfish"
+    (tmp_path / "own.py").write_text(
+        "class Logger:\n"
+        f"    def begin(self, run): raise RuntimeError('no answer from ' + run.table.{key})\n"
+        "    def algorithm(self, name, settings, done): pass\n"
+        "    def round(self, number, row): pass\n"
+        "    def end(self, summary): pass\n"
+        "    def close(self): pass\n"
+    )
+    settings = {"watch.loggers": loggers, f"watch.{key}": uri, "rounds": "1", "partition.clients": "3"}
+    (tmp_path / "one.toml").write_text('[data]\ndataset = "digits"\n[algorithm]\nname = "fedavg"\n')
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "raysim", "run", "one.toml", "--inline", "--out", "run", *given]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    texts = {str(path): path.read_bytes() for path in written} | {"stdout": done.stdout, "stderr": done.stderr}
+    assert not [name for name, text in texts.items() if b"hunter2" in text or b"swordfish" in text]
+    assert b"http://me:***@127.0.0.1:9/mlflow?token=***" in texts[str(tmp_path / "run" / "config.toml")]
+    assert b"no answer from http://me:***@" in done.stderr
+
+
+def test_a_job_has_no_password(tmp_path: Path) -> None:
+    """Before anything is sent: nothing listens at the address."""
+    from raysim.cluster.submitting import submit
+
+    change = 'watch.project="https://me:hunter2@host/x"'
+    with pytest.raises(InputError, match=r"a URI of the experiment has a password: must have none in a job") as error:
+        submit("quickstart", "http://127.0.0.1:9", tmp_path / "out", changes=[change])
+    assert "hunter2" not in str(error.value)
