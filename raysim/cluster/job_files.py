@@ -102,12 +102,16 @@ def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
     if table is not None and Path(table).is_file():
         room = _take("devices.table", Path(table), folder / "devices.parquet", room)
         yield "devices.table=devices.parquet"
+    if data.text is not None and (tokenizer := Path(data.text.tokenizer)).exists():
+        place = "tokenizer" if tokenizer.is_dir() else "tokenizer.json"
+        room = _take("data.text.tokenizer", tokenizer, folder / place, room)
+        yield f"data.text.tokenizer=./{place}"
     yield from _weights(experiment, folder, room)
 
 
 def _weights(experiment: Experiment, folder: Path, room: int) -> Iterator[str]:
-    """Copy the experiment's file of weights into the folder; yield the setting of its new path."""
-    weights = experiment.model.weights
+    """Copy the experiment's file of weights and its pretrained folder; yield the settings of their new paths."""
+    weights, pretrained = experiment.model.weights, getattr(experiment.model, "pretrained", "")
     for table in experiment.algorithm:
         if table.model and (other := table.model.weights or weights) != weights and str(other).endswith(WEIGHTS_SUFFIX):
             raise InputError(
@@ -115,8 +119,18 @@ def _weights(experiment: Experiment, folder: Path, room: int) -> Iterator[str]:
                 "set model.weights"
             )
     if weights is not None and weights.endswith(WEIGHTS_SUFFIX) and Path(weights).is_file():
-        _take("model.weights", Path(weights), folder / f"weights{WEIGHTS_SUFFIX}", room)
+        room = _take("model.weights", Path(weights), folder / f"weights{WEIGHTS_SUFFIX}", room)
         yield f"model.weights=weights{WEIGHTS_SUFFIX}"
+    for table in experiment.algorithm:
+        other = getattr(table.model, "pretrained", "")
+        if other not in ("", pretrained) and Path(other).is_dir():
+            raise InputError(
+                f"algorithm.model.pretrained = {other!r}: must be left out of a job, which takes one trained model; "
+                "set model.pretrained"
+            )
+    if pretrained and Path(pretrained).is_dir():
+        _take("model.pretrained", Path(pretrained), folder / "pretrained", room)
+        yield "model.pretrained=./pretrained"
 
 
 def _place(named: str, part: str) -> str:

@@ -37,7 +37,7 @@ def quiet_hub() -> Iterator[None]:
         log.setLevel(level)
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """Return a library's error as a short line."""
     if "trust_remote_code" in str(error):
         return "it has code of its own, and raysim runs none from a folder or the hub"

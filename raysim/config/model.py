@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from partitioning.common.paths import absolute
+from partitioning.common.paths import absolute, expanded
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, distinct, table_of
 from raysim.models.build import MODELS, ModelBuilder, build
@@ -96,5 +96,8 @@ def model_of(raw: Mapping[str, Any]) -> ModelTable:
     if table.weights is not None and table.weights.endswith(WEIGHTS_SUFFIX):
         # The resolved file must mean the same from any folder.
         changes["weights"] = str(absolute("model.weights", table.weights))
+    folder = getattr(table, "pretrained", "")
+    if folder and expanded("model.pretrained", folder).is_dir():
+        changes["pretrained"] = str(absolute("model.pretrained", folder))
     table = table.model_copy(update=changes)
     return table.model_copy(update=ModelOptions(**{name: getattr(table, name) for name in OPTION_NAMES}).resolved())

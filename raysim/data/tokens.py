@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -32,6 +34,9 @@ NO_TOKEN = -1
 
 TOKENS, NEXT = "tokens", "next"
 """Names of the columns that stand in the place of the text."""
+
+MOST_GROWTH = 1000
+"""Largest factor by which a tokenizer's replacements may make a text longer."""
 
 Encode = Callable[[Sequence[Sequence[str]]], list[list[int]]]
 
@@ -135,7 +140,8 @@ class Tokenizer:
                 return []
             cut = {"truncation": True, "max_length": self.length} if special else {"verbose": False}
             columns = [list(column) for column in zip(*rows, strict=True)]
-            ids: list[list[int]] = tokenizer(*columns, add_special_tokens=special, **cut)["input_ids"]
+            with _refused(self.name, "applied"):
+                ids: list[list[int]] = tokenizer(*columns, add_special_tokens=special, **cut)["input_ids"]
             return ids
 
         return encode, len(tokenizer), end
@@ -150,17 +156,56 @@ def _load(name: str) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast  # late, because it takes seconds
 
     path = expanded("data.text.tokenizer", name)
-    try:
+    with _refused(name, "loaded"):
         if path.suffix == ".json":
+            _check_growth(name, path.read_bytes())
             return PreTrainedTokenizerFast(tokenizer_file=os.fspath(path))
-        name, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
+        if (inner := path / "tokenizer.json").is_file():
+            _check_growth(name, inner.read_bytes())
+        source, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
         with quiet_hub():
-            return AutoTokenizer.from_pretrained(name, revision=revision or "main", **NO_CODE)
-    except Exception as error:  # the library and its readers may raise anything
+            tokenizer = AutoTokenizer.from_pretrained(source, revision=revision or "main", **NO_CODE)
+        if tokenizer.is_fast:
+            _check_growth(name, tokenizer.backend_tokenizer.to_str())
+        return tokenizer
+
+
+@contextmanager
+def _refused(name: str, done: str) -> Iterator[None]:
+    """Turn the library's errors into one line."""
+    try:
+        yield
+    except (InputError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library and its readers may raise anything, also panics
         raise InputError(
-            f"data.text.tokenizer = {name!r} cannot be loaded ({reason_of(error)}): must be bytes, a folder, a "
-            "tokenizer.json, or a name of the hub; check the name, the network and HF_HUB_OFFLINE"
+            f"data.text.tokenizer = {name!r} cannot be {done} ({reason_of(error)}): must be bytes, a folder, a "
+            "tokenizer.json, or a name of the hub, and have a token for all text; check the name, the network and "
+            "HF_HUB_OFFLINE"
         ) from error
+
+
+def _check_growth(name: str, tokenizer: str | bytes) -> None:
+    """Refuse a tokenizer that would make texts much longer before it divides them.
+
+    Each replacement may make a text longer, so a few of them in a row fill any memory.
+    """
+    growth, waiting = 1.0, [json.loads(tokenizer).get("normalizer")]
+    while waiting:
+        normalizer = waiting.pop()
+        if not isinstance(normalizer, dict):
+            continue
+        waiting.extend(normalizer.get("normalizers") or ())
+        if normalizer.get("type") == "Replace":
+            # A regular expression may match a single character, or none between two of them.
+            pattern = (normalizer.get("pattern") or {}).get("String", "")
+            content = len(normalizer.get("content") or "")
+            growth *= max(1.0, content / len(pattern)) if pattern else 1.0 + content
+    if growth > MOST_GROWTH:
+        raise InputError(
+            f"data.text.tokenizer = {name!r} may make a text {growth:.3g} times as long before it divides it: must be "
+            f"at most {MOST_GROWTH} times; use another tokenizer"
+        )
 
 
 def _owners(table: pa.Table, columns: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

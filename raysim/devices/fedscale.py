@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from partitioning.common.paths import open_regular
 from raysim.common.errors import InputError
-from raysim.devices.make import written_table
+from raysim.devices.make import LEAST, MOST, in_bounds, written_table
 from raysim.devices.source import BATCH, SCHEMA
 
 PASSES, KBIT = 3, 1024 / 8
@@ -82,9 +82,12 @@ def _entries(path: Path, *keys: str) -> Mapping[Any, Mapping[str, Any]]:
 
 def _positive(path: Path, client: Any, entry: Mapping[str, Any]) -> tuple[float, ...]:
     values = tuple(entry[key] for key in ("computation", "communication"))
-    if not all(isinstance(value, int | float) and 0 < value < float("inf") for value in values):
+    if not all(map(in_bounds, values)):
+        # Python refuses to write a whole number of thousands of digits.
+        shown = ", ".join(repr(v) if isinstance(v, float | str) or v == 0 else type(v).__name__ for v in values)
         raise InputError(
-            f"{path}, client {client!r}: computation, communication = {values}: must be finite numbers > 0; correct it"
+            f"{path}, client {client!r}: computation, communication = ({shown}): must be numbers from {LEAST:g} to "
+            f"{MOST:g}; correct it"
         )
     return values
 
@@ -95,10 +98,10 @@ def _traces(path: Path) -> pa.RecordBatch:
     for client, entry in _entries(path, "active", "inactive", "finish_time").items():
         try:
             period, (begin, end) = float(entry["finish_time"]), _joined(entry)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"{path}, client {client!r}: active, inactive and finish_time ({error}): must be two lists of equally "
-                "many seconds >= 0, and a number > 0; correct it"
+                f"many seconds >= 0, and a number > 0, none above {MOST:g}; correct it"
             ) from None
         starts.append(begin)
         ends.append(end)
@@ -111,7 +114,7 @@ def _traces(path: Path) -> pa.RecordBatch:
 def _joined(entry: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a trace's intervals in order, cut at the period; those that overlap or touch are one."""
     times, period = np.array([entry["active"], entry["inactive"]], float), float(entry["finish_time"])
-    if times.ndim != 2 or not (0 < period < np.inf and np.isfinite(times).all() and (times >= 0).all()):
+    if times.ndim != 2 or not (in_bounds(period) and ((times >= 0) & (times <= MOST)).all()):
         raise ValueError("out of range")
     starts, ends = np.minimum(times, period)
     order = np.argsort(starts[starts < ends], kind="stable")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +21,28 @@ from raysim.devices.source import BATCH, SCHEMA
 COMPUTE_SPREAD, NETWORK_SPREAD, LATENCY, LATENCY_SPREAD = 0.3, 0.7, 0.05, 0.5
 """Standard deviations of the logarithms of speeds, networks and latency, and the median latency in seconds."""
 
+LEAST, MOST = 1e-6, 1e15
+"""Bounds of weights, of speeds in samples or bytes a second, and of times in seconds."""
+
+MOST_CLIENTS = 10**8
+"""Most clients of a drawn table, which then takes some 10 GB."""
+
+
+def in_bounds(value: object, least: float = LEAST) -> bool:
+    """Return whether a value is a number in the bounds; whole numbers beyond the largest float are not."""
+    return isinstance(value, int | float) and least <= value <= MOST
+
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """Kind of devices.
+    """Kind of devices; all its numbers are from 1e-6 to 1e15.
 
     Args:
         name: name of the kind.
-        share: weight of the kind among the devices, > 0.
-        compute: samples a second of the median device, > 0.
-        down: bytes a second from the server to the median device, > 0.
-        up: bytes a second from the median device to the server, > 0.
+        share: weight of the kind among the devices.
+        compute: samples a second of the median device.
+        down: bytes a second from the server to the median device.
+        up: bytes a second from the median device to the server.
     """
 
     name: str
@@ -47,12 +57,12 @@ class DeviceKind:
         name, _, rest = text.partition("=")
         try:
             share, compute, down, up = map(float, rest.split(","))
-            if not (name.strip() and all(isfinite(each) and each > 0 for each in (share, compute, down, up))):
+            if not (name.strip() and all(map(in_bounds, (share, compute, down, up)))):
                 raise ValueError
         except ValueError:
             raise InputError(
-                f"--kind = {text!r}: must be NAME=SHARE,COMPUTE,DOWN,UP with four finite numbers > 0; for example, "
-                "--kind tablet=0.2,300,4e6,1e6"
+                f"--kind = {text!r}: must be NAME=SHARE,COMPUTE,DOWN,UP with four numbers from {LEAST:g} to {MOST:g}; "
+                "for example, --kind tablet=0.2,300,4e6,1e6"
             ) from None
         return cls(name.strip(), share, compute, down, up)
 
@@ -89,11 +99,16 @@ def make(path: Path, clients: int, seed: int = 0, kinds: tuple[DeviceKind, ...] 
 
     Args:
         path: new Parquet file.
-        clients: number of clients, >= 1.
+        clients: number of clients, from 1 to `MOST_CLIENTS`.
         seed: seed of all draws.
         kinds: kinds of devices.
         night: whether clients are available at night alone, see `raysim.devices.night.nights`; otherwise always.
+
+    Raises:
+        InputError: `clients` is out of range, or the path is no place for a table.
     """
+    if not 1 <= clients <= MOST_CLIENTS:
+        raise InputError(f"--clients = {clients}: must be from 1 to {MOST_CLIENTS}; set fewer, or write your own table")
     names = [name for name in SCHEMA.names if name != "share" and (night or name not in ("period", "start", "end"))]
     schema = pa.schema([SCHEMA.field(name) for name in names])
     sums = np.cumsum([kind.share for kind in kinds])

@@ -12,6 +12,7 @@ from raysim.cluster.job_files import checked_folder, staged
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.simulation.api import read_experiment
+from tests.raysim.data.tokenizers import write_tokenizer
 
 
 def files(folder: Path) -> set[str]:
@@ -68,6 +69,37 @@ def test_small_data_goes_and_the_file_finds_it_there(folder: Path, monkeypatch: 
         there = read_experiment(name, changes).data
         assert there.dataset == "file:dataset/digits.parquet" and there.root == str(sent.resolve())
         assert there.test == f"file:{sent.resolve() / 'test' / 'test.parquet'}"
+
+
+@pytest.mark.parametrize("form", ["folder", "file"])
+def test_a_tokenizer_and_a_trained_model_go(form: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = write_tokenizer(folder.parent / "words")
+    tokenizer = words if form == "folder" else words / "tokenizer.json"
+    (folder / "trained").mkdir()
+    (folder / "trained" / "config.json").write_text("{}")
+    text = {"tokenizer": str(tokenizer), "column": "text"}
+    data = {"dataset": "file:/mnt/shared/texts.parquet", "text": text}
+    model = {"name": "transformer", "pretrained": "trained"}
+    file = write(folder / "exp.toml", data=data, model=model)
+    with staged(file, read_experiment(file)) as (sent, name, changes):
+        there = sent / ("tokenizer" if form == "folder" else "tokenizer.json")
+        assert files(sent / "pretrained") == {"config.json"}
+        assert files(there) == files(words) if form == "folder" else there.read_bytes() == tokenizer.read_bytes()
+        monkeypatch.chdir(sent)
+        read_there = read_experiment(name, changes)
+        assert read_there.data.text is not None and Path(read_there.data.text.tokenizer) == there.resolve()
+        assert read_there.model.pretrained == str(sent.resolve() / "pretrained")  # type: ignore[attr-defined]
+
+
+def test_a_second_trained_model_is_refused(folder: Path) -> None:
+    for name in ("trained", "other"):
+        (folder / name).mkdir()
+    model = {"name": "transformer", "pretrained": "trained"}
+    algorithms = [{"name": "fedavg"}, {"name": "fedprox", "model": {**model, "pretrained": "other"}}]
+    data = {"dataset": "file:/mnt/shared/texts.parquet", "text": {"column": "text"}}
+    file = write(folder / "exp.toml", data=data, model=model, algorithm=algorithms)
+    with pytest.raises(InputError, match=r"algorithm.model.pretrained = .*other': must be left out of a job"):
+        staged(file, read_experiment(file)).__enter__()
 
 
 def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Text as tokens: with a label, and as sequences that predict their next token."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pytest
 
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.data.tokens import NEXT, NO_TOKEN, TOKENS, Tokenizer
+from raysim.data.tokens import NEXT, NO_TOKEN, TOKENS, Tokenizer, _load
 from tests.raysim.data.tokenizers import write_tokenizer
 
 TABLE = pa.table({"text": ["to be", "or not", "", "to"], "label": [0, 1, 1, 0], "speaker": ["a", "b", "b", "a"]})
@@ -98,3 +100,39 @@ def test_a_file_of_text_alone(tmp_path: Path) -> None:
     assert source.label == NEXT and source.train.schema.names == [TOKENS, "who", NEXT]
     with pytest.raises(InputError, match=r"column 'text' is string, which is not a feature: .*\[data.text\]"):
         load(f"file:{tmp_path}/lines.csv", label="who")
+
+
+def hostile(folder: Path, **changes: Any) -> Path:
+    """Write a tokenizer.json with other keys of its model or of its own."""
+    file = write_tokenizer(folder) / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"] |= {key: value for key, value in changes.items() if key in content["model"]}
+    file.write_text(json.dumps(content | {key: value for key, value in changes.items() if key not in content["model"]}))
+    return file
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+@pytest.mark.parametrize("pattern", [{"String": "a"}, {"Regex": "."}, {"Regex": ""}])
+def test_a_tokenizer_that_lengthens_texts_without_end_is_refused(form: str, pattern: Any, tmp_path: Path) -> None:
+    replacements = [{"type": "Replace", "pattern": pattern, "content": "a" * 32}] * 40
+    nested = {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": replacements}]}
+    file = hostile(tmp_path / "words", normalizer=nested)
+    with pytest.raises(InputError, match=r"may make a text .*e\+\d+ times as long .*: must be at most 1000 times"):
+        _load(str(file if form == "file" else file.parent))
+
+
+def test_usual_replacements_are_none_of_these(tmp_path: Path) -> None:
+    replacements = [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+        {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+    ]
+    _load(str(hostile(tmp_path / "words", normalizer={"type": "Sequence", "normalizers": replacements})))
+
+
+def test_a_vocabulary_without_its_unknown_token_is_refused(tmp_path: Path) -> None:
+    file = hostile(tmp_path / "words", vocab={"to": 0, "be": 1}, added_tokens=[])
+    table = pa.table({"text": ["to be", "or not"], "label": [0, 1]})
+    with pytest.raises(InputError, match=r"data.text.tokenizer = .* cannot be applied \(.*\): must be .* for all text"):
+        Tokenizer(str(file), ("text",), 4)(table, "label", [], [])

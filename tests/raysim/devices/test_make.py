@@ -44,7 +44,20 @@ def test_a_run_takes_the_table(tmp_path: Path) -> None:
     assert 0.2 < float(devices.available(np.arange(500), 0.0).mean()) < 0.5
 
 
-@pytest.mark.parametrize("text", ["phone", "phone=1,2,3", "phone=1,2,3,0", "=1,2,3,4", "phone=1,2,3,inf", "p=a,b,c,d"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("phone", "phone=1,2,3", "phone=1,2,3,0", "=1,2,3,4", "phone=1,2,3,inf", "p=a,b,c,d", "p=nan,1,1,1"),
+        *("p=1e308,1,1,1", "p=1,5e-324,1,1", f"p=1,2,3,1{'0' * 400}"),
+    ],
+)
 def test_other_kinds_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="must be NAME=SHARE,COMPUTE,DOWN,UP"):
         DeviceKind.of(text)
+
+
+@pytest.mark.parametrize("clients", [0, 99_999_999_999])
+def test_other_numbers_of_clients_are_refused(clients: int, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"--clients = {clients}: must be from 1 to 100000000; set fewer"):
+        make(tmp_path / "t.parquet", clients)
+    assert not list(tmp_path.iterdir())
