@@ -307,6 +307,10 @@ def _targets(experiment: Experiment, population: Population, watcher: Watcher) -
     attackers = attack.value().attackers(population.train_clients, experiment.seed) if attack else ()
     targets = Targets.of(population, evaluate.on, experiment.measured, evaluate.finetuning, attackers)
     experiment.evaluate.selection.check(targets.columns)
+    for target in targets.targets:
+        # Read before the first round, so that a damaged test set is refused before anything is trained.
+        for number in target.owners.tolist() if target.part is None else ():
+            population.test_batch(number, target.domain)
     if not targets.targets:
         logged(watcher.notice)("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")
     return targets

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import partitioning
+import raysim
 from partitioning import InputError
 from tests.faults.populations import sound as populations
 from tests.faults.populations.damage import HARMFUL, SEALED
@@ -118,14 +119,24 @@ def _ends(sound: Sound, folder: Path, expected: tuple[str, str], other_is_fine: 
     read = _end("reading", folder, lambda: populations.read(path))
     verified = _end("verify", folder, lambda: "\n".join(partitioning.verify(path)))
     trained = _end("training", folder, lambda: populations.run(path, sound.experiment, folder / "run"))
-    if (folder / "run").exists() is (trained is None):
-        raise WrongError("a run that was refused left a folder")
+    if trained is None and (folder / "run").exists():
+        _resumed(sound, folder, expected[1])
     for name, found, wanted in zip(("reading", "training"), (read, trained), expected, strict=True):
         if found not in (None, wanted) and not other_is_fine:
             raise WrongError(f"{name} gave something else than before")
     if read is None and verified == "":
         raise WrongError("verify found nothing, and reading was refused")
     return ["unharmed" if end is not None else "refused" for end in (read, trained)]
+
+
+def _resumed(sound: Sound, folder: Path, expected: str) -> None:
+    """Resume a run on the sound population: a client's damage is found where it is first read, and rounds are kept."""
+    if not [path for path in (folder / "run").glob("*/*.journal") if path.stat().st_size]:
+        raise WrongError("a run that was refused left a folder without a round")
+    shutil.rmtree(folder / "population")
+    shutil.copytree(sound.folder, folder / "population")
+    if populations.digest_of(raysim.resume(folder / "run", inline=True)) != expected:
+        raise WrongError("a run that was resumed on the sound population gave something else")
 
 
 def _end(name: str, folder: Path, act: Callable[[], str]) -> str | None:

@@ -133,8 +133,12 @@ def _values(batch: pa.RecordBatch) -> bytes:
 def run(folder: Path, experiment: dict[str, Any], out: Path) -> str:
     """Run an experiment on a population, in this process; a digest of its model and its metrics."""
     data = {**experiment.get("data", {}), "population": str(folder)}
-    done = raysim.run({**experiment, "data": data}, out, inline=True)
-    files = out / done.results[0].name
+    return digest_of(raysim.run({**experiment, "data": data}, out, inline=True))
+
+
+def digest_of(done: raysim.Run) -> str:
+    """A digest of a run's model and its metrics."""
+    files = done.folder / done.results[0].name
     digest = hashlib.sha256((files / "model.safetensors").read_bytes())
     metrics = pq.read_table(files / "metrics.parquet")
     for name in metrics.column_names:

@@ -359,7 +359,7 @@ def test_personal_tensors_and_numbers_of_an_own_update(table: Path) -> None:
             "holds numbers: name a column of classes",
         ),
         ("region", {"partition": {"by": "up"}}, "by = 'up' with classes in the label column"),
-        ("a", {"local": {"loss": "mse"}, "partition": {"by": "nowhere"}}, "no column by = 'nowhere'"),
+        ("a", {"local": {"loss": "mse"}, "partition": {"by": "nowhere"}}, "unknown column partition.by = 'nowhere'"),
         (["a", "nowhere"], {"local": {"loss": "mse"}}, "label column 'nowhere' of data.label"),
         ("a", {"local": {"loss": "own_training:scalar"}}, "must give a loss for each sample"),
         ("a", {"local": {"loss": "own_training:raises"}}, "'own_training:raises': must take a batch.* raised KeyError"),
