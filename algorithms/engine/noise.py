@@ -43,8 +43,13 @@ def with_noise(
     spent, rate = spent_by(state, privacy), algorithm.rounds.sample.rate
     expected = rate * len(fleet.census.clients)
     rng = generator(state.seed, Purpose.PRIVACY, state.round + 1)
-    floats = models.floats + (expected - models.total) * state.model.floats.astype(np.float64)
+    start = state.model.floats.astype(np.float64)
+    # An entry that nobody trains must not show the cohort's size in its last bits.
+    floats = expected * start
     for entry, place in algorithm.local.trained(fleet.layouts.shared).places():
+        if entry.frozen:
+            continue
+        floats[place] = models.floats[place] + (expected - models.total) * start[place]
         if privacy.multiplier and entry.is_parameter:
             floats[place] += privacy.sum_noise * spent.clip * rng.standard_normal(entry.size)
     clip = spent.clip

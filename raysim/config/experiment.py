@@ -39,6 +39,7 @@ from raysim.config.tables import (
 )
 from raysim.config.uplink import DownlinkTable, UplinkTable
 from raysim.measures.metrics import METRICS, Metric
+from raysim.measures.outside_epsilon import check_preparation
 from raysim.store.names import check_names
 
 ROUNDS = 10
@@ -112,6 +113,8 @@ class Experiment(TopLevelKeys):
         top = {**found.pop("top"), "modules": tuple(own.source_folders(own.names_in(raw))) or None}
         experiment = cls(**top, **found)
         check_names(experiment.names, [table.label for table in experiment.algorithm])
+        if any(table.privacy is not None for table in experiment.algorithm):
+            check_preparation(experiment.epochs, experiment.data.standardise)
         for name in experiment.names if experiment.attack or experiment.devices is None else ():
             algorithm = experiment.compose(name)  # checks the attack against the parts
             if experiment.devices is None:

@@ -66,6 +66,28 @@ def covers(column: str, own_models: bool) -> bool:
     return not any(fnmatch(column, each) for each in outside if own_models or each not in PERSONAL_MODELS)
 
 
+def check_preparation(epochs: float | None, standardise: str) -> None:
+    """Check that neither the length of a private run nor its data tell of clients without noise.
+
+    Args:
+        epochs: budget of epochs; None for a number of rounds.
+        standardise: value of `data.standardise`.
+
+    Raises:
+        InputError: one of them depends on the training clients' samples.
+    """
+    if epochs is not None:
+        raise InputError(
+            f"epochs = {epochs:g} with [privacy]: must be rounds, because the clients' numbers of samples would set "
+            "the number of rounds without noise; set rounds"
+        )
+    if standardise != "none":
+        raise InputError(
+            f'data.standardise = "{standardise}" with [privacy]: must be "none", because the means over all clients, '
+            'which test sets take too, have no noise; set data.standardise = "none"'
+        )
+
+
 def check_privacy(delta: float, clients: int, selection: Selection, columns: Sequence[str], own_models: bool) -> None:
     """Check that a private run's delta says something, and that no rule publishes a choice without noise.
 

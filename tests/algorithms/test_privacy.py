@@ -155,6 +155,20 @@ def test_noise_spares_what_nobody_trains(federation: Federation) -> None:
     assert (entries(state)[body:] != start[body:]).all()
 
 
+def test_an_entry_that_nobody_trains_does_not_show_the_size_of_the_cohort(federation: Federation) -> None:
+    """Its value is a sum over clients, of whom one run lacks one: the last bits would show it."""
+    local, nobody = Local(lr=0.05, batch_size=4, part="head"), tuple(each[:0] for each in DATA[0])
+    algorithm = fedavg(Sample(0.9, by="poisson"), local, weighting="equal").private(Privacy(1.0, 1.0)).computed(FP64)
+    bodies = []
+    for data in (DATA, [nobody, *DATA[1:]]):
+        model = perceptron().double()
+        state = begin(model, fleet := federation(data, model, algorithm.sharing, 2, FP64), 0, 3)
+        for number in range(1, 4):
+            state = next_round(state, algorithm, fleet, last=number == 3)
+        bodies.append(entries(state)[: 4 * 6 + 6])
+    assert np.array_equal(*bodies)
+
+
 @pytest.mark.parametrize("make", [fedavg, fedprox, fedadam, feddyn])
 def test_stacked_client_updates_give_the_same(federation: Federation, make: Callable[..., Algorithm]) -> None:
     keys = {} if make is feddyn else {"weighting": "equal"}

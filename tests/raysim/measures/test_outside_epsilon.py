@@ -15,6 +15,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
+from raysim.config.experiment import Experiment
 from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, check_privacy, covers
 from raysim.measures.selection import Selection
 
@@ -116,6 +117,20 @@ def test_domains_tell_of_clients_with_models_of_their_own() -> None:
 def test_what_would_tell_of_a_client_is_refused(delta: float, selection: Selection, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_privacy(delta, 8, selection, ["local_loss", "test_loss"], own_models=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 3.0}, r"epochs = 3 with \[privacy\]: must be rounds"),
+        ({"data": {"dataset": "digits", "standardise": "global"}}, 'standardise = "global" with'),
+        ({"data": {"dataset": "digits", "standardise": "client"}}, 'standardise = "client" with'),
+    ],
+)
+def test_lengths_and_means_of_the_clients_samples_are_refused(changes: dict[str, Any], message: str) -> None:
+    config = {"privacy": {"noise": 1.0, "clip": 1.0}, "algorithm": [algorithm("fedavg")], "data": {"dataset": "digits"}}
+    with pytest.raises(InputError, match=message):
+        Experiment.of({**config, **changes})
 
 
 def test_other_deltas_and_selections_pass() -> None:
