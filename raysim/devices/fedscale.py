@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from partitioning.common.paths import open_regular
 from raysim.common.errors import InputError
-from raysim.devices.make import LEAST, MOST, in_bounds, written_table
-from raysim.devices.source import BATCH, SCHEMA
+from raysim.devices.make import in_bounds, written_table
+from raysim.devices.source import BATCH, LEAST, MOST, SCHEMA
 
 PASSES, KBIT = 3, 1024 / 8
 """FedScale counts a training sample as three inferences; its sizes are in kilobits of 1024 bits."""
@@ -76,18 +76,24 @@ def _entries(path: Path, *keys: str) -> Mapping[Any, Mapping[str, Any]]:
         raise InputError(f"{path}: {remedy}")
     for client, entry in entries.items():
         if not (isinstance(entry, dict) and set(keys) <= set(entry)):
-            raise InputError(f"{path}, client {client!r}: {remedy}")
+            raise InputError(f"{path}, client {_shown(client)}: {remedy}")
     return entries
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message; Python refuses to write a whole number of thousands of digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return type(value).__name__
 
 
 def _positive(path: Path, client: Any, entry: Mapping[str, Any]) -> tuple[float, ...]:
     values = tuple(entry[key] for key in ("computation", "communication"))
     if not all(map(in_bounds, values)):
-        # Python refuses to write a whole number of thousands of digits.
-        shown = ", ".join(repr(v) if isinstance(v, float | str) or v == 0 else type(v).__name__ for v in values)
         raise InputError(
-            f"{path}, client {client!r}: computation, communication = ({shown}): must be numbers from {LEAST:g} to "
-            f"{MOST:g}; correct it"
+            f"{path}, client {_shown(client)}: computation, communication = {_shown(values)}: must be numbers from "
+            f"{LEAST:g} to {MOST:g}; correct it"
         )
     return values
 
@@ -100,8 +106,8 @@ def _traces(path: Path) -> pa.RecordBatch:
             period, (begin, end) = float(entry["finish_time"]), _joined(entry)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"{path}, client {client!r}: active, inactive and finish_time ({error}): must be two lists of equally "
-                f"many seconds >= 0, and a number > 0, none above {MOST:g}; correct it"
+                f"{path}, client {_shown(client)}: active, inactive and finish_time ({error}): must be two lists of "
+                f"equally many seconds >= 0, and a number > 0, none above {MOST:g}; correct it"
             ) from None
         starts.append(begin)
         ends.append(end)

@@ -16,13 +16,10 @@ from partitioning.common.disk import write_whole
 from raysim.common.errors import InputError
 from raysim.data.export import check_file
 from raysim.devices.night import nights
-from raysim.devices.source import BATCH, SCHEMA
+from raysim.devices.source import BATCH, LEAST, MOST, SCHEMA
 
 COMPUTE_SPREAD, NETWORK_SPREAD, LATENCY, LATENCY_SPREAD = 0.3, 0.7, 0.05, 0.5
 """Standard deviations of the logarithms of speeds, networks and latency, and the median latency in seconds."""
-
-LEAST, MOST = 1e-6, 1e15
-"""Bounds of weights, of speeds in samples or bytes a second, and of times in seconds."""
 
 MOST_CLIENTS = 10**8
 """Most clients of a drawn table, which then takes some 10 GB."""

@@ -19,6 +19,9 @@ from partitioning.common.columns import check_text
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 
+LEAST, MOST = 1e-6, 1e15
+"""Bounds of weights, of speeds in samples or bytes a second, and of times in seconds, whose sums stay finite."""
+
 BATCH = 65_536
 """Rows that are read and checked at a time."""
 
@@ -157,9 +160,11 @@ class DeviceSource:
             self._require((values >= 0) & (values < clients), column, name, allowed)
         elif name in ("compute", "period"):
             given = np.isfinite(values) | pc.is_null(column).to_numpy(zero_copy_only=False) & (missing == inf)
-            self._require(given & (values > 0), column, name, "a finite number > 0")
+            inside = (values >= LEAST) & ((values <= MOST) | (values == missing))
+            self._require(given & inside, column, name, f"a finite number > 0 (from {LEAST:g} to {MOST:g})")
         else:
-            self._require(np.isfinite(values) & (values >= 0), column, name, "a finite number >= 0")
+            inside = (values == 0) | (values >= LEAST) & (values <= MOST)
+            self._require(inside, column, name, f"a finite number >= 0 (0, or from {LEAST:g} to {MOST:g})")
         return values
 
     def _kinds(self, batch: pa.RecordBatch) -> NDArray[np.int64]:

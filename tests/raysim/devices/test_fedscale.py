@@ -82,6 +82,8 @@ def test_a_pickle_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({1: {"computation": 0, "communication": 1.0}}, None, r"client 1: .* \(0, 1.0\): must be numbers from 1e-06"),
         ({1: {"computation": "1", "communication": 1.0}}, None, r"must be numbers from 1e-06 to 1e\+15"),
         ({1: {"computation": 10**5000, "communication": 1.0}}, None, r"must be numbers from 1e-06 to 1e\+15"),
+        ({10**5000: {"computation": 0, "communication": 1.0}}, None, r"client int: .* must be numbers from 1e-06"),
+        ({10**5000: {}}, None, "client int: must be FedScale's pickle"),
         ({1: {"computation": 5e-324, "communication": 1.0}}, None, r"must be numbers from 1e-06 to 1e\+15"),
         (CAPACITY, {5: {**TRACE, "finish_time": 10**400}}, r"client 5: active, inactive and finish_time .*1e\+15"),
         (CAPACITY, {5: {**TRACE, "active": [1, 10**400]}}, r"client 5: active, inactive and finish_time .*1e\+15"),

@@ -96,6 +96,11 @@ PAIR = {"start": [1.0, 5.0], "end": [2.0, 6.0]}
         ([{"compute": 1.0}, {"compute": None}], "row 1, column compute = None"),
         ([{"compute": inf}], "row 0, column compute = inf"),
         ([{"compute": "fast"}], "column compute: must hold values of type double, and is string"),
+        (
+            [{"compute": 5e-324}],
+            r"row 0, column compute = 5e-324: must be a finite number > 0 \(from 1e-06 to 1e\+15\)",
+        ),
+        ([{"compute": 1.0, "share": 1e308}] * 2, r"row 0, column share = 1e\+308: must be a finite number >= 0"),
         ([{"compute": 1.0, "up": -1.0}], "row 0, column up = -1.0: must be a finite number >= 0"),
         ([{"compute": 1.0, "device": "a"}, {"compute": 1.0, "device": None}], "row 1, column device = None"),
         ([{"compute": 1.0, "client": 0, "share": 1.0}], "must have only one of the columns client and share"),
