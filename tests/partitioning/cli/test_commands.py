@@ -1,8 +1,11 @@
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -11,6 +14,7 @@ import pytest
 
 from partitioning import Population
 from partitioning.cli.commands import main
+from partitioning.cli.exit_status import run_command
 from partitioning.store.splits import Splits
 from tests.partitioning.sources.test_sources import WRITE
 
@@ -225,3 +229,19 @@ def test_the_public_names_are_there():
     import partitioning
 
     assert all(hasattr(partitioning, name) for name in partitioning.__all__)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied")]
+)
+def test_a_place_that_may_not_be_used_is_one_line_with_the_remedy(
+    number: int, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def write() -> None:
+        raise OSError(number, os.strerror(number), "runs/first/run.log")
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(click.Group(commands=[write]), "raysim", ["write"])
+    shown = f"raysim: runs/first/run.log cannot be used ({reason}): must be readable and writable; change its"
+    assert ended.value.code == 1 and capsys.readouterr().err.startswith(shown)
