@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from partitioning.common.paths import read_bytes
 from raysim.common.errors import InputError
 
 LONGEST = 300
@@ -44,6 +45,23 @@ def reason_of(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
 
 
+def check_files(key: str, folder: Path) -> None:
+    """Refuse a folder in which a library would wait at a pipe, or fill the memory from a device.
+
+    Args:
+        key: key that names the folder.
+        folder: folder of files.
+
+    Raises:
+        InputError: the folder has something that is neither a file nor a folder.
+    """
+    for path in sorted(folder.rglob("*")):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(
+                f"{key} = {str(folder)!r}: {path.name} is neither a file nor a folder: must be one; take it out"
+            )
+
+
 def check_model_folder(key: str, folder: Path) -> None:
     """Refuse a model's folder whose weights would be read from elsewhere.
 
@@ -52,8 +70,10 @@ def check_model_folder(key: str, folder: Path) -> None:
         folder: folder of a model.
 
     Raises:
-        InputError: an index names a file outside of the folder, or the weights belong to another model.
+        InputError: an index names a file outside of the folder, the weights belong to another model, or the folder has
+            something that is no file.
     """
+    check_files(key, folder)
     for index in sorted(folder.glob("*.index.json")):
         for name in _strings(_parsed(json.loads, index).get("weight_map")):
             _check_inside(key, index, name)
@@ -72,23 +92,30 @@ def check_data_folder(key: str, folder: Path) -> None:
         folder: folder in the layout of the hub.
 
     Raises:
-        InputError: a path in `README.md` or `.huggingface.yaml` leaves the folder.
+        InputError: a path in `README.md` or `.huggingface.yaml` leaves the folder, or the folder has something that
+            is no file.
     """
+    check_files(key, folder)
     import yaml  # late: the library `datasets` brings it
 
     readme, other = folder / "README.md", folder / ".huggingface.yaml"
-    if readme.is_file() and (card := CARD.match(readme.read_text(encoding="utf-8", errors="replace"))):
-        for name in _paths(_parsed(lambda _: yaml.safe_load(card[1]), readme)):
+    if readme.is_file():
+        for name in _paths(_parsed(lambda text: yaml.safe_load(_card(text)), readme)):
             _check_inside(key, readme, name)
     if other.is_file():
         for name in _paths(_parsed(yaml.safe_load, other)):
             _check_inside(key, other, name)
 
 
+def _card(text: str) -> str:
+    found = CARD.match(text)
+    return found[1] if found else ""
+
+
 def _parsed(parse: Any, file: Path) -> Any:
     """Return the mapping in a file; empty if there is none, because the library refuses such a file itself."""
     try:
-        found = parse(file.read_text(encoding="utf-8", errors="replace"))
+        found = parse(read_bytes(file).decode("utf-8", errors="replace"))
     except Exception:  # a parser may raise anything
         return {}
     return found if isinstance(found, dict) else {}

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from algorithms.parts.losses import NO_POSITION
 from partitioning.common.bounds import check_memory
-from partitioning.common.paths import expanded
+from partitioning.common.paths import expanded, read_bytes
 from partitioning.sources.arrays import nested
 from raysim.common.distribution import install
 from raysim.common.errors import InputError, unknown
-from raysim.common.hub import NO_CODE, quiet_hub, reason_of
+from raysim.common.hub import NO_CODE, check_files, quiet_hub, reason_of
 from raysim.data.masks import class_metadata
 
 LOG = logging.getLogger("raysim")
@@ -158,10 +158,12 @@ def _load(name: str) -> Any:
     path = expanded("data.text.tokenizer", name)
     with _refused(name, "loaded"):
         if path.suffix == ".json":
-            _check_growth(name, path.read_bytes())
+            _check_growth(name, read_bytes(path))
             return PreTrainedTokenizerFast(tokenizer_file=os.fspath(path))
+        if path.is_dir():
+            check_files("data.text.tokenizer", path)
         if (inner := path / "tokenizer.json").is_file():
-            _check_growth(name, inner.read_bytes())
+            _check_growth(name, read_bytes(inner))
         source, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
         with quiet_hub():
             tokenizer = AutoTokenizer.from_pretrained(source, revision=revision or "main", **NO_CODE)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -129,4 +130,37 @@ def test_a_damaged_description_is_the_library_s_to_refuse(card: str, tmp_path: P
     pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), folder / "train.parquet")
     (folder / "README.md").write_text(card)
     with pytest.raises(InputError, match=r"data.dataset = .* cannot be loaded"):
+        read_hub(f"hf:{folder}", None, "label")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json", "sub/model.safetensors"])
+def test_a_model_is_not_read_from_a_pipe(name: str, small: Path) -> None:
+    (small / name).unlink(missing_ok=True)
+    (small / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(small / name)
+    with pytest.raises(InputError, match=rf"model.pretrained = .*: {Path(name).name} is neither a file nor a folder"):
+        load(small)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_tokenizer_is_not_read_from_a_pipe(name: str, tmp_path: Path) -> None:
+    folder = write_tokenizer(tmp_path / "words")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match=rf"data.text.tokenizer = .*: {name} is neither a file nor a folder"):
+        _load(str(folder))
+
+
+def test_a_tokenizer_s_file_is_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "words.json")
+    with pytest.raises(InputError, match=r"data.text.tokenizer = .*it is a named pipe, not a regular file"):
+        _load(str(tmp_path / "words.json"))
+
+
+@pytest.mark.parametrize("name", ["README.md", ".huggingface.yaml", "more.parquet"])
+def test_a_data_set_is_not_read_from_a_pipe(name: str, tmp_path: Path) -> None:
+    (folder := tmp_path / "insects").mkdir()
+    pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), folder / "train.parquet")
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match=rf"data.dataset = .*: {name} is neither a file nor a folder"):
         read_hub(f"hf:{folder}", None, "label")
