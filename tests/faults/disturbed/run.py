@@ -33,6 +33,31 @@ OWN: dict[str, dict[str, Any]] = {
 }
 """What an algorithm is given besides its name."""
 
+PHONES = {"devices": {"compute": 40.0, "spread": 1.0, "latency": 1.0}}
+CHAIN = {"chain": [{"name": "top-k", "share": 0.1}]}
+
+OPTIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "uplink with feedback": ("fedavg", {"uplink": {**CHAIN, "feedback": True}}, {}),
+    "downlink with feedback": ("fedavg", {"downlink": CHAIN}, {}),
+    "adaptive privacy": (
+        "fedavg",
+        {"sampling": "poisson", "weighting": "equal"},
+        {"privacy": {"noise": 1.0, "clip": 0.1, "delta": 1e-3, "accountant": "rdp", "adaptive": {"count_noise": 2.0}}},
+    ),
+    "geometric median": ("fedavg", {"server": {"aggregate": "geometric-median"}}, {}),
+    "Krum under attack": (
+        "fedavg",
+        {"server": {"aggregate": "krum", "byzantine": 1}},
+        {"attack": {"share": 0.2, "kind": "sign-flip"}},
+    ),
+    "late updates": ("fedavg", {"deadline": 20.0, "late": "stale"}, PHONES),
+    "Oort": ("fedavg", {"sampling": "oort"}, PHONES),
+    "FedBuff": ("fedbuff", {}, PHONES),
+    "power of choice": ("fedavg", {"fraction": None, "cohort": 3, "candidates": 6}, {}),
+    "second models": ("ditto", {}, {}),
+}
+"""Algorithm, its keys and further tables of a run with an option, without batch norm, which several of them refuse."""
+
 BRITTLE = '''
 import os
 from pathlib import Path
@@ -59,15 +84,19 @@ class Brittle(nn.Module):
 
 def experiment(algorithm: str, own_model: bool = False) -> dict[str, Any]:
     """A run of a second or two: uneven clients, some of them empty in a round, batch norm, everything measured."""
+    name, keys, tables = OPTIONS.get(algorithm, (algorithm, OWN.get(algorithm, {}), {}))
+    given = {"name": name, "fraction": 0.6, **keys}
+    model = {**LARGE, "norm": "none"} if algorithm in OPTIONS else LARGE
     return {
         "seed": 3,
         "rounds": ROUNDS,
         "data": {"dataset": "digits", "test": 0.1},
         "partition": {"scheme": "dirichlet-qp", "clients": 10, "label_alpha": 0.3, "local_test": 0.2},
-        "model": {"name": "brittle:Brittle"} if own_model else LARGE,
-        "algorithm": [{"name": algorithm, "fraction": 0.6, **OWN.get(algorithm, {})}],
+        "model": {"name": "brittle:Brittle"} if own_model else model,
+        "algorithm": [{key: value for key, value in given.items() if value is not None}],
         "fleet": {"block": 2},
         "evaluate": {"every": 4},
+        **tables,
     }
 
 
