@@ -30,7 +30,7 @@ from raysim.simulation.stop import Stop
 from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.checkpoint import Checkpoints
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
-from raysim.store.resume import own_modules, settings, summary_of
+from raysim.store.resume import own_modules, settings, shown, summary_of
 from raysim.watching.log import log_algorithm, logged
 from raysim.watching.loggers.threads import LoggerThreads
 from raysim.watching.progress import Watcher
@@ -94,7 +94,7 @@ def run_algorithm(
         try:
             state, result = _simulate(name, plan, module, experiment, fleet, targets, files, watcher, stop, snapshot)
         except AlgorithmDivergedError as error:
-            files.stop({"stopped": str(error), "algorithm": repr(plan.algorithm), "fingerprint": fingerprint})
+            files.stop({"stopped": str(error), "algorithm": shown(plan.algorithm), "fingerprint": fingerprint})
             raise
         summary = summary_of(result, experiment.evaluate.target, fingerprint)
         if plan.devices is not None:

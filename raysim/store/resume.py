@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -24,6 +25,9 @@ from raysim.store.names import CONFIG, SUMMARY
 from raysim.store.result import AlgorithmResult
 from raysim.store.run_folder import check_version, has_begun
 from raysim.store.summary import read_summary
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")
+"""Place in memory in the text of an object without a text of its own, such as a function."""
 
 
 def run_of(folder: Path) -> tuple[Path, str | None]:
@@ -142,8 +146,13 @@ def summary_of(result: AlgorithmResult, targets: Mapping[str, float], here: Mapp
         }
         for column, value in targets.items()
     }
-    own = {"algorithm": repr(result.algorithm), "fingerprint": dict(here)}
+    own = {"algorithm": shown(result.algorithm), "fingerprint": dict(here)}
     return {**summary, **history, "reached": rounds, **own}
+
+
+def shown(algorithm: object) -> str:
+    """Return an algorithm as text that is the same in each process."""
+    return ADDRESS.sub("", repr(algorithm))
 
 
 def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:

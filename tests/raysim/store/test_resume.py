@@ -11,15 +11,16 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 import tomli_w
 
 import raysim
-from algorithms import Function, Outcome
+from algorithms import Function, Local, Outcome, Sample, Server, fedavg
 from algorithms.engine.fleet import Block
 from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
@@ -29,6 +30,7 @@ from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError,
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
+from raysim.store.resume import shown
 from raysim.store.run_folder import existing_folder
 from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
@@ -476,3 +478,12 @@ def test_a_killed_process_is_resumed(long: Path, tmp_path: Path) -> None:
         fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its death freed the folder
     raysim.resume(tmp_path, inline=True)
     assert_same(long / "whole", tmp_path, "fedbn")
+
+
+def test_the_text_of_an_algorithm_has_no_place_in_memory() -> None:
+    class Rule:
+        """An own rule without a text of its own."""
+
+    ours, theirs = [replace(fedavg(Sample(0.5), Local()), server=cast(Server, Rule())) for _ in range(2)]
+    assert repr(ours) != repr(theirs) and shown(ours) == shown(theirs)
+    assert "Rule object>" in shown(ours)
