@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from raysim.common.units import human_seconds
-from raysim.store.result import ShownResult
+from raysim.store.result import AlgorithmResult, ShownResult
 
 HEADINGS = {
     "test_accuracy": "test accuracy",
@@ -23,7 +23,9 @@ OTHER_METRICS = 4
 """Largest number of other metrics, without an accuracy."""
 
 
-def results_table(results: Sequence[ShownResult], walls: Mapping[str, float] = MappingProxyType({})) -> Table:
+def results_table(
+    results: Sequence[AlgorithmResult | ShownResult], walls: Mapping[str, float] = MappingProxyType({})
+) -> Table:
     """Return a row per algorithm: metrics, epsilon under `[privacy]`, rounds, seconds, virtual time and protocol bytes.
 
     Args:

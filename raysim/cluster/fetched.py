@@ -1,67 +1,42 @@
-"""A run that a cluster made, here: its paths, and the results to show.
+"""Runs that a cluster made, brought here, with the one check of their folders.
 
-Nothing in the folder is trusted. Its experiment may name any code, so these functions read it as plain TOML and JSON.
+Nothing in a folder is trusted. Its experiment may name any code, so these functions read it as plain TOML and JSON.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from partitioning.common.paths import open_regular
+from raysim.cluster.head import Head
+from raysim.cluster.parcel import FetchError, receive
+from raysim.cluster.submitting import PATHS, ClusterJob, new_place
 from raysim.config.read import algorithm_names
 from raysim.store.config_file import check_config, write_config
+from raysim.store.location import existing_location
 from raysim.store.names import CONFIG, REPORT, SUMMARY
+from raysim.store.result import ShownResult
+from raysim.watching.progress import display
 
-PATH_KEYS: Mapping[str, tuple[str, ...]] = {
-    "data": ("dataset", "root", "population", "test"),
-    "model": ("weights",),
-}
-"""Keys of an experiment that name files or folders, beside `modules`."""
-
-LARGEST = 2**22
-"""Most bytes of a fetched file that is read here."""
-
-MOST_RESULTS = 1000
-"""Most algorithms whose results are shown."""
-
-
-class DamagedRunError(RuntimeError):
-    """Fetched run with a file that raysim does not write."""
-
-
-@dataclass(frozen=True)
-class FetchedResult:
-    """Numbers of an algorithm that the terminal shows; fields as in `AlgorithmResult`."""
-
-    name: str
-    metrics: Mapping[str, float]
-    rounds: int
-    seconds: float
-    bytes_up: int
-    bytes_down: int
-    epsilon: float | None = None
-    simulated_seconds: float | None = None
+LARGEST = 2**22  # bytes of a fetched file that is read here
 
 
 @dataclass(frozen=True)
 class FetchedRun:
-    """Run that a cluster made.
-
-    Args:
-        folder: folder of the run here.
-        results: result of each algorithm that has ended.
-        uri: URI of the run; None without one.
-    """
+    """Run that a cluster made: its folder here, its results, and its URI if it has one."""
 
     folder: Path
-    results: tuple[FetchedResult, ...]
+    results: tuple[ShownResult, ...]
     uri: str | None = None
 
     @property
@@ -69,92 +44,73 @@ class FetchedRun:
         return self.folder / REPORT
 
 
-def relocate(folder: Path, paths: Mapping[str, Any]) -> None:
-    """Restore this machine's paths in the run's experiment, for a resume here.
+def fetch(head: Head, job: ClusterJob, keep: bool) -> FetchedRun | None:
+    """Bring an ended run back, from its URI or through the log of a job; return None if there is no folder.
 
     Args:
-        folder: folder of the run.
-        paths: paths here by table and key, and `modules`; see `checked_paths`.
+        head: head of the cluster.
+        job: job of the run.
+        keep: whether the cluster's copy stays.
 
     Raises:
-        DamagedRunError: the experiment is not one that raysim writes.
+        FetchError: the folder is too large, was damaged on the way, or is not as raysim writes it.
+    """
+    if job.uri is not None:
+        with display() as watcher, existing_location(job.uri, watcher) as (home, _):
+            return FetchedRun(home.folder, adopt(home.folder, job.paths), job.uri)
+    out, sender = Path(new_place(job.out)), f"{job.id}-parcel-{secrets.token_hex(3)}"
+    head.submit(shlex.join(["python", "-m", "raysim.cluster.parcel", job.stage]), sender)
+    results = receive(head.lines(sender), out, partial(adopt, paths=job.paths))
+    if not keep:
+        head.submit(shlex.join(["rm", "-rf", "--", job.folder]), f"{sender}-end")
+    return None if results is None else FetchedRun(out, results)
+
+
+def adopt(folder: Path, paths: Mapping[str, Any]) -> tuple[ShownResult, ...]:
+    """Check a folder from a cluster; return the result of each algorithm that has ended.
+
+    Args:
+        folder: folder of a run, which may have failed before it wrote anything.
+        paths: paths of this machine by the experiment's keys, to restore in it for a resume here.
+
+    Raises:
+        FetchError: a file is not one that raysim writes.
     """
     path = folder / CONFIG
     if not path.is_file():
-        return
-    with _readable(path):
-        config = tomllib.loads(_text(path))
+        return ()
+    with _readable(path) as text:
+        config = tomllib.loads(text)
         check_config(path, config)
-        for part in PATH_KEYS:
-            config[part] = {**config[part], **paths[part]}
-        if paths["modules"] is not None:
-            config["modules"] = paths["modules"]
+        for place in (place for place in PATHS if place in paths):
+            table, _, key = place.rpartition(".")
+            (config[table] if table else config)[key] = paths[place]
         write_config(path, config)
-
-
-def checked_paths(given: Any) -> dict[str, Any]:
-    """Return the paths that a job's metadata hold for `relocate`.
-
-    Raises:
-        ValueError: they have other keys or types.
-    """
-    modules = given["modules"]
-    tables = {part: dict(given[part]) for part in PATH_KEYS}
-    known = all(key in PATH_KEYS[part] for part, table in tables.items() for key in table)
-    texts = [*(value for table in tables.values() for value in table.values()), *(modules or ())]
-    plain = isinstance(modules, list | None) and all(isinstance(each, str | int | float) for each in texts)
-    if not known or not plain:
-        raise ValueError("other keys or types")
-    return {**tables, "modules": modules}
-
-
-def fetched_run(folder: Path, uri: str | None = None) -> FetchedRun:
-    """Return a run with the results of its algorithms; the code that it names is not imported.
-
-    Raises:
-        DamagedRunError: a file is not one that raysim writes.
-    """
-    path = folder / CONFIG
-    with _readable(path):
-        tables = tomllib.loads(_text(path))["algorithm"]
-        names = algorithm_names(tables)[:MOST_RESULTS]
+        names = algorithm_names(config["algorithm"])
     ended = [folder / name for name in names if Path(name).name == name and (folder / name / SUMMARY).is_file()]
-    return FetchedRun(folder, tuple(map(_result, ended)), uri)
+    return tuple(map(_result, ended))
 
 
-def _result(folder: Path) -> FetchedResult:
-    with _readable(folder / SUMMARY):
-        summary = json.loads(_text(folder / SUMMARY))
-        return FetchedResult(
-            folder.name,
-            {str(name): float(value) for name, value in dict(summary["metrics"]).items()},
-            int(summary["rounds"]),
-            float(summary["seconds"]),
-            int(summary["bytes_up"]),
-            int(summary["bytes_down"]),
-            None if (epsilon := summary.get("epsilon")) is None else float(epsilon),
-            None if (virtual := summary.get("simulated_seconds")) is None else _number(virtual),
-        )
-
-
-def _number(value: Any) -> float:
-    if isnan(number := float(value)):
-        raise ValueError("it has NaN for a time")
-    return number
-
-
-def _text(path: Path) -> str:
-    with open_regular(path) as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise ValueError(f"it has more than {LARGEST:,} bytes")
-    return data.decode()
+def _result(folder: Path) -> ShownResult:
+    with _readable(folder / SUMMARY) as text:
+        summary = json.loads(text)
+        metrics = {str(name): float(value) for name, value in dict(summary["metrics"]).items()}
+        rounds, up, down = (int(summary[name]) for name in ("rounds", "bytes_up", "bytes_down"))
+        given = [summary.get(name) for name in ("epsilon", "simulated_seconds")]
+        epsilon, virtual = (None if each is None else float(each) for each in given)
+        if virtual is not None and isnan(virtual):
+            raise ValueError("it has NaN for a time")
+        return ShownResult(folder.name, metrics, rounds, float(summary["seconds"]), up, down, epsilon, virtual)
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of reading an unknown file in the context into a DamagedRunError."""
+def _readable(path: Path) -> Iterator[str]:
+    """Yield the text of an unknown file, and turn errors of reading it in the context into a FetchError."""
     try:
-        yield
+        with open_regular(path) as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"it has more than {LARGEST:,} bytes")
+        yield data.decode()
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise DamagedRunError(f"{path} is not as raysim writes it ({type(error).__name__}: {error})") from None
+        raise FetchError(f"{path} is not as raysim writes it ({type(error).__name__}: {error})") from None

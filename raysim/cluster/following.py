@@ -1,25 +1,27 @@
-"""Client of a job: show its progress, react to Ctrl-C, fetch its run, and report a failure in one line."""
+"""Client of a job: show its progress, react to Ctrl-C, bring its run back, and report a failure in one line."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+
+from ray.job_submission import JobStatus
 
 from partitioning.cli.terminal import echo
 from partitioning.common.text import word
-from raysim.cluster.fetched import DamagedRunError, FetchedRun, fetched_run, relocate
+from raysim.cluster.fetched import FetchedRun, fetch
 from raysim.cluster.head import Head, HeadLostError
-from raysim.cluster.parcel import ParcelError
-from raysim.cluster.submitting import ClusterJob, JobFailedError, fetch, follow
+from raysim.cluster.parcel import FetchError
+from raysim.cluster.submitting import ClusterJob
 from raysim.common.errors import InputError, StoppedError
-from raysim.store.location import existing_location
+from raysim.fleet.ray_private import PACKAGING, untold
 from raysim.store.run_folder import has_begun
 from raysim.watching.progress import display
+from raysim.watching.remote import replay
 
-AGAIN_SECONDS = 5
-"""Time after a Ctrl-C, which leaves the job alone, in which a second one stops it."""
+AGAIN_SECONDS = 5  # after a Ctrl-C, which leaves the job alone, in which a second one stops it
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # in the output of Ray's workers; other control characters are escaped
+ERROR_PREFIX = "raysim: "  # of the command line's error message
 
 
 def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = False) -> FetchedRun:
@@ -36,65 +38,31 @@ def finish(head: Head, job: ClusterJob, *, stop: bool = False, keep: bool = Fals
         StoppedError: the user stopped the job, or stopped following it.
         RuntimeError: the run failed, was stopped by somebody else, or could not be fetched.
     """
-    with _interruptions_reported(head, job):
-        if stop:
-            head.stop_job(job.id)
-        try:
-            try:
-                _follow(head, job)
-            except KeyboardInterrupt:
-                _leave(head, job)
-                stop = True
-                head.stop_job(job.id)
-                _follow(head, job)
-        except (InputError, JobFailedError) as error:
+    again = f"follow and fetch it with: {follow_command(head, job)}"
+    try:
+        failure, stop = _ended(head, job, stop)
+        if failure is not None:
             remedy = _rescued(head, job, keep)
-            if stop:
-                raise StoppedError(f"stopped{remedy}") from None
-            raise type(error)(f"{error}{remedy}") from None
-        if job.uri is not None:
-            with display() as watcher, existing_location(job.uri, watcher) as (home, _):
-                relocate(home.folder, job.paths)
-                return fetched_run(home.folder, job.uri)
-        if not fetch(head, job, keep):
-            raise RuntimeError(
-                f"the run has ended, but {job.stage} is not on the cluster any more: it was fetched before"
-            )
-        return fetched_run(Path(job.out))
-
-
-def _rescued(head: Head, job: ClusterJob, keep: bool) -> str:
-    """Fetch the output of a failed run, and return words about it for the message."""
-    if job.uri is not None:
-        return f"; its output is at {job.uri}, and `raysim resume {word(job.uri)}` continues it"
-    try:
-        there = fetch(head, job, keep)
-    except (ParcelError, DamagedRunError) as error:
-        return f"; its folder cannot be fetched, because {error}"
-    if not there:
-        return ""
-    remedy = f", and `raysim resume {word(job.out)}` continues it" if has_begun(Path(job.out)) else ""
-    return f"; its output is in {job.out}{remedy}"
-
-
-def _follow(head: Head, job: ClusterJob) -> None:
-    with display() as watcher:
-        follow(head, job, watcher)
-
-
-def _leave(head: Head, job: ClusterJob) -> None:
-    """Stop following after a Ctrl-C, unless a second one comes soon.
-
-    Raises:
-        StoppedError: no second Ctrl-C came.
-    """
-    try:
-        # Inside the try, because the second one may come right after the message.
-        echo(f"the job goes on; Ctrl-C within {AGAIN_SECONDS} s stops it", err=True)
-        time.sleep(AGAIN_SECONDS)
+            raise StoppedError(f"stopped{remedy}") if stop else type(failure)(f"{failure}{remedy}")
+        run = fetch(head, job, keep)
+    except StoppedError:
+        raise
     except KeyboardInterrupt:
-        return
-    raise StoppedError(f"follow and fetch it with: {follow_command(head, job)}")
+        raise StoppedError(f"interrupted; {again}") from None
+    except HeadLostError as error:
+        raise RuntimeError(
+            f"{error}: once it does, {again}; the run is in {job.stage} there, and lost with the cluster unless that "
+            "folder is on separate storage (--stage)"
+        ) from None
+    except FetchError as error:
+        raise RuntimeError(
+            f"the run's folder cannot be fetched, because {error}: copy {job.stage} from the cluster, or {again}"
+        ) from None
+    if run is None:
+        raise RuntimeError(f"the run has ended, but {job.stage} is not on the cluster any more: it was fetched before")
+    if not has_begun(run.folder):
+        raise RuntimeError(f"{run.folder} is not as raysim writes it: the run has ended, and the folder holds none")
+    return run
 
 
 def follow_command(head: Head, job: ClusterJob) -> str:
@@ -102,23 +70,65 @@ def follow_command(head: Head, job: ClusterJob) -> str:
     return f"raysim follow {job.id} --address {word(head.address)} --out {word(job.out)}"
 
 
-@contextmanager
-def _interruptions_reported(head: Head, job: ClusterJob) -> Iterator[None]:
-    """Add the remedy to errors in the context that cut the job off from here."""
+def _ended(head: Head, job: ClusterJob, stop: bool) -> tuple[InputError | RuntimeError | None, bool]:
+    """Show a job until it ends; return the error of a run that did not succeed, and whether the user stopped it.
+
+    Raises:
+        StoppedError: a Ctrl-C ended the following, and no second one came.
+    """
+    if stop:
+        head.stop_job(job.id)
     try:
-        yield
-    except StoppedError:
-        raise
+        return _watch(head, job), stop
     except KeyboardInterrupt:
-        raise StoppedError(f"interrupted; follow and fetch it with: {follow_command(head, job)}") from None
-    except HeadLostError as error:
-        raise RuntimeError(
-            f"{error}: once it does, follow and fetch it with: {follow_command(head, job)}; "
-            f"the run is in {job.stage} there, and lost with the "
-            "cluster unless that folder is on separate storage (--stage)"
-        ) from None
-    except (ParcelError, DamagedRunError) as error:
-        raise RuntimeError(
-            f"the run's folder cannot be fetched, because {error}: copy {job.stage} from the cluster, or "
-            f"follow and fetch it with: {follow_command(head, job)}"
-        ) from None
+        try:
+            # Inside the try, because the second one may come right after the message.
+            echo(f"the job goes on; Ctrl-C within {AGAIN_SECONDS} s stops it", err=True)
+            time.sleep(AGAIN_SECONDS)
+        except KeyboardInterrupt:
+            head.stop_job(job.id)
+            return _watch(head, job), True
+    raise StoppedError(f"follow and fetch it with: {follow_command(head, job)}")
+
+
+def _watch(head: Head, job: ClusterJob) -> InputError | RuntimeError | None:
+    """Show the progress of a job until it ends; return the error of a run that did not succeed."""
+    message, last = "", ""
+
+    def here(text: str) -> str:
+        return text.replace(job.stage, str(job.out))
+
+    with display() as watcher:
+        if lacking := untold(PACKAGING):
+            watcher.notice(lacking)
+        for coloured in head.lines(job.id):
+            line = COLOUR.sub("", coloured)
+            if line.startswith(ERROR_PREFIX):
+                message = here(line.removeprefix(ERROR_PREFIX))
+            elif not replay(line, watcher, here):
+                watcher.line(here(line))
+                last = line.strip() or last
+    details = head.details(job.id)
+    status, code = details.status, details.driver_exit_code
+    if status is JobStatus.SUCCEEDED:
+        return None
+    if code == 2 and message:
+        return InputError(message)
+    if status is JobStatus.STOPPED:
+        return RuntimeError(f"job {job.id} was stopped")
+    how = details.error_type if code is None else f"exit status {code}"
+    return RuntimeError(message or f"job {job.id} failed ({how}): {last}")
+
+
+def _rescued(head: Head, job: ClusterJob, keep: bool) -> str:
+    """Fetch the output of a failed run, and return words about it for the message."""
+    if job.uri is not None:
+        return f"; its output is at {job.uri}, and `raysim resume {word(job.uri)}` continues it"
+    try:
+        run = fetch(head, job, keep)
+    except FetchError as error:
+        return f"; its folder cannot be fetched, because {error}"
+    if run is None:
+        return ""
+    remedy = f", and `raysim resume {word(job.out)}` continues it" if has_begun(run.folder) else ""
+    return f"; its output is in {job.out}{remedy}"

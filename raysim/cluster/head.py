@@ -6,13 +6,13 @@ import asyncio
 import importlib.util
 import logging
 import os
-import platform
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,49 +27,19 @@ import raysim
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
 
-CONNECT_SECONDS = 8
-"""Time that the head may take to accept a connection."""
+CONNECT_SECONDS = 20  # to accept a connection, and to report the versions
+WORK_SECONDS = 300  # to give any other answer, for example after an upload
+UPLOAD_SECONDS = 3600  # to accept a folder, from a slow line too
+SILENT_SECONDS = 20  # silence of a job after which its state is asked for
+LOST_SECONDS = 30  # absence of the head in the middle of a job
 
-ANSWER_SECONDS = 12
-"""Time that the head may take to report its versions."""
+MAX_ANSWER = 2**22  # bytes of an answer: the log of a job comes over another connection
+MAX_LINE = 2**17  # characters of a line of a job, of which a parcel's has half; the rest of a longer line is left out
 
-WORK_SECONDS = 300
-"""Time that the head may take for any other answer, for example after an upload."""
-
-SILENT_SECONDS = 20
-"""Silence of a job after which its state is asked for."""
-
-LOST_SECONDS = 30
-"""Time that the head may be away in the middle of a job."""
-
-UPLOAD_SECONDS = 3600
-"""Time that the head may take to accept a folder, from a slow line too."""
-
-MAX_ANSWER = 2**22
-"""Most bytes of an answer: the log of a job comes over another connection."""
-
-MAX_LINE = 2**17
-"""Most characters of a line of a job, of which a parcel's has half; the rest of a longer line is left out."""
-
-PORT = 8265
-"""Default port of a cluster's dashboard."""
-
-UNWANTED = ["__pycache__", "*.pyc"]
-"""Files of a folder that are not sent."""
-
-ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
-"""Environment variable that Ray's client prefers to the address in its argument."""
-
+PORT = 8265  # of a cluster's dashboard, by default
+UNWANTED = ["__pycache__", "*.pyc"]  # files of a folder that are not sent
+ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"  # Ray's client prefers it to the address in its argument
 METADATA = "/api/v0/cluster_metadata"
-
-PACKAGES = (algorithms, partitioning, raysim)
-
-NOISY_LOGGERS = (
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray.dashboard.modules.job.sdk",
-    "ray._private.runtime_env.packaging",
-)
-"""Loggers of Ray's client that report each step."""
 
 
 class HeadLostError(RuntimeError):
@@ -88,66 +58,59 @@ class Head(JobSubmissionClient):
     """
 
     def __init__(self, address: str) -> None:
-        self.address = checked_address(address)
+        self.address = _checked_address(address)
         self._read: Counter[str] = Counter()
-        """Characters of each job's log that `lines` has yielded."""
+        """Lines of each job's log that `lines` has yielded."""
         with _connecting(self.address):
             super().__init__(self.address)
             answer = self._do_request("GET", METADATA)
             answer.raise_for_status()
-            about = {str(name): str(value) for name, value in dict(answer.json()["data"]).items()}
-        _check_versions(self.address, about)
+            about = dict(answer.json()["data"])
+            there = str(about.get("rayVersion")), ".".join(str(about.get("pythonVersion")).split(".")[:2])
+        here = ray.__version__, f"{sys.version_info.major}.{sys.version_info.minor}"
+        if there != here:
+            raise InputError(
+                f"--address = {self.address!r}: the cluster has Ray {there[0]} and Python {there[1]}, this machine "
+                f"{here[0]} and {here[1]}: must be the same; install ray=={there[0]} on Python {there[1]} here, or "
+                "change the image"
+            )
 
     def _do_request(self, method: str, endpoint: str, **given: Any) -> Any:
         """Return an answer that came whole, in time, and from the head itself.
 
         Ray's client waits for ever if an answer comes byte by byte, takes any amount, and follows redirects.
         """
-        from requests.exceptions import Timeout
-
-        seconds = ANSWER_SECONDS if endpoint in ("/api/version", METADATA) else WORK_SECONDS
-        bounds: dict[str, Any] = {
-            "timeout": (CONNECT_SECONDS, seconds),
-            "allow_redirects": False,
-            "stream": True,
-            "hooks": {"response": _read_bounded},
-        }
+        seconds = CONNECT_SECONDS if endpoint in ("/api/version", METADATA) else WORK_SECONDS
+        # Its own limits of time are a second later than ours, and end the thread.
+        given |= {"timeout": (CONNECT_SECONDS + 1, seconds + 1), "allow_redirects": False, "stream": True}
         self._headers["Accept-Encoding"] = "identity"
-        answers: SimpleQueue[Any] = SimpleQueue()
+        request, answer = super()._do_request, Future[Any]()
 
         def ask() -> None:
             try:
-                answers.put(request(method, endpoint, **bounds, **given))
+                answer.set_result(request(method, endpoint, hooks={"response": _read_bounded}, **given))
             except BaseException as error:
-                answers.put(error)
+                answer.set_exception(error)
 
-        request = super()._do_request
         Thread(target=ask, name=f"{method} {endpoint}", daemon=True).start()
         try:
-            answer = answers.get(timeout=UPLOAD_SECONDS if method == "PUT" else CONNECT_SECONDS + seconds)
-        except Empty:
-            raise Timeout(f"the head at {self.address} has not answered within {CONNECT_SECONDS + seconds} s") from None
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+            return answer.result(seconds := UPLOAD_SECONDS if method == "PUT" else seconds)
+        except TimeoutError:
+            raise TimeoutError(f"the head at {self.address} has not answered within {seconds} s") from None
 
-    def submit(self, command: str, job: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-        """Send a job, with our own three packages and the folders in its environment.
+    def submit(self, command: str, job: str, metadata: dict[str, str] | None = None, **environment: Any) -> None:
+        """Send a job, with our own three packages and what else Ray's runtime environment takes.
 
         Args:
             command: shell command that the head runs.
             job: id of the new job.
-            environment: Ray's runtime environment: `working_dir` and `env_vars`.
             metadata: stored with the job.
+            environment: `working_dir` and `env_vars`.
         """
-        own = {"py_modules": [str(Path(each.__file__ or "").parent) for each in PACKAGES], "excludes": UNWANTED}
+        packages = [str(Path(each.__file__ or "").parent) for each in (algorithms, partitioning, raysim)]
+        whole = {"py_modules": packages, "excludes": UNWANTED, **environment}
         with self._understood():
-            self.submit_job(
-                entrypoint=command,
-                submission_id=job,
-                runtime_env={**own, **environment},
-                metadata=dict(metadata),
-            )
+            self.submit_job(entrypoint=command, submission_id=job, runtime_env=whole, metadata=metadata)
 
     def stop_job(self, job_id: str) -> bool:
         """Stop a job, and return whether it was running."""
@@ -188,57 +151,43 @@ class Head(JobSubmissionClient):
         Raises:
             HeadLostError: the head has not answered for half a minute.
         """
-        rest = ""
-        for text in self._log(job):
-            *whole, rest = (rest + text).split("\n")
-            yield from (line[:MAX_LINE] for line in whole)
-            rest = rest[:MAX_LINE]
-        if rest:
-            yield rest
+        from aiohttp import ClientError
 
-    def _log(self, job: str) -> Iterator[str]:
-        """Yield a job's log in pieces. After a broken connection the log starts anew; skip the part that is known."""
         lost_at = time.monotonic() + LOST_SECONDS
         while True:
-            place = 0
+            count, rest = 0, ""  # Each connection sends the log from its beginning.
             try:
-                for text in self._tail(job):
-                    place += len(text)
-                    if place > (seen := self._read[job]):
-                        self._read[job] = place
-                        yield text[len(text) - (place - seen) :]
-                    lost_at = time.monotonic() + LOST_SECONDS
+                for piece in self._tail(job):
+                    *whole, rest = (rest + piece).split("\n")
+                    for line in whole:
+                        count += 1
+                        if count > self._read[job]:
+                            self._read[job] = count
+                            yield line[:MAX_LINE]
+                    rest, lost_at = rest[:MAX_LINE], time.monotonic() + LOST_SECONDS
                 if self.details(job).status.is_terminal():
+                    yield from [rest] if rest else []
                     return
             except InputError:
                 raise
-            except (OSError, RuntimeError) as error:
+            except (OSError, RuntimeError, ClientError) as error:
                 if time.monotonic() > lost_at:
                     raise HeadLostError(f"the head at {self.address} does not answer any more") from error
             time.sleep(1)
 
     def _tail(self, job: str) -> Iterator[str]:
-        """Yield a job's log in pieces over one connection; raise OSError or RuntimeError if it breaks."""
-        from aiohttp import ClientError
-
+        """Yield a job's log in pieces over one connection, until it ends or breaks."""
         pieces = self.tail_job_logs(job)
 
         async def next_piece() -> str | None:
-            try:
-                return await anext(pieces, None)
-            except ClientError as error:  # few of them are an OSError
-                raise RuntimeError(str(error)) from error
+            piece = asyncio.ensure_future(anext(pieces, None))
+            while not (await asyncio.wait({piece}, timeout=SILENT_SECONDS))[0]:
+                self.details(job)  # raises if the head has gone without closing the connection
+            return piece.result()
 
         with asyncio.Runner() as runner:
-            while True:
-                piece = runner.get_loop().create_task(next_piece())
-                while not piece.done():
-                    runner.run(_until(piece))
-                    if not piece.done():
-                        self.details(job)  # raises if the head has gone without closing the connection
-                if (text := piece.result()) is None:
-                    return
-                yield text
+            while (piece := runner.run(next_piece())) is not None:
+                yield piece
 
 
 def _read_bounded(answer: Any, *_: Any, **__: Any) -> None:
@@ -250,27 +199,17 @@ def _read_bounded(answer: Any, *_: Any, **__: Any) -> None:
     answer._content, answer._content_consumed = body, True
 
 
-async def _until(piece: asyncio.Task[Any]) -> None:
-    await asyncio.wait({piece}, timeout=SILENT_SECONDS)
-
-
-def checked_address(address: str) -> str:
-    """Return the URL without slashes at its end.
-
-    Raises:
-        InputError: it is not a URL.
-    """
-    form = f"--address = {address!r}: must be the URL of the dashboard of a Ray cluster, such as http://HOST:{PORT}"
-    if "://" not in address:
-        raise InputError(f"{form}; for HOST:PORT, use `raysim run --address HOST:PORT` on a machine of the cluster")
-    try:
+def _checked_address(address: str) -> str:
+    """Return the URL without slashes at its end; raise InputError if it is not a URL."""
+    with suppress(ValueError):
         parts = urlsplit(address)
-        known = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        known = False
-    if not known:
-        raise InputError(f"{form}; correct it")
-    return address.rstrip("/")
+        if parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0):
+            return address.rstrip("/")
+    remedy = "for HOST:PORT, use `raysim run --address HOST:PORT` on a machine of the cluster"
+    raise InputError(
+        f"--address = {address!r}: must be the URL of the dashboard of a Ray cluster, such as http://HOST:{PORT}; "
+        f"{'correct it' if '://' in address else remedy}"
+    )
 
 
 @contextmanager
@@ -278,10 +217,11 @@ def _connecting(address: str) -> Iterator[None]:
     """Make Ray's client use this address in the context, and turn its errors into an InputError."""
     if importlib.util.find_spec("aiohttp") is None:
         raise InputError(f"raysim submit: must have Ray's job client, and it is missing; {install('cluster')}")
-    import requests
+    from requests.exceptions import RequestException
 
-    for name in NOISY_LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    # Ray's client reports each step.
+    for name in ("dashboard.modules.dashboard_sdk", "dashboard.modules.job.sdk", "_private.runtime_env.packaging"):
+        logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)
     wrong = f"--address = {address!r}: must be the URL of the dashboard of a Ray cluster, and"
     before = os.environ.get(ADDRESS_VARIABLE)
     os.environ[ADDRESS_VARIABLE] = address
@@ -293,31 +233,15 @@ def _connecting(address: str) -> Iterator[None]:
             f"--address = {address!r}: the cluster wants its token, and {sent}; set RAY_AUTH_MODE=token, and "
             "RAY_AUTH_TOKEN_PATH to a file with the token"
         ) from None
-    except (requests.exceptions.Timeout, ConnectionError) as error:
-        late = requests.exceptions.Timeout
-        if isinstance(error, late) or isinstance(error.__context__, late):
-            seconds = CONNECT_SECONDS + ANSWER_SECONDS
-            what = f"nothing answered within {seconds} s; check the URL and the firewall"
-            raise InputError(f"{wrong} {what}") from None
+    except TimeoutError:
+        raise InputError(
+            f"{wrong} nothing answered within {CONNECT_SECONDS} s; check the URL and the firewall"
+        ) from None
+    except ConnectionError:
         raise InputError(f"{wrong} nothing listens there; check the URL, and that the cluster runs") from None
-    except (requests.exceptions.RequestException, RuntimeError, LookupError, TypeError, ValueError):
+    except (RequestException, RuntimeError, LookupError, TypeError, ValueError):
         raise InputError(f"{wrong} something else answers there; check the port, usually {PORT}") from None
     finally:
         os.environ.pop(ADDRESS_VARIABLE)
         if before is not None:
             os.environ[ADDRESS_VARIABLE] = before
-
-
-def _check_versions(address: str, about: Mapping[str, str]) -> None:
-    """Refuse a cluster with another Ray or Python."""
-    there = about.get("rayVersion"), _minor(about.get("pythonVersion", ""))
-    here = ray.__version__, _minor(platform.python_version())
-    if there != here:
-        raise InputError(
-            f"--address = {address!r}: the cluster has Ray {there[0]} and Python {there[1]}, this machine {here[0]} "
-            f"and {here[1]}: must be the same; install ray=={there[0]} on Python {there[1]} here, or change the image"
-        )
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

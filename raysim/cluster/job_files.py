@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections import Counter
@@ -18,17 +17,15 @@ from raysim.config.experiment import Experiment
 from raysim.fleet.ray_private import CLIENT_LIMIT, EXCLUDES, PACKAGING, STORE_LIMIT, TRAVEL
 from raysim.models.keys import WEIGHTS_SUFFIX
 
-MAX_DATA = 64 * 2**20
-"""Bytes of data that may go with a job: all of it passes through the memory of the head."""
-
-ENTRY = 76
-"""Bytes of a file's entry in Ray's zip archive, beside its content and twice its name."""
-
-NAMED_ENTRIES = 3
-"""Number of largest entries that the message about a large folder names."""
+MAX_DATA = 64 * 2**20  # bytes of data that may go with a job: all of it passes through the memory of the head
+ENTRY = 76  # bytes of a file's entry in Ray's zip archive, beside its content and twice its name
+NAMED_ENTRIES = 3  # largest entries that the message about a large folder names
 
 JobFiles = tuple[Path, str, tuple[str, ...]]
 """Working folder of a job, the experiment's name there, and a `key.path=value` for each file that has moved."""
+
+Moves = Iterator[tuple[str, str, list[tuple[Path, str]]]]
+"""Keys that name files of this machine, their values in the job, and the files with their places there."""
 
 
 def checked_folder(folder: Path, config: str) -> JobFiles:
@@ -37,27 +34,23 @@ def checked_folder(folder: Path, config: str) -> JobFiles:
     Raises:
         InputError: the folder is missing or too large, or the experiment's file is not in it.
     """
+    option = f"--working-dir = {str(folder)!r}"
     if not folder.is_dir():
-        raise InputError(f"--working-dir = {str(folder)!r}: must be a folder that exists; check the path")
-    _check_size(folder)
+        raise InputError(f"{option}: must be a folder that exists; check the path")
+    if None not in [part.find() for part in PACKAGING]:  # else Ray itself refuses a large folder
+        sizes, limit = _sizes(folder), min(STORE_LIMIT.find(), CLIENT_LIMIT.find())
+        if (size := sum(sizes.values())) >= limit:
+            largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
+            raise InputError(
+                f"{option} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the largest entries are "
+                f"{largest}; list files that the job does not need in {folder / '.rayignore'}"
+            )
     if not Path(config).is_file():
         return folder, config, ()
     file = Path(config).resolve()
     if not file.is_relative_to(folder.resolve()):
-        raise InputError(
-            f"{config}: must be in --working-dir = {str(folder)!r}, the only folder that the job sees; move it there"
-        )
+        raise InputError(f"{config}: must be in {option}, the only folder that the job sees; move it there")
     return folder, str(file.relative_to(folder.resolve())), ()
-
-
-def _check_size(folder: Path) -> None:
-    sizes, limit = _sizes(folder), _limit()
-    if (size := sum(sizes.values())) >= limit:
-        largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
-        raise InputError(
-            f"--working-dir = {str(folder)!r} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the "
-            f"largest entries are {largest}; list files that the job does not need in {folder / '.rayignore'}"
-        )
 
 
 @contextmanager
@@ -68,98 +61,77 @@ def staged(config: str, experiment: Experiment) -> Iterator[JobFiles]:
         InputError: a file is missing here, or the files are too large.
     """
     with TemporaryDirectory(prefix="raysim-") as name:
-        folder = Path(name)
-        file = Path(config)
+        folder, file, room = Path(name), Path(config), MAX_DATA
         if file.is_file():
             shutil.copyfile(file, folder / file.name)
         for module in experiment.own_code:
-            _copy(Path(next(iter(getattr(module, "__path__", ())), module.__file__ or "")), folder)
-        changes = tuple(_data(experiment, folder))
-        yield folder, file.name if file.is_file() else config, changes
+            code = Path(next(iter(getattr(module, "__path__", ())), module.__file__ or ""))
+            _copy(code, folder / code.name)
+        changes = []
+        for key, value, files in (*_own_data(experiment), *_own_files(experiment)):
+            for path, place in files:
+                size = path.stat().st_size if path.is_file() else sum(_sizes(path).values())
+                if size > room:
+                    raise InputError(
+                        f"{key} = {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a job; "
+                        "put it on storage that the cluster sees and name its path there, or send it by --working-dir"
+                    )
+                room -= size
+                _copy(path, folder / place)
+            changes.append(f"{key}={value}")
+        yield folder, file.name if file.is_file() else config, tuple(changes)
 
 
-def _data(experiment: Experiment, folder: Path) -> Iterator[str]:
-    """Copy the experiment's data files from here into the folder; yield a setting for each new path."""
-    data, room = experiment.data, MAX_DATA
-    if data.population is not None and (path := Path(data.population)).exists():
-        room = _take("data.population", path, folder / "population", room)
-        yield "data.population=population"
+def _own_data(experiment: Experiment) -> Moves:
+    """Yield the user's own files of data; a relative path stays, and so does a name, which may be a domain's."""
+    data = experiment.data
     for part, name in (("dataset", data.dataset), ("test", data.test)):
-        if isinstance(name, str) and (form := OWN_FILES.match(name)):
-            named = [each.strip() for each in name[form.end() :].split(",")]
-            places = [_place(each, part) for each in named]
-            paths = [Path(data.root or "", Path(each).expanduser()) for each in named]
-            if all(path.is_absolute() and not path.exists() for path in map(Path, named)):
-                continue  # the cluster has them
-            for path, place in zip(paths, places, strict=True):
-                if not path.exists():
-                    raise InputError(f"data.{part} = {name!r}: {path} must exist here to be sent; check the path")
-                (folder / place).parent.mkdir(parents=True, exist_ok=True)
-                room = _take(f"data.{part}", path, folder / place, room)
-            yield f"data.{part}={form[0]}{','.join(places)}"
-            yield "data.root=."
-    table = None if experiment.devices is None else experiment.devices.table
-    if table is not None and Path(table).is_file():
-        room = _take("devices.table", Path(table), folder / "devices.parquet", room)
-        yield "devices.table=devices.parquet"
-    if data.text is not None and (tokenizer := Path(data.text.tokenizer)).exists():
-        place = "tokenizer" if tokenizer.is_dir() else "tokenizer.json"
-        room = _take("data.text.tokenizer", tokenizer, folder / place, room)
-        yield f"data.text.tokenizer=./{place}"
-    yield from _weights(experiment, folder, room)
+        if not isinstance(name, str) or not (form := OWN_FILES.match(name)):
+            continue
+        named = [each.strip() for each in name[form.end() :].split(",")]
+        paths = [Path(data.root or "", Path(each).expanduser()) for each in named]
+        if all(path.is_absolute() and not path.exists() for path in map(Path, named)):
+            continue  # the cluster has them
+        if missing := [path for path in paths if not path.exists()]:
+            raise InputError(f"data.{part} = {name!r}: {missing[0]} must exist here to be sent; check the path")
+        away = [Path(each).is_absolute() or ".." in Path(each).parts or each.startswith("~") for each in named]
+        places = [f"{part}/{Path(each).name}" if far else each for each, far in zip(named, away, strict=True)]
+        yield f"data.{part}", form[0] + ",".join(places), list(zip(paths, places, strict=True))
+        yield "data.root", ".", []
 
 
-def _weights(experiment: Experiment, folder: Path, room: int) -> Iterator[str]:
-    """Copy the experiment's file of weights and its pretrained folder; yield the settings of their new paths."""
-    weights, pretrained = experiment.model.weights, getattr(experiment.model, "pretrained", "")
-    for table in experiment.algorithm:
-        if table.model and (other := table.model.weights or weights) != weights and str(other).endswith(WEIGHTS_SUFFIX):
-            raise InputError(
-                f"algorithm.model.weights = {other!r}: must be left out of a job, which takes one file of weights; "
-                "set model.weights"
-            )
-    if weights is not None and weights.endswith(WEIGHTS_SUFFIX) and Path(weights).is_file():
-        room = _take("model.weights", Path(weights), folder / f"weights{WEIGHTS_SUFFIX}", room)
-        yield f"model.weights=weights{WEIGHTS_SUFFIX}"
-    for table in experiment.algorithm:
-        other = getattr(table.model, "pretrained", "")
-        if other not in ("", pretrained) and Path(other).is_dir():
-            raise InputError(
-                f"algorithm.model.pretrained = {other!r}: must be left out of a job, which takes one trained model; "
-                "set model.pretrained"
-            )
-    if pretrained and Path(pretrained).is_dir():
-        _take("model.pretrained", Path(pretrained), folder / "pretrained", room)
-        yield "model.pretrained=./pretrained"
+def _own_files(experiment: Experiment) -> Moves:
+    """Yield the other files and folders of the experiment that exist here."""
+    data, model = experiment.data, experiment.model
+    for key, what in (("weights", "file of weights"), ("pretrained", "trained model")):
+        taken = (None, "", getattr(model, key, None))
+        for other in [
+            str(each) for table in experiment.algorithm if (each := getattr(table.model, key, None)) not in taken
+        ]:
+            if other.endswith(WEIGHTS_SUFFIX) or Path(other).is_dir():
+                raise InputError(
+                    f"algorithm.model.{key} = {other!r}: must be left out of a job, which takes one {what}; set "
+                    f"model.{key}"
+                )
+    tokenizer = data.text and data.text.tokenizer
+    weights = model.weights if str(model.weights).endswith(WEIGHTS_SUFFIX) else None
+    for key, name, place in (
+        ("data.population", data.population, "population"),
+        ("devices.table", experiment.devices and experiment.devices.table, "devices.parquet"),
+        ("data.text.tokenizer", tokenizer, "tokenizer" if Path(tokenizer or "").is_dir() else "tokenizer.json"),
+        ("model.weights", weights, f"weights{WEIGHTS_SUFFIX}"),
+        ("model.pretrained", getattr(model, "pretrained", None), "pretrained"),
+    ):
+        if name and Path(name).exists():
+            yield key, f"./{place}", [(Path(name), place)]
 
 
-def _place(named: str, part: str) -> str:
-    """Return the path of a file in the folder: its own if it is relative; the name stays, because it names a domain."""
-    path = Path(named)
-    below = not path.is_absolute() and ".." not in path.parts and not named.startswith("~")
-    return named if below else f"{part}/{path.name}"
-
-
-def _take(key: str, path: Path, place: Path, room: int) -> int:
-    """Copy a file or folder, and return the bytes that may still follow."""
-    size = path.stat().st_size if path.is_file() else sum(_sizes(path).values())
-    if size > room:
-        raise InputError(
-            f"{key} = {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a job; put it on "
-            "storage that the cluster sees and name its path there, or send it by --working-dir"
-        )
-    if path.is_file():
+def _copy(path: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.copytree(path, place, ignore=shutil.ignore_patterns(*UNWANTED))
+    else:
         shutil.copyfile(path, place)
-    else:
-        shutil.copytree(path, place)
-    return room - size
-
-
-def _copy(module: Path, folder: Path) -> None:
-    if module.is_dir():
-        shutil.copytree(module, folder / module.name, ignore=shutil.ignore_patterns(*UNWANTED))
-    else:
-        shutil.copyfile(module, folder / module.name)
 
 
 def _sizes(folder: Path) -> Counter[str]:
@@ -179,12 +151,6 @@ def _sizes(folder: Path) -> Counter[str]:
         for path in folder.rglob("*"):
             count(path)
     return sizes
-
-
-def _limit() -> float:
-    """Return the bytes that Ray's job server accepts for a folder; infinity if only Ray itself can count them."""
-    found = [part.find() for part in PACKAGING]
-    return math.inf if None in found else min(STORE_LIMIT.find(), CLIENT_LIMIT.find())
 
 
 def _mib(size: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from algorithms import Algorithm, State
 from raysim.measures.selection import EvaluationHistory
@@ -14,25 +14,18 @@ TOTALS = ("rounds", "model_round", "seconds", "simulated_seconds", "bytes_up", "
 """Fields of a result that loggers receive."""
 
 
-class ShownResult(Protocol):
+@dataclass(frozen=True)
+class ShownResult:
     """Numbers of an algorithm that the terminal shows; fields as in `AlgorithmResult`."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def metrics(self) -> Mapping[str, float]: ...
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def bytes_up(self) -> int: ...
-    @property
-    def bytes_down(self) -> int: ...
-    @property
-    def epsilon(self) -> float | None: ...
-    @property
-    def simulated_seconds(self) -> float | None: ...
+    name: str
+    metrics: Mapping[str, float]
+    rounds: int
+    seconds: float
+    bytes_up: int
+    bytes_down: int
+    epsilon: float | None = None
+    simulated_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ files below `runs/JOB`, whatever the server says. The server is a real one, on l
 import asyncio
 import base64
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -20,9 +19,11 @@ import tarfile
 import tempfile
 import threading
 import tomllib
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ class Hostile:
     def metadata(self) -> Any:
         rng = self.rng
         paths: Any = {
-            "data": {"dataset": "digits", "root": text(rng, rare=False)},
-            "model": {},
+            "data.dataset": "digits",
+            "data.root": text(rng, rare=False),
             "modules": [str(self.victim)],
         }
         sound = {"stage": self.stage, "out": str(self.victim / "out"), "paths": paths}
@@ -88,7 +89,7 @@ class Hostile:
                 "/",
                 "",
                 text(rng),
-                paths | {"data": junk(rng)},
+                paths | {"data.test": junk(rng)},
             )
         )
         stored = rng.choice(
@@ -201,7 +202,7 @@ class Hostile:
         elif strange.name == "longname":
             files.append((entry("n" * 30_000_000), b""))
         elif strange.name == "bomb":
-            return wrapped(bomb())
+            return bomb()
         else:
             files.insert(rng.randrange(len(files) + 1), (strange, b"x" * strange.size))
             if strange.type == tarfile.SYMTYPE:
@@ -241,23 +242,18 @@ def packed(files: list[tuple[tarfile.TarInfo, bytes]]) -> bytes:
         for each, data in files:
             with suppress(UnicodeError):
                 tar.addfile(each, io.BytesIO(data))
-    return gzip.compress(archive.getvalue(), 1)
+    return archive.getvalue()
 
 
-def bomb() -> bytes:
-    """An archive of one file of two gigabytes of zeros."""
-    stream = io.BytesIO()
-    with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9, mtime=0) as file:
-        file.write(entry("zeros", size=2**31).tobuf())
-        for _ in range(2**31 // 2**24):
-            file.write(bytes(2**24))
-    return stream.getvalue()
+def bomb() -> list[str]:
+    """Lines of an archive of one file of two gigabytes of zeros, whose checksum is of no use."""
+    header = entry("zeros", size=2**31).tobuf()
+    return [*wrapped(header)[:1], *wrapped(bytes(2**26), 2**26)[:1] * 32, parcel.END]
 
 
-def wrapped(data: bytes) -> list[str]:
-    pieces = [data[start : start + parcel.PIECE] for start in range(0, len(data), parcel.PIECE)]
-    end = json.dumps({"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
-    return [*(parcel.DATA + base64.b64encode(piece).decode() for piece in pieces), parcel.END + end]
+def wrapped(data: bytes, size: int = parcel.PIECE) -> list[str]:
+    pieces = [zlib.compress(data[start : start + size], 1) for start in range(0, len(data), size)]
+    return [*(parcel.DATA + base64.b64encode(each).decode() for each in pieces), parcel.END + sha256(data).hexdigest()]
 
 
 @contextmanager

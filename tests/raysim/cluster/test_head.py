@@ -120,8 +120,11 @@ def test_a_line_without_an_end_is_cut() -> None:
         def __init__(self) -> None:
             self.address, self._read = "http://127.0.0.1:1", Counter()
 
-        def _log(self, job: str) -> Iterator[str]:
+        def _tail(self, job: str) -> Iterator[str]:
             yield from ["a\n", *["x" * 2**16] * 5, "y\nb\n"]
+
+        def get_job_info(self, job: str) -> Any:
+            return SimpleNamespace(status=JobStatus.SUCCEEDED)
 
     assert [(line[0], len(line)) for line in Client().lines("job")] == [("a", 1), ("x", MAX_LINE), ("b", 1)]
 

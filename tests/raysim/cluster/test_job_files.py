@@ -109,7 +109,7 @@ def test_a_population_goes_if_it_is_small(folder: Path, monkeypatch: pytest.Monk
     partitioning.make(pa.table(labels), folder / "made", scheme="iid", clients=4, seed=0, label="label")
     file = write(folder / "exp.toml", data={"population": "made"})
     with staged(file, read_experiment(file)) as (sent, _, changes):
-        assert changes == ("data.population=population",)
+        assert changes == ("data.population=./population",)
         assert files(sent / "population") == files(folder / "made")
     monkeypatch.setattr(job_files, "MAX_DATA", 1000)
     with pytest.raises(InputError, match=r"data.population = .*made' has 0.0 MiB: must be at most 0.0 MiB"):

@@ -1,18 +1,18 @@
 """A folder through a log: it arrives as it was, or not at all."""
 
-import gzip
 import io
-import json
 import tarfile
+import zlib
 from base64 import b64encode
 from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from raysim.cluster import parcel
-from raysim.cluster.parcel import ParcelError, receive, remove, send
+from raysim.cluster.parcel import FetchError, receive, send
 
 
 def sent(folder: Path, **given: int) -> list[str]:
@@ -21,144 +21,126 @@ def sent(folder: Path, **given: int) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "raysim-x" / "run"
-    (folder / "fedavg" / "checkpoint").mkdir(parents=True)
-    (folder / "empty").mkdir()
-    (folder / "config.toml").write_text("rounds = 1\n")
-    (folder / "fedavg" / "model.safetensors").write_bytes(bytes(range(256)) * 1000)
-    return folder
-
-
 def content(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "raysim-x" / "run"
+    (folder / "fedavg" / ("checkpoint" * 25)).mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "config.toml").write_text("rounds = 1\n")
+    (folder / "fedavg" / ("checkpoint" * 25) / "run.log").write_text("")
+    (folder / "fedavg" / "model.safetensors").write_bytes(Random(0).randbytes(parcel.PIECE * 3 + 7))
+    (folder / "fedavg" / "metrics.parquet").write_bytes(bytes(10**6))
+    return folder
+
+
 def test_a_folder_arrives_as_it_was_between_other_lines(run: Path, tmp_path: Path) -> None:
     lines = ["Runtime env is setting up.", *sent(run), "bye"]
-    assert receive(lines, tmp_path / "deep" / "here")
-    assert content(tmp_path / "deep" / "here") == content(run)
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["here"]
-
-
-def test_large_pieces_are_many_lines(tmp_path: Path) -> None:
-    import random
-
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "x").write_bytes(random.Random(0).randbytes(parcel.PIECE * 3 + 7))
-    lines = sent(tmp_path / "run")
-    assert len(lines) == 5 and receive(lines, tmp_path / "here")
-    assert content(tmp_path / "here") == content(tmp_path / "run")
+    assert len(lines) > 20 and max(map(len, lines)) < 2**17
+    assert receive(lines, tmp_path / "deep" / "here", content) == content(run)
+    assert content(tmp_path / "deep" / "here") == content(run) and left(tmp_path / "deep") == ["here"]
 
 
 def test_what_is_not_there_is_nothing(tmp_path: Path) -> None:
-    assert not receive(sent(tmp_path / "no"), tmp_path / "here")
-    assert list(tmp_path.iterdir()) == []
+    assert receive(sent(tmp_path / "no"), tmp_path / "here", content) is None
+    assert left(tmp_path) == []
 
 
-def test_a_folder_that_is_too_large_is_refused_there(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParcelError, match="it has 0 MiB, and the limit is 0 MiB"):
-        receive(sent(run, limit=1000), tmp_path / "here")
-
-
-def test_what_unpacks_to_more_than_the_limit_is_refused_here(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParcelError, match="no run writes its entry"):
-        receive(sent(run), tmp_path / "here", limit=1000)
-    assert not (tmp_path / "here").exists()
+def test_a_folder_that_is_too_large_is_refused_there_and_here(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match="it has 1 MiB, and the limit is 1 MiB"):
+        receive(sent(run, limit=2**20), tmp_path / "here", content)
+    with pytest.raises(FetchError, match="it has more than 1,048,576 bytes"):
+        receive(sent(run), tmp_path / "here", content, limit=2**20)
+    many = [member(str(number), size=0) for number in range(40)]
+    with pytest.raises(FetchError, match="no run writes its entry '32', or one of that size or number"):
+        receive(packed(*many), tmp_path / "here", content, limit=2**20)
+    with pytest.raises(FetchError, match="it has more than"):
+        receive(repeat("x" * 2**17), tmp_path / "here", content, limit=2**20)
+    assert left(tmp_path) == ["raysim-x"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
 def test_what_was_damaged_on_the_way_leaves_nothing(run: Path, tmp_path: Path, damage: str) -> None:
     lines = sent(run)
-    broken = {"cut": lines[:-1], "changed": [lines[0][:-8] + "AAAAAAA=", *lines[1:]], "empty": []}[damage]
-    with pytest.raises(ParcelError, match=r"breaks off after|bytes differ from those sent|it is damaged"):
-        receive(broken, tmp_path / "here")
-    assert [path.name for path in tmp_path.iterdir()] == ["raysim-x"]
+    broken = {"cut": lines[:-1], "changed": [lines[0], *lines], "empty": []}[damage]
+    with pytest.raises(FetchError, match=r"breaks off after|bytes differ from those sent"):
+        receive(broken, tmp_path / "here", content)
+    assert left(tmp_path) == ["raysim-x"]
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 1) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.size, made.mode = kind, link, size if kind == tarfile.REGTYPE else 0, 0o6777
+    return made
 
 
 def packed(*members: tarfile.TarInfo) -> list[str]:
-    """Lines of an archive with these members, whose size and checksum are right."""
+    """Lines of an archive with these members, whose checksum is right."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for each in members:
             tar.addfile(each, io.BytesIO(b"x" * each.size))
-    return wrapped(gzip.compress(archive.getvalue()))
+    return wrapped(archive.getvalue())
 
 
 def wrapped(data: bytes) -> list[str]:
-    """Lines of whatever bytes, whose size and checksum are right."""
-    end = json.dumps({"bytes": len(data), "sha256": sha256(data).hexdigest()})
-    return [parcel.DATA + b64encode(data).decode(), parcel.END + end]
-
-
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.linkname, made.size = kind, link, 1 if kind == tarfile.REGTYPE else 0
-    return made
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        member("../outside"),
-        member("a/../../outside"),
-        member("/tmp/outside"),
-        member("link", tarfile.SYMTYPE, "/etc/passwd"),
-        member("link", tarfile.LNKTYPE, "/etc/passwd"),
-        member("pipe", tarfile.FIFOTYPE),
-    ],
-    ids=lambda each: f"{each.name} {each.type!r}",
-)
-def test_nothing_is_unpacked_outside_of_the_folder(tmp_path: Path, wrong: tarfile.TarInfo) -> None:
-    with pytest.raises(ParcelError, match="no run writes its entry"):
-        receive(packed(wrong), tmp_path / "deep" / "here")
-    assert list((tmp_path / "deep").iterdir()) == [] and not (tmp_path / "outside").exists()
+    """Lines of whatever bytes, whose checksum is right."""
+    return [parcel.DATA + b64encode(zlib.compress(data)).decode(), parcel.END + sha256(data).hexdigest()]
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        wrapped(b"no archive"),
-        wrapped(gzip.compress(b"no archive")),
-        wrapped(gzip.compress(bytes(4096))[:12]),
-        [parcel.DATA + "A", parcel.END + "{}"],
-        [parcel.DATA + "AAAA", parcel.END + "{"],
+        packed(member("../outside")),
+        packed(member("a/../../outside")),
+        packed(member("/tmp/outside")),
+        packed(member("link", tarfile.SYMTYPE, "/etc/passwd")),
+        packed(member("link", tarfile.SYMTYPE, "inside")),
+        packed(member("link", tarfile.LNKTYPE, "/etc/passwd")),
+        packed(member("pipe", tarfile.FIFOTYPE)),
+        packed(member("sparse", tarfile.GNUTYPE_SPARSE)),
+        packed(member("x" * 400)),
+        packed(member("d/" * 3000 + "x")),
+        packed(member("n" * 10**6)),
+        packed(member("\x1b[31m")),
         packed(member("a"), member("a")),
+        packed(member("a"), member("b/../a")),
         packed(member("a"), member("a", tarfile.DIRTYPE)),
         packed(member("a", tarfile.DIRTYPE), member("a")),
+        packed(member("a"), member("a/b")),
+        wrapped(b"no archive"),
+        [parcel.DATA + "A", parcel.END],
+        [parcel.DATA + "AAAA", parcel.END],
     ],
 )
-def test_what_is_no_parcel_is_told_in_a_line_and_leaves_nothing(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(ParcelError, match=r"it is damaged|no run writes its entry"):
-        receive(lines, tmp_path / "here")
-    assert not list(tmp_path.iterdir())
+def test_what_no_run_writes_is_refused_in_a_line_and_leaves_nothing(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(FetchError, match=r"it is damaged|no run writes its entry|header has more than") as error:
+        receive(lines, tmp_path / "deep" / "here", content)
+    assert len(str(error.value)) < 300 and str(error.value).isprintable()
+    assert left(tmp_path) == ["deep"] and left(tmp_path / "deep") == []
 
 
-def test_an_endless_log_ends(tmp_path: Path) -> None:
-    with pytest.raises(ParcelError, match="its log has more than"):
-        receive(repeat("x" * 2**17), tmp_path / "here", limit=1000)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_is_completed_before_it_appears(run: Path, tmp_path: Path) -> None:
+def test_a_folder_is_checked_before_it_appears(run: Path, tmp_path: Path) -> None:
     def fail(draft: Path) -> None:
         assert (draft / "config.toml").exists() and not (tmp_path / "here").exists()
-        raise ParcelError("wrong")
+        raise FetchError("wrong")
 
-    with pytest.raises(ParcelError, match="wrong"):
-        receive(sent(run), tmp_path / "here", complete=fail)
-    assert [path.name for path in tmp_path.iterdir()] == ["raysim-x"]
-
-
-def test_a_file_may_come_before_its_folder(tmp_path: Path) -> None:
-    assert receive(packed(member("a/b")), tmp_path / "here")
-    assert (tmp_path / "here" / "a" / "b").read_bytes() == b"x"
+    with pytest.raises(FetchError, match="wrong"):
+        receive(sent(run), tmp_path / "here", fail)
+    assert left(tmp_path) == ["raysim-x"]
 
 
-def test_only_the_folder_of_a_job_is_removed(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine" / "run").mkdir(parents=True)
-    remove(tmp_path / "mine" / "run")
-    assert (tmp_path / "mine" / "run").exists()
-    remove(run)
-    assert not run.parent.exists()
+def test_a_file_may_come_before_its_folder_and_has_the_permissions_of_a_new_one(tmp_path: Path) -> None:
+    receive(packed(member("a/b"), member("a", tarfile.DIRTYPE)), tmp_path / "here", content)
+    assert content(tmp_path / "here") == {"a": None, "a/b": b"x"}
+    (tmp_path / "new").touch()
+    (tmp_path / "folder").mkdir()
+    for path, like in (("here/a/b", "new"), ("here/a", "folder")):
+        assert (tmp_path / path).stat().st_mode == (tmp_path / like).stat().st_mode
