@@ -24,6 +24,7 @@ from raysim.cli.devices import devices
 from raysim.cli.files import export, init, list_, recipe_names, show
 from raysim.common.distribution import VERSION
 from raysim.common.surface import shell
+from raysim.store.names import REPORT
 
 if TYPE_CHECKING:  # These imports take seconds.
     from raysim.cluster.fetched import FetchedRun
@@ -304,7 +305,7 @@ def _show(done: Run | FetchedRun, *more: str, walls: Mapping[str, float] = Mappi
     if any(result.epsilon is not None for result in done.results):
         screen.print(SENTENCE, highlight=False)
     stored = [] if done.uri is None else [f"stored  {done.uri}"]
-    for line in (f"report  {done.report}", *stored, *more):
+    for line in (f"report  {done.folder / REPORT}", *stored, *more):
         screen.print(line, soft_wrap=True, highlight=False)
 
 

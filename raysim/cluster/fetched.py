@@ -12,19 +12,17 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from math import isnan
 from pathlib import Path
 from typing import Any
 
 from partitioning.common.paths import open_regular
 from raysim.cluster.head import Head
-from raysim.cluster.parcel import FetchError, receive
+from raysim.cluster.parcel import FetchError, received
 from raysim.cluster.submitting import PATHS, ClusterJob, new_place
 from raysim.config.read import algorithm_names
 from raysim.store.config_file import check_config, write_config
 from raysim.store.location import existing_location
-from raysim.store.names import CONFIG, REPORT, SUMMARY
+from raysim.store.names import CONFIG, SUMMARY
 from raysim.store.result import ShownResult
 from raysim.watching.progress import display
 
@@ -39,18 +37,12 @@ class FetchedRun:
     results: tuple[ShownResult, ...]
     uri: str | None = None
 
-    @property
-    def report(self) -> Path:
-        return self.folder / REPORT
-
 
 def fetch(head: Head, job: ClusterJob, keep: bool) -> FetchedRun | None:
-    """Bring an ended run back, from its URI or through the log of a job; return None if there is no folder.
+    """Bring an ended run back, from its URI or through the log of a job, and remove the cluster's copy unless kept.
 
-    Args:
-        head: head of the cluster.
-        job: job of the run.
-        keep: whether the cluster's copy stays.
+    Returns:
+        Run; None if the cluster has no folder.
 
     Raises:
         FetchError: the folder is too large, was damaged on the way, or is not as raysim writes it.
@@ -60,10 +52,11 @@ def fetch(head: Head, job: ClusterJob, keep: bool) -> FetchedRun | None:
             return FetchedRun(home.folder, adopt(home.folder, job.paths), job.uri)
     out, sender = Path(new_place(job.out)), f"{job.id}-parcel-{secrets.token_hex(3)}"
     head.submit(shlex.join(["python", "-m", "raysim.cluster.parcel", job.stage]), sender)
-    results = receive(head.lines(sender), out, partial(adopt, paths=job.paths))
+    with received(head.lines(sender), out) as draft:
+        run = None if draft is None else FetchedRun(out, adopt(draft, job.paths))
     if not keep:
         head.submit(shlex.join(["rm", "-rf", "--", job.folder]), f"{sender}-end")
-    return None if results is None else FetchedRun(out, results)
+    return run
 
 
 def adopt(folder: Path, paths: Mapping[str, Any]) -> tuple[ShownResult, ...]:
@@ -87,20 +80,12 @@ def adopt(folder: Path, paths: Mapping[str, Any]) -> tuple[ShownResult, ...]:
             (config[table] if table else config)[key] = paths[place]
         write_config(path, config)
         names = algorithm_names(config["algorithm"])
-    ended = [folder / name for name in names if Path(name).name == name and (folder / name / SUMMARY).is_file()]
-    return tuple(map(_result, ended))
-
-
-def _result(folder: Path) -> ShownResult:
-    with _readable(folder / SUMMARY) as text:
-        summary = json.loads(text)
-        metrics = {str(name): float(value) for name, value in dict(summary["metrics"]).items()}
-        rounds, up, down = (int(summary[name]) for name in ("rounds", "bytes_up", "bytes_down"))
-        given = [summary.get(name) for name in ("epsilon", "simulated_seconds")]
-        epsilon, virtual = (None if each is None else float(each) for each in given)
-        if virtual is not None and isnan(virtual):
-            raise ValueError("it has NaN for a time")
-        return ShownResult(folder.name, metrics, rounds, float(summary["seconds"]), up, down, epsilon, virtual)
+    results = []
+    for name in names:
+        if Path(name).name == name and (path := folder / name / SUMMARY).is_file():
+            with _readable(path) as text:
+                results.append(ShownResult.of(name, json.loads(text)))
+    return tuple(results)
 
 
 @contextmanager

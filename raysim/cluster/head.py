@@ -11,11 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import ray
 from ray.exceptions import AuthenticationError
@@ -26,6 +25,7 @@ import partitioning
 import raysim
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
+from raysim.fleet.address import DASHBOARD_PORT, checked_url
 
 CONNECT_SECONDS = 20  # to accept a connection, and to report the versions
 WORK_SECONDS = 300  # to give any other answer, for example after an upload
@@ -36,7 +36,6 @@ LOST_SECONDS = 30  # absence of the head in the middle of a job
 MAX_ANSWER = 2**22  # bytes of an answer: the log of a job comes over another connection
 MAX_LINE = 2**17  # characters of a line of a job, of which a parcel's has half; the rest of a longer line is left out
 
-PORT = 8265  # of a cluster's dashboard, by default
 UNWANTED = ["__pycache__", "*.pyc"]  # files of a folder that are not sent
 ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"  # Ray's client prefers it to the address in its argument
 METADATA = "/api/v0/cluster_metadata"
@@ -58,7 +57,7 @@ class Head(JobSubmissionClient):
     """
 
     def __init__(self, address: str) -> None:
-        self.address = _checked_address(address)
+        self.address = checked_url(address)
         self._read: Counter[str] = Counter()
         """Lines of each job's log that `lines` has yielded."""
         with _connecting(self.address):
@@ -99,48 +98,36 @@ class Head(JobSubmissionClient):
             raise TimeoutError(f"the head at {self.address} has not answered within {seconds} s") from None
 
     def submit(self, command: str, job: str, metadata: dict[str, str] | None = None, **environment: Any) -> None:
-        """Send a job, with our own three packages and what else Ray's runtime environment takes.
-
-        Args:
-            command: shell command that the head runs.
-            job: id of the new job.
-            metadata: stored with the job.
-            environment: `working_dir` and `env_vars`.
-        """
+        """Send a shell command as a job, with our own three packages and the rest of its runtime environment."""
         packages = [str(Path(each.__file__ or "").parent) for each in (algorithms, partitioning, raysim)]
         whole = {"py_modules": packages, "excludes": UNWANTED, **environment}
-        with self._understood():
+        with self._understood(job):
             self.submit_job(entrypoint=command, submission_id=job, runtime_env=whole, metadata=metadata)
 
     def stop_job(self, job_id: str) -> bool:
         """Stop a job, and return whether it was running."""
-        with self._understood():
+        with self._understood(job_id):
             return bool(super().stop_job(job_id))
 
     def details(self, job: str) -> JobDetails:
-        """Return the head's record of a job.
-
-        Raises:
-            InputError: there is no such job.
-        """
-        try:
-            with self._understood():
-                return self.get_job_info(job)
-        except RuntimeError as error:
-            if "404" not in str(error):
-                raise
-            raise InputError(
-                f"job {job!r}: must be a job of the cluster at {self.address}; see the list in its dashboard"
-            ) from None
+        """Return the head's record of a job; raise InputError if there is no such job."""
+        with self._understood(job):
+            return self.get_job_info(job)
 
     @contextmanager
-    def _understood(self) -> Iterator[None]:
-        """Turn errors about an answer of another form in the context into a RuntimeError."""
+    def _understood(self, job: str) -> Iterator[None]:
+        """Turn errors about an unknown job, or an answer of another form, in the context into one line."""
         try:
             yield
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise RuntimeError(
                 f"the head at {self.address} answers otherwise than Ray's job server ({type(error).__name__}: {error})"
+            ) from None
+        except RuntimeError as error:
+            if "status code 404" not in str(error):
+                raise
+            raise InputError(
+                f"job {job!r}: must be a job of the cluster at {self.address}; see the list in its dashboard"
             ) from None
 
     def lines(self, job: str) -> Iterator[str]:
@@ -199,26 +186,11 @@ def _read_bounded(answer: Any, *_: Any, **__: Any) -> None:
     answer._content, answer._content_consumed = body, True
 
 
-def _checked_address(address: str) -> str:
-    """Return the URL without slashes at its end; raise InputError if it is not a URL."""
-    with suppress(ValueError):
-        parts = urlsplit(address)
-        if parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0):
-            return address.rstrip("/")
-    remedy = "for HOST:PORT, use `raysim run --address HOST:PORT` on a machine of the cluster"
-    raise InputError(
-        f"--address = {address!r}: must be the URL of the dashboard of a Ray cluster, such as http://HOST:{PORT}; "
-        f"{'correct it' if '://' in address else remedy}"
-    )
-
-
 @contextmanager
 def _connecting(address: str) -> Iterator[None]:
     """Make Ray's client use this address in the context, and turn its errors into an InputError."""
     if importlib.util.find_spec("aiohttp") is None:
         raise InputError(f"raysim submit: must have Ray's job client, and it is missing; {install('cluster')}")
-    from requests.exceptions import RequestException
-
     # Ray's client reports each step.
     for name in ("dashboard.modules.dashboard_sdk", "dashboard.modules.job.sdk", "_private.runtime_env.packaging"):
         logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)
@@ -239,8 +211,8 @@ def _connecting(address: str) -> Iterator[None]:
         ) from None
     except ConnectionError:
         raise InputError(f"{wrong} nothing listens there; check the URL, and that the cluster runs") from None
-    except (RequestException, RuntimeError, LookupError, TypeError, ValueError):
-        raise InputError(f"{wrong} something else answers there; check the port, usually {PORT}") from None
+    except (OSError, RuntimeError, LookupError, TypeError, ValueError):
+        raise InputError(f"{wrong} something else answers there; check the port, usually {DASHBOARD_PORT}") from None
     finally:
         os.environ.pop(ADDRESS_VARIABLE)
         if before is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +12,10 @@ from raysim.cluster.head import UNWANTED
 from raysim.common.errors import InputError
 from raysim.config.data import OWN_FILES
 from raysim.config.experiment import Experiment
-from raysim.fleet.ray_private import CLIENT_LIMIT, EXCLUDES, PACKAGING, STORE_LIMIT, TRAVEL
+from raysim.fleet.ray_private import sent_limit, sent_sizes
 from raysim.models.keys import WEIGHTS_SUFFIX
 
 MAX_DATA = 64 * 2**20  # bytes of data that may go with a job: all of it passes through the memory of the head
-ENTRY = 76  # bytes of a file's entry in Ray's zip archive, beside its content and twice its name
 NAMED_ENTRIES = 3  # largest entries that the message about a large folder names
 
 JobFiles = tuple[Path, str, tuple[str, ...]]
@@ -37,14 +34,13 @@ def checked_folder(folder: Path, config: str) -> JobFiles:
     option = f"--working-dir = {str(folder)!r}"
     if not folder.is_dir():
         raise InputError(f"{option}: must be a folder that exists; check the path")
-    if None not in [part.find() for part in PACKAGING]:  # else Ray itself refuses a large folder
-        sizes, limit = _sizes(folder), min(STORE_LIMIT.find(), CLIENT_LIMIT.find())
-        if (size := sum(sizes.values())) >= limit:
-            largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
-            raise InputError(
-                f"{option} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the largest entries are "
-                f"{largest}; list files that the job does not need in {folder / '.rayignore'}"
-            )
+    sizes, limit = sent_sizes(folder, UNWANTED), sent_limit()
+    if (size := sum(sizes.values())) >= limit:
+        largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
+        raise InputError(
+            f"{option} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the largest entries are {largest}; "
+            f"list files that the job does not need in {folder / '.rayignore'}"
+        )
     if not Path(config).is_file():
         return folder, config, ()
     file = Path(config).resolve()
@@ -70,7 +66,7 @@ def staged(config: str, experiment: Experiment) -> Iterator[JobFiles]:
         changes = []
         for key, value, files in (*_own_data(experiment), *_own_files(experiment)):
             for path, place in files:
-                size = path.stat().st_size if path.is_file() else sum(_sizes(path).values())
+                size = path.stat().st_size if path.is_file() else sum(sent_sizes(path, UNWANTED).values())
                 if size > room:
                     raise InputError(
                         f"{key} = {str(path)!r} has {_mib(size)}: must be at most {_mib(room)} to be sent with a job; "
@@ -104,11 +100,9 @@ def _own_files(experiment: Experiment) -> Moves:
     """Yield the other files and folders of the experiment that exist here."""
     data, model = experiment.data, experiment.model
     for key, what in (("weights", "file of weights"), ("pretrained", "trained model")):
-        taken = (None, "", getattr(model, key, None))
-        for other in [
-            str(each) for table in experiment.algorithm if (each := getattr(table.model, key, None)) not in taken
-        ]:
-            if other.endswith(WEIGHTS_SUFFIX) or Path(other).is_dir():
+        others = {str(getattr(table.model, key, None) or "") for table in experiment.algorithm}
+        for other in sorted(others - {str(getattr(model, key, None))}):
+            if other.endswith(WEIGHTS_SUFFIX) or (other and Path(other).is_dir()):
                 raise InputError(
                     f"algorithm.model.{key} = {other!r}: must be left out of a job, which takes one {what}; set "
                     f"model.{key}"
@@ -132,25 +126,6 @@ def _copy(path: Path, place: Path) -> None:
         shutil.copytree(path, place, ignore=shutil.ignore_patterns(*UNWANTED))
     else:
         shutil.copyfile(path, place)
-
-
-def _sizes(folder: Path) -> Counter[str]:
-    """Return the bytes that Ray would send of each entry of a folder."""
-    sizes: Counter[str] = Counter()
-
-    def count(path: Path) -> None:
-        if path.is_file():
-            place = path.relative_to(folder)
-            sizes[place.parts[0]] += path.stat().st_size + ENTRY + 2 * len(os.fsencode(place))
-
-    travel, excludes = TRAVEL.find(), EXCLUDES.find()
-    if travel and excludes:
-        heeds = os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1"
-        travel(folder, [excludes(folder, UNWANTED)], count, include_gitignore=heeds)
-    else:
-        for path in folder.rglob("*"):
-            count(path)
-    return sizes
 
 
 def _mib(size: float) -> str:

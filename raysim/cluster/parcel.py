@@ -13,27 +13,21 @@ import sys
 import tarfile
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, TextIO, TypeVar, cast
+from typing import BinaryIO, TextIO, cast
 
 from partitioning.common.disk import report_full_disk
-from partitioning.common.paths import check_path
 
 LIMIT = 2**30  # bytes of a folder: the head keeps the logs of its jobs
 ENTRY = 2**15  # bytes that a file or folder counts beside its content, far more than its header in the archive
 READ = 2**16  # most bytes that the archive's reader may ask for: a header is small, and files are read in pieces
 PIECE = 3 * 2**14  # bytes of the archive in a line
 
-DATA, END, ABSENT, REFUSED = "::parcel:: ", "::parcel-end:: ", "::parcel-absent::", "::parcel-refused:: "
+DATA, END, REFUSED = "::parcel:: ", "::parcel-end:: ", "::parcel-refused:: "
 """Prefixes of the lines of a parcel."""
-
-UNREADABLE = (tarfile.TarError, zlib.error, ValueError, OverflowError, RecursionError)
-BLOCKED = (FileExistsError, IsADirectoryError, NotADirectoryError)
-"""Errors of reading data that is no parcel, and of entries that stand in each other's way."""
-
-Checked = TypeVar("Checked")
 
 
 class FetchError(RuntimeError):
@@ -54,26 +48,25 @@ class _Lines:
 
 
 def send(folder: Path, stream: TextIO, limit: int = LIMIT) -> None:
-    """Write a folder as lines, or one line with the reason for a refusal."""
+    """Write a folder as lines, or one line with the reason for a refusal; without a folder the archive is empty."""
     size = sum(ENTRY + (path.stat().st_size if path.is_file() else 0) for path in (folder, *folder.rglob("*")))
-    if not folder.is_dir():
-        print(ABSENT, file=stream)
-    elif size > limit:
+    if size > limit:
         print(f"{REFUSED}{size / 2**20:,.0f} MiB, and the limit is {limit / 2**20:,.0f} MiB", file=stream)
-    else:
-        lines = _Lines(stream)
+        return
+    lines = _Lines(stream)
+    if folder.is_dir():
         with tarfile.open(fileobj=cast(BinaryIO, lines), mode="w|", bufsize=PIECE, format=tarfile.GNU_FORMAT) as tar:
             tar.add(folder, arcname=".")
-        print(END + lines.sha256.hexdigest(), file=stream)
+    print(END + lines.sha256.hexdigest(), file=stream)
 
 
-def receive(lines: Iterable[str], folder: Path, check: Callable[[Path], Checked], limit: int = LIMIT) -> Checked | None:
-    """Unpack the parcel of `send` after it has arrived whole and undamaged; return None if there is no folder to send.
+@contextmanager
+def received(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> Iterator[Path | None]:
+    """Yield a draft of the folder that `send` packed, which appears at the end of the context; None without one.
 
     Args:
         lines: lines of the job; other lines than the parcel's are ignored.
-        folder: new folder; it appears complete and checked, or not.
-        check: function that checks and completes the folder before it appears; its result is returned.
+        folder: new folder; it appears complete, or not.
         limit: largest size in bytes.
 
     Raises:
@@ -83,21 +76,18 @@ def receive(lines: Iterable[str], folder: Path, check: Callable[[Path], Checked]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".parcel-", dir=folder.parent) as name, report_full_disk(folder):
         archive, draft = Path(name, "archive"), Path(name, "run")
+        if not _collect(lines, archive, limit):
+            yield None
+            return
         draft.mkdir()
-        try:
-            if not _collect(lines, archive, limit):
-                return None
-            with _Archive(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-                tar.extractall(draft, filter=_PlainEntries(limit))
-        except (*UNREADABLE, *BLOCKED) as error:
-            raise FetchError(f"it is damaged ({' '.join(str(error).split())})") from error
-        checked = check(draft)
+        with _damage_reported(), _Archive(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            tar.extractall(draft, filter=_PlainEntries(limit))
+        yield draft
         draft.rename(folder)
-    return checked
 
 
-def _collect(lines: Iterable[str], archive: Path, limit: int) -> bool:
-    """Write a parcel's archive and compare its digest; return False if there is no folder on the cluster."""
+def _collect(lines: Iterable[str], archive: Path, limit: int) -> int:
+    """Write a parcel's archive, compare its digest, and return its size."""
     sha256, size, read = hashlib.sha256(), 0, 0
     with archive.open("wb") as file:
         for line in lines:
@@ -105,18 +95,26 @@ def _collect(lines: Iterable[str], archive: Path, limit: int) -> bool:
             if size > limit or read > 2 * limit:  # base64 takes a third more than the bytes
                 raise FetchError(f"it has more than {limit:,} bytes")
             if line.startswith(DATA):
-                piece = zlib.decompress(b64decode(line.removeprefix(DATA)))
+                with _damage_reported():
+                    piece = zlib.decompress(b64decode(line.removeprefix(DATA)))
                 sha256.update(piece)
                 size += file.write(piece)
+            elif line.startswith(REFUSED):
+                raise FetchError(f"it has {line.removeprefix(REFUSED)}")
             elif line.startswith(END):
                 if line != END + sha256.hexdigest():
                     raise FetchError(f"its {size} bytes differ from those sent")
-                return True
-            elif line == ABSENT:
-                return False
-            elif line.startswith(REFUSED):
-                raise FetchError(f"it has {line.removeprefix(REFUSED)}")
+                return size
     raise FetchError(f"it breaks off after {size} bytes")
+
+
+@contextmanager
+def _damage_reported() -> Iterator[None]:
+    """Turn errors of unreadable data, and of names that no file may have, in the context into a FetchError."""
+    try:
+        yield
+    except (tarfile.TarError, zlib.error, ValueError, OSError, OverflowError, RecursionError) as error:
+        raise FetchError(f"it is damaged ({' '.join(str(error).split())[:200]})") from error
 
 
 class _Archive(io.FileIO):
@@ -129,7 +127,7 @@ class _Archive(io.FileIO):
 
 
 class _PlainEntries:
-    """Filter of an archive: new plain files and folders, with names that any file system takes, up to a limit."""
+    """Filter of an archive: new plain files and folders with printable names, up to a limit of size."""
 
     def __init__(self, limit: int) -> None:
         self.room, self.names = limit, set[str]()
@@ -141,7 +139,6 @@ class _PlainEntries:
         if not plain or not name.isprintable() or name in self.names or self.room < 0:
             raise FetchError(f"no run writes its entry {name[:100]!r}, or one of that size or number")
         self.names.add(name)
-        check_path("entry", Path(place, name))
         # Permissions and times are those of new files here.
         return safe.replace(mode=None, mtime=None, deep=False)  # type: ignore[arg-type]
 

@@ -55,9 +55,7 @@ class ClusterJob:
 
     @classmethod
     def of(cls, head: Head, job: str, out: Path | str | None = None) -> ClusterJob:
-        """Return an earlier job by its id.
-
-        Nothing that the head stores decides where this machine writes.
+        """Return an earlier job; nothing that the head stores decides where this machine writes.
 
         Args:
             head: head of the cluster.
@@ -76,14 +74,13 @@ class ClusterJob:
             stage, paths = str(stored["stage"]), dict(stored["paths"])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise foreign from None
+        place = PurePosixPath(stage)
         if is_uri(stage):
             if str(out) != stage:
                 raise InputError(
                     f"job {job!r}: its run is at a URI, which --out must name; if you trust it, add --out {word(stage)}"
                 )
-            return cls(job, stage, stage, paths)
-        place = PurePosixPath(stage)
-        if not place.is_absolute() or ".." in place.parts or place.parent.name != job:
+        elif not place.is_absolute() or ".." in place.parts or place.parent.name != job:
             raise foreign
         return cls(job, stage, new_place(Path("runs", job) if out is None else out), paths)
 
@@ -129,8 +126,11 @@ def submit(
     experiment = _checked(config, changes, actors, working_dir)
     head = Head(address)
     files = staged(config, experiment) if working_dir is None else nullcontext(checked_folder(working_dir, config))
+    name = re.sub(r"[^\w-]", "-", Path(config).stem)[:LONGEST_NAME]
+    job_id = f"raysim-{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    run_folder = str(PurePosixPath(stage, job_id, out.name)) if isinstance(out, Path) else out
+    job = ClusterJob(job_id, run_folder, out, _paths(experiment.to_toml()))
     with files as (folder, file, moved):
-        job = _job(config, stage, out, experiment)
         command = _command(file, job, (*changes, *moved), actors)
         variables = {FOLLOWED: "1", "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}
         stored = {"raysim": json.dumps({"stage": job.stage, "paths": job.paths})}
@@ -139,11 +139,7 @@ def submit(
 
 
 def new_place(out: Path | str) -> Path | str:
-    """Return the absolute path of a run's new folder, or its URI, which the run itself checks.
-
-    Raises:
-        InputError: the folder exists and is not empty, or is a link.
-    """
+    """Return a run's URI, which the run itself checks, or the absolute path of its folder if that is new."""
     if is_uri(out):
         return str(out)
     if Path(out).is_symlink():
@@ -166,13 +162,9 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
     return experiment
 
 
-def _job(config: str, stage: str, out: Path | str, experiment: Experiment) -> ClusterJob:
-    name = re.sub(r"[^\w-]", "-", Path(config).stem)[:LONGEST_NAME]
-    job_id = f"raysim-{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    tables = experiment.to_toml()
+def _paths(tables: Mapping[str, Any]) -> dict[str, Any]:
     flat = {**tables, **{f"{name}.{key}": tables[name][key] for name in ("data", "model") for key in tables[name]}}
-    run_folder = str(PurePosixPath(stage, job_id, out.name)) if isinstance(out, Path) else out
-    return ClusterJob(job_id, run_folder, out, {key: flat[key] for key in PATHS if key in flat})
+    return {key: flat[key] for key in PATHS if key in flat}
 
 
 def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | None) -> str:

@@ -6,8 +6,13 @@ that changes. Results never depend on these parts.
 
 from __future__ import annotations
 
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -63,6 +68,9 @@ CLIENT_LIMIT = RayPart("ray._private.ray_constants.DASHBOARD_CLIENT_MAX_SIZE", T
 PACKAGING = (TRAVEL, EXCLUDES, STORE_LIMIT, CLIENT_LIMIT)
 """Parts that jobs need."""
 
+ZIP_ENTRY = 76
+"""Bytes of a file's entry in Ray's zip archive, beside its content and twice its name."""
+
 _told: set[str] = set()
 
 
@@ -77,3 +85,28 @@ def untold(parts: tuple[RayPart, ...]) -> str:
         f"Ray {ray.__version__} lacks {names}: {'; '.join(changes)}; results are the same; `uv sync` in the folder of "
         "raysim installs the tested version"
     )
+
+
+def sent_sizes(folder: Path, unwanted: Sequence[str]) -> Counter[str]:
+    """Return the bytes that Ray would send of each entry of a folder, without the unwanted patterns."""
+    sizes: Counter[str] = Counter()
+
+    def count(path: Path) -> None:
+        if path.is_file():
+            place = path.relative_to(folder)
+            sizes[place.parts[0]] += path.stat().st_size + ZIP_ENTRY + 2 * len(os.fsencode(place))
+
+    travel, excludes = TRAVEL.find(), EXCLUDES.find()
+    if travel and excludes:
+        heeds = os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1"
+        travel(folder, [excludes(folder, list(unwanted))], count, include_gitignore=heeds)
+    else:
+        for path in folder.rglob("*"):
+            count(path)
+    return sizes
+
+
+def sent_limit() -> float:
+    """Return the bytes that Ray's job server accepts for a folder; infinity if only Ray itself can count them."""
+    found = [part.find() for part in PACKAGING]
+    return math.inf if None in found else min(STORE_LIMIT.find(), CLIENT_LIMIT.find())

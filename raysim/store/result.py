@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
 
 from algorithms import Algorithm, State
@@ -26,6 +27,17 @@ class ShownResult:
     bytes_down: int
     epsilon: float | None = None
     simulated_seconds: float | None = None
+
+    @classmethod
+    def of(cls, name: str, summary: Mapping[str, Any]) -> ShownResult:
+        """Return the numbers in an algorithm's summary; raise an error like ValueError if it has others."""
+        metrics = {str(metric): float(value) for metric, value in dict(summary["metrics"]).items()}
+        rounds, up, down = (int(summary[key]) for key in ("rounds", "bytes_up", "bytes_down"))
+        given = [summary.get(key) for key in ("epsilon", "simulated_seconds")]
+        epsilon, virtual = (None if each is None else float(each) for each in given)
+        if virtual is not None and isnan(virtual):
+            raise ValueError("it has NaN for a time")
+        return cls(name, metrics, rounds, float(summary["seconds"]), up, down, epsilon, virtual)
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ class Hostile:
                 (
                     lines[:-1],
                     [parcel.REFUSED + text(rng)],
-                    [parcel.ABSENT],
+                    [parcel.END + sha256().hexdigest()],
                     [parcel.END + "[" * 100_000],
                     [*lines[:-1], parcel.END + text(rng)],
                 )

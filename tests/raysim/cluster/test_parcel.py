@@ -4,6 +4,7 @@ import io
 import tarfile
 import zlib
 from base64 import b64encode
+from collections.abc import Iterable
 from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
@@ -12,13 +13,18 @@ from random import Random
 import pytest
 
 from raysim.cluster import parcel
-from raysim.cluster.parcel import FetchError, receive, send
+from raysim.cluster.parcel import FetchError, received, send
 
 
 def sent(folder: Path, **given: int) -> list[str]:
     stream = io.StringIO()
     send(folder, stream, **given)
     return stream.getvalue().splitlines()
+
+
+def receive(lines: Iterable[str], folder: Path, **given: int) -> None:
+    with received(lines, folder, **given) as draft:
+        assert draft is not None and not folder.exists()
 
 
 def content(folder: Path) -> dict[str, bytes | None]:
@@ -44,25 +50,26 @@ def run(tmp_path: Path) -> Path:
 def test_a_folder_arrives_as_it_was_between_other_lines(run: Path, tmp_path: Path) -> None:
     lines = ["Runtime env is setting up.", *sent(run), "bye"]
     assert len(lines) > 20 and max(map(len, lines)) < 2**17
-    assert receive(lines, tmp_path / "deep" / "here", content) == content(run)
+    receive(lines, tmp_path / "deep" / "here")
     assert content(tmp_path / "deep" / "here") == content(run) and left(tmp_path / "deep") == ["here"]
 
 
 def test_what_is_not_there_is_nothing(tmp_path: Path) -> None:
-    assert receive(sent(tmp_path / "no"), tmp_path / "here", content) is None
+    with received(sent(tmp_path / "no"), tmp_path / "here") as draft:
+        assert draft is None
     assert left(tmp_path) == []
 
 
 def test_a_folder_that_is_too_large_is_refused_there_and_here(run: Path, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="it has 1 MiB, and the limit is 1 MiB"):
-        receive(sent(run, limit=2**20), tmp_path / "here", content)
+        receive(sent(run, limit=2**20), tmp_path / "here")
     with pytest.raises(FetchError, match="it has more than 1,048,576 bytes"):
-        receive(sent(run), tmp_path / "here", content, limit=2**20)
+        receive(sent(run), tmp_path / "here", limit=2**20)
     many = [member(str(number), size=0) for number in range(40)]
     with pytest.raises(FetchError, match="no run writes its entry '32', or one of that size or number"):
-        receive(packed(*many), tmp_path / "here", content, limit=2**20)
+        receive(packed(*many), tmp_path / "here", limit=2**20)
     with pytest.raises(FetchError, match="it has more than"):
-        receive(repeat("x" * 2**17), tmp_path / "here", content, limit=2**20)
+        receive(repeat("x" * 2**17), tmp_path / "here", limit=2**20)
     assert left(tmp_path) == ["raysim-x"]
 
 
@@ -71,7 +78,7 @@ def test_what_was_damaged_on_the_way_leaves_nothing(run: Path, tmp_path: Path, d
     lines = sent(run)
     broken = {"cut": lines[:-1], "changed": [lines[0], *lines], "empty": []}[damage]
     with pytest.raises(FetchError, match=r"breaks off after|bytes differ from those sent"):
-        receive(broken, tmp_path / "here", content)
+        receive(broken, tmp_path / "here")
     assert left(tmp_path) == ["raysim-x"]
 
 
@@ -122,23 +129,20 @@ def wrapped(data: bytes) -> list[str]:
 )
 def test_what_no_run_writes_is_refused_in_a_line_and_leaves_nothing(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(FetchError, match=r"it is damaged|no run writes its entry|header has more than") as error:
-        receive(lines, tmp_path / "deep" / "here", content)
+        receive(lines, tmp_path / "deep" / "here")
     assert len(str(error.value)) < 300 and str(error.value).isprintable()
     assert left(tmp_path) == ["deep"] and left(tmp_path / "deep") == []
 
 
-def test_a_folder_is_checked_before_it_appears(run: Path, tmp_path: Path) -> None:
-    def fail(draft: Path) -> None:
-        assert (draft / "config.toml").exists() and not (tmp_path / "here").exists()
+def test_a_folder_that_is_refused_does_not_appear(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match="wrong"), received(sent(run), tmp_path / "here") as draft:
+        assert draft is not None and content(draft) == content(run)
         raise FetchError("wrong")
-
-    with pytest.raises(FetchError, match="wrong"):
-        receive(sent(run), tmp_path / "here", fail)
     assert left(tmp_path) == ["raysim-x"]
 
 
 def test_a_file_may_come_before_its_folder_and_has_the_permissions_of_a_new_one(tmp_path: Path) -> None:
-    receive(packed(member("a/b"), member("a", tarfile.DIRTYPE)), tmp_path / "here", content)
+    receive(packed(member("a/b"), member("a", tarfile.DIRTYPE)), tmp_path / "here")
     assert content(tmp_path / "here") == {"a": None, "a/b": b"x"}
     (tmp_path / "new").touch()
     (tmp_path / "folder").mkdir()

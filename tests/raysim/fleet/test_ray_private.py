@@ -9,7 +9,7 @@ import pytest
 
 from raysim.cluster import job_files
 from raysim.fleet import ray_private
-from raysim.fleet.ray_private import PACKAGING, START, RayPart, untold
+from raysim.fleet.ray_private import PACKAGING, START, RayPart, sent_sizes, untold
 
 NAMES = {part: name for name, part in vars(ray_private).items() if isinstance(part, RayPart)}
 
@@ -60,10 +60,10 @@ def test_a_version_without_them_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_ray_alone_checks_a_folder_that_raysim_cannot_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = {part: replace(part, path=f"{part.path}_of_another_version") for part in PACKAGING}
     for part in PACKAGING:
-        monkeypatch.setattr(job_files, NAMES[part], lacking[part])
-    monkeypatch.setattr(job_files, "PACKAGING", tuple(lacking.values()))
+        monkeypatch.setattr(ray_private, NAMES[part], lacking[part])
+    monkeypatch.setattr(ray_private, "PACKAGING", tuple(lacking.values()))
     (tmp_path / "large").write_bytes(b"")
     with (tmp_path / "large").open("r+b") as file:
         file.truncate(200 * 2**20)  # above the limit of the job server
     assert job_files.checked_folder(tmp_path, "quickstart") == (tmp_path, "quickstart", ())
-    assert job_files._sizes(tmp_path)["large"] > 200 * 2**20
+    assert sent_sizes(tmp_path, [])["large"] > 200 * 2**20
