@@ -27,7 +27,7 @@ from raysim.common.surface import shell
 from raysim.store.names import REPORT
 
 if TYPE_CHECKING:  # These imports take seconds.
-    from raysim.cluster.fetched import FetchedRun
+    from raysim.cluster.following import FetchedRun
     from raysim.simulation.finished import Run
     from raysim.simulation.stop import Stop
 

@@ -131,9 +131,7 @@ class Head(JobSubmissionClient):
             ) from None
 
     def lines(self, job: str) -> Iterator[str]:
-        """Yield the lines that a job writes until it ends; leave out lines that were yielded before.
-
-        A line has at most `MAX_LINE` characters; its end is left out.
+        """Yield the lines that a job writes until it ends, cut to `MAX_LINE`; leave out lines that were yielded before.
 
         Raises:
             HeadLostError: the head has not answered for half a minute.

@@ -38,8 +38,8 @@ def checked_folder(folder: Path, config: str) -> JobFiles:
     if (size := sum(sizes.values())) >= limit:
         largest = ", ".join(f"{name} ({_mib(each)})" for name, each in sizes.most_common(NAMED_ENTRIES))
         raise InputError(
-            f"{option} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the largest entries are {largest}; "
-            f"list files that the job does not need in {folder / '.rayignore'}"
+            f"{option} has {_mib(size)}: must be below Ray's limit of {_mib(limit)}; the largest entries are "
+            f"{largest}; list files that the job does not need in {folder / '.rayignore'}"
         )
     if not Path(config).is_file():
         return folder, config, ()

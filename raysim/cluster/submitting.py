@@ -23,18 +23,15 @@ from raysim.common.surface import assigned
 from raysim.config.experiment import Experiment
 from raysim.simulation.api import new_out, read_experiment
 from raysim.simulation.place import with_actors
+from raysim.store.config_file import paths_of
 from raysim.store.names import check_new
 from raysim.watching.remote import FOLLOWED
 
-STAGE = "/tmp"  # default folder of the head for the runs of jobs
 STOP_SECONDS = 60  # for a stopped job to end its round. Ray's default of 3 s is too short for many
 LONGEST_NAME = 60  # characters of the experiment's name in a job's id
 
 JOB_ID = re.compile(r"raysim-[\w-]{1,150}")
 """Form of the id of a job that raysim sends; it is a safe name of a folder."""
-
-PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.weights", "modules")
-"""Keys of an experiment that name files or folders, and are restored for a resume here."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class ClusterJob:
         id: id of the job.
         stage: run's folder on the cluster, in a folder of the job's own.
         out: run's folder here, or the URI where it stays.
-        paths: values here of the experiment's keys in `PATHS`.
+        paths: paths here by the experiment's keys, for a resume here.
     """
 
     id: str
@@ -119,8 +116,7 @@ def submit(
     Raises:
         InputError: the experiment, the address or the files to send are wrong.
     """
-    stage = stage or STAGE
-    if not PurePosixPath(stage).is_absolute():
+    if not PurePosixPath(stage := stage or "/tmp").is_absolute():
         raise InputError(f"--stage = {stage!r}: must be an absolute path on the cluster; write e.g. /mnt/shared")
     out = new_place(new_out(config, out))
     experiment = _checked(config, changes, actors, working_dir)
@@ -129,7 +125,7 @@ def submit(
     name = re.sub(r"[^\w-]", "-", Path(config).stem)[:LONGEST_NAME]
     job_id = f"raysim-{name}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     run_folder = str(PurePosixPath(stage, job_id, out.name)) if isinstance(out, Path) else out
-    job = ClusterJob(job_id, run_folder, out, _paths(experiment.to_toml()))
+    job = ClusterJob(job_id, run_folder, out, paths_of(experiment.to_toml()))
     with files as (folder, file, moved):
         command = _command(file, job, (*changes, *moved), actors)
         variables = {FOLLOWED: "1", "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}
@@ -160,11 +156,6 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
             f"dashboard shows; write *** in its place, and set for example {TRACKING_URI} here and on the cluster"
         )
     return experiment
-
-
-def _paths(tables: Mapping[str, Any]) -> dict[str, Any]:
-    flat = {**tables, **{f"{name}.{key}": tables[name][key] for name in ("data", "model") for key in tables[name]}}
-    return {key: flat[key] for key in PATHS if key in flat}
 
 
 def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | None) -> str:

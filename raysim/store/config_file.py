@@ -29,6 +29,9 @@ FREE = {
 }
 """Keys that may be edited before a resume: they never change the result, or the files that they name are checked."""
 
+PATHS = ("data.dataset", "data.root", "data.population", "data.test", "model.weights", "modules")
+"""Keys that name files or folders and differ between the machines of a job."""
+
 
 def write_config(path: Path, config: Mapping[str, Any]) -> None:
     """Write a resolved configuration with its checksums."""
@@ -65,6 +68,31 @@ def check_config(path: Path, config: Mapping[str, Any]) -> None:
     for key in {**there, **here}:
         if there.get(key) != here.get(key):
             raise InputError(f"{path}: {key} was changed: {remedy}")
+
+
+def paths_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the keys in `PATHS` that a resolved configuration has."""
+    tables = {"": config, **{name: value for name, value in config.items() if isinstance(value, Mapping)}}
+    places = {place: place.rpartition(".") for place in PATHS}
+    return {place: tables[name][key] for place, (name, _, key) in places.items() if key in tables.get(name, {})}
+
+
+def restore_paths(path: Path, config: dict[str, Any], paths: Mapping[str, Any]) -> None:
+    """Check a configuration that raysim wrote, and write it anew with another machine's paths.
+
+    Args:
+        path: file of the configuration.
+        config: its tables, which change too.
+        paths: values of keys in `PATHS`; others are left out.
+
+    Raises:
+        InputError: a key differs from the one that raysim wrote.
+    """
+    check_config(path, config)
+    for place in (place for place in PATHS if place in paths):
+        name, _, key = place.rpartition(".")
+        (config[name] if name else config)[key] = paths[place]
+    write_config(path, config)
 
 
 def _checksums(config: Mapping[str, Any]) -> dict[str, str]:

@@ -135,9 +135,13 @@ def test_what_no_run_writes_is_refused_in_a_line_and_leaves_nothing(tmp_path: Pa
 
 
 def test_a_folder_that_is_refused_does_not_appear(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match="wrong"), received(sent(run), tmp_path / "here") as draft:
-        assert draft is not None and content(draft) == content(run)
-        raise FetchError("wrong")
+    def refuse() -> None:
+        with received(sent(run), tmp_path / "here") as draft:
+            assert draft is not None and content(draft) == content(run)
+            raise FetchError("wrong")
+
+    with pytest.raises(FetchError, match="wrong"):
+        refuse()
     assert left(tmp_path) == ["raysim-x"]
 
 
