@@ -167,7 +167,7 @@ def _fetch(head: Head, job: ClusterJob, keep: bool) -> FetchedRun | None:
     with received(head.lines(sender), out) as draft:
         run = None if draft is None else FetchedRun(out, _adopted(draft, job.paths))
     if not keep:
-        head.submit(shlex.join(["rm", "-rf", "--", job.folder]), f"{sender}-end")
+        head.submit(shlex.join(["rm", "-rf", "--", str(Path(job.stage).parent)]), f"{sender}-end")
     return run
 
 

@@ -75,10 +75,7 @@ class Head(JobSubmissionClient):
             )
 
     def _do_request(self, method: str, endpoint: str, **given: Any) -> Any:
-        """Return an answer that came whole, in time, and from the head itself.
-
-        Ray's client waits for ever if an answer comes byte by byte, takes any amount, and follows redirects.
-        """
+        """Return an answer of the head itself, within limits of size and time, which Ray's client does not have."""
         seconds = CONNECT_SECONDS if endpoint in ("/api/version", METADATA) else WORK_SECONDS
         # Its own limits of time are a second later than ours, and end the thread.
         given |= {"timeout": (CONNECT_SECONDS + 1, seconds + 1), "allow_redirects": False, "stream": True}
@@ -131,7 +128,7 @@ class Head(JobSubmissionClient):
             ) from None
 
     def lines(self, job: str) -> Iterator[str]:
-        """Yield the lines that a job writes until it ends, cut to `MAX_LINE`; leave out lines that were yielded before.
+        """Yield the lines that a job writes until it ends, cut to `MAX_LINE`, without those of earlier calls.
 
         Raises:
             HeadLostError: the head has not answered for half a minute.
@@ -153,8 +150,6 @@ class Head(JobSubmissionClient):
                 if self.details(job).status.is_terminal():
                     yield from [rest] if rest else []
                     return
-            except InputError:
-                raise
             except (OSError, RuntimeError, ClientError) as error:
                 if time.monotonic() > lost_at:
                     raise HeadLostError(f"the head at {self.address} does not answer any more") from error

@@ -64,13 +64,8 @@ def send(folder: Path, stream: TextIO, limit: int = LIMIT) -> None:
 def received(lines: Iterable[str], folder: Path, limit: int = LIMIT) -> Iterator[Path | None]:
     """Yield a draft of the folder that `send` packed, which appears at the end of the context; None without one.
 
-    Args:
-        lines: lines of the job; other lines than the parcel's are ignored.
-        folder: new folder; it appears complete, or not.
-        limit: largest size in bytes.
-
     Raises:
-        FetchError: the parcel is too large, incomplete or damaged, or holds entries that no run writes.
+        FetchError: the parcel is over the limit, incomplete or damaged, or holds entries that no run writes.
         DiskFullError: this machine has no room for it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +86,7 @@ def _collect(lines: Iterable[str], archive: Path, limit: int) -> int:
     sha256, size, read = hashlib.sha256(), 0, 0
     with archive.open("wb") as file:
         for line in lines:
-            read += len(line)
+            read += len(line) + 1
             if size > limit or read > 2 * limit:  # base64 takes a third more than the bytes
                 raise FetchError(f"it has more than {limit:,} bytes")
             if line.startswith(DATA):

@@ -86,11 +86,6 @@ class ClusterJob:
         """URI where the run stays; None for a folder here."""
         return self.out if isinstance(self.out, str) else None
 
-    @property
-    def folder(self) -> str:
-        """Job's own folder on the cluster, with the run's folder in it."""
-        return str(PurePosixPath(self.stage).parent)
-
 
 def submit(
     config: str,
@@ -160,8 +155,9 @@ def _checked(config: str, changes: Sequence[str], actors: int | None, working_di
 
 def _command(file: str, job: ClusterJob, changes: Sequence[str], actors: int | None) -> str:
     """Return the shell command of the job."""
-    settings = [part for change in changes for part in ("--set", change)]
-    given = [] if actors is None else ["--actors", str(actors)]
-    run = shlex.join(["exec", "python", "-m", "raysim", "run", file, "--out", job.stage, *settings, *given])
-    # Only its owner may read the folder, because everybody may read the default /tmp.
-    return run if job.uri is not None else f"{shlex.join(['mkdir', '-p', '-m', '700', job.folder])} && {run}"
+    options = [part for change in changes for part in ("--set", change)]
+    options += [] if actors is None else ["--actors", str(actors)]
+    run = shlex.join(["exec", "python", "-m", "raysim", "run", file, "--out", job.stage, *options])
+    # Only its owner may read the job's folder, because everybody may read the default /tmp.
+    make = ["mkdir", "-p", "-m", "700", str(PurePosixPath(job.stage).parent)]
+    return run if job.uri is not None else f"{shlex.join(make)} && {run}"
