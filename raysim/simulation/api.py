@@ -260,8 +260,9 @@ def _run_algorithms(
         meanwhile = "; training here meanwhile" if place.driver_may_help else ""
         watcher.beside(f"starting Ray{meanwhile}", place.has_started)
     logged_run = LoggedRun(folder.resolve().name, folder / WATCH, experiment.watch)
-    loggers |= place.loggers
-    with pickled_by_value(experiment.own_code), place, LoggerThreads(logged_run, loggers, watcher.notice) as threads:
+    # Before `place` starts Ray's threads, whose locks a process of a logger would keep.
+    threads = LoggerThreads(logged_run, loggers, place.loggers, watcher.notice)
+    with threads, pickled_by_value(experiment.own_code), place:
         place.fit(plans)
         LOG.info("fingerprint %s", place.fingerprint)
         fingerprint = {**place.fingerprint, "population": population.fingerprint}

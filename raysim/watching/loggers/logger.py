@@ -35,9 +35,10 @@ class LoggedRun:
 
 
 class Logger(Protocol):
-    """Receiver of a run's results, in a thread of its own; its errors end the logger and not the run.
+    """Receiver of a run's results, in a process of its own; its errors end the logger and not the run.
 
-    A logger must not draw from the default generators of Python, NumPy and torch, which belong to client updates.
+    The logger is made in the run's process and copied, so what it changes there stays there: files, and no variables of
+    the caller.
     """
 
     def begin(self, run: LoggedRun) -> None:

@@ -1,4 +1,4 @@
-"""One thread per logger, so that no logger delays or ends the run."""
+"""One thread and one process per logger, so that no logger delays, ends or changes the run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 from raysim.watching.loggers.logger import LoggedRun, Logger
+from raysim.watching.loggers.process import LoggerError, LoggerProcess
 
 LOG = logging.getLogger("raysim")
 
@@ -22,12 +23,21 @@ class LoggerThreads:
 
     Args:
         run: run to log.
-        loggers: loggers by name.
+        loggers: loggers by name, each for a process of its own.
+        within: loggers by name that this process calls, because they share its state; they must not draw.
         notice: receiver of one text per logger that fails.
     """
 
-    def __init__(self, run: LoggedRun, loggers: Mapping[str, Logger], notice: Callable[[str], object]) -> None:
-        self._threads = [_LoggerThread(name, logger, notice) for name, logger in loggers.items()]
+    def __init__(
+        self,
+        run: LoggedRun,
+        loggers: Mapping[str, Logger],
+        within: Mapping[str, Logger],
+        notice: Callable[[str], object],
+    ) -> None:
+        # All processes begin before the first thread, whose locks a copy of this process would keep.
+        self._processes = {name: LoggerProcess(logger) for name, logger in loggers.items()}
+        self._threads = [_LoggerThread(name, each, notice) for name, each in {**self._processes, **within}.items()]
         self._call("begin", run)
 
     def __enter__(self) -> LoggerThreads:
@@ -35,12 +45,16 @@ class LoggerThreads:
 
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + CLOSE_SECONDS
-        for thread in self._threads:
-            thread.close()
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                thread.notice(f"has not processed all rounds in {CLOSE_SECONDS} s: the run ends without it")
+        try:
+            for thread in self._threads:
+                thread.close()
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    thread.leave(f"has not processed all rounds in {CLOSE_SECONDS} s: the run ends without it")
+        finally:
+            for process in self._processes.values():
+                process.end_process()
 
     def begin(self, name: str, settings: Mapping[str, Any], done: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Report an algorithm that begins, or continues after `done` rounds with these rows."""
@@ -84,11 +98,13 @@ class _LoggerThread(Thread):
         """End the thread after the scheduled calls."""
         self._calls.put(None)
 
-    def notice(self, text: str) -> None:
-        """Log a text about the logger and show it to the user."""
-        text = f"{self.name} {text}"
-        LOG.warning(text)
-        self._notice(text)
+    def leave(self, text: str) -> None:
+        """Log a text about the logger and show it to the user, once; schedule no more calls."""
+        if not self._failed:
+            self._failed = True
+            text = f"{self.name} {text}"
+            LOG.warning(text)
+            self._notice(text)
 
     def run(self) -> None:
         """Call the logger until it is closed or fails."""
@@ -103,7 +119,5 @@ class _LoggerThread(Thread):
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        if not self._failed:
-            self._failed = True
-            text = " ".join(str(error).split())[:200]
-            self.notice(f"failed ({type(error).__name__}: {text}); the run continues without it")
+        text = str(error) if isinstance(error, LoggerError) else f"{type(error).__name__}: {error}"
+        self.leave(f"failed ({' '.join(text.split())[:200]}); the run continues without it")

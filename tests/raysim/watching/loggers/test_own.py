@@ -14,8 +14,18 @@ from raysim.watching.loggers.named import LOGGERS, loggers_of
 from tests.raysim.watching.loggers.runs import EXPERIMENT, Heard, same_bytes, watched
 
 MODULE = """
+import os
+import random
 import time
 from pathlib import Path
+
+import numpy as np
+import torch
+
+
+def loss(outputs, labels):
+    draw = torch.rand(()).item() + np.random.rand() + random.random()
+    return torch.nn.functional.cross_entropy(outputs, labels, reduction="none") * draw
 
 
 class Writes:
@@ -60,6 +70,19 @@ class Needs(Writes):
         pass
 
 
+class Draws(Writes):
+    def round(self, number, row):
+        torch.set_default_dtype(torch.float64)
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            torch.rand(()), np.random.rand(), random.random()
+
+
+class Dies(Writes):
+    def round(self, number, row):
+        os._exit(3)
+
+
 class Halves:
     def begin(self, run):
         pass
@@ -92,6 +115,18 @@ def test_loggers_that_write_raise_and_hang_change_no_bytes(tmp_path: Path, monke
     assert whole[3] == "round 2 True True" and len(whole) == 2 * 8 + 2
     assert whole[8].startswith("end 6 0.") and whole[9] == "algorithm radfed 0.05 0" and whole[-1] == "close"
     assert told["Raises"] == [*whole[:3], "close"] and told["Hangs"] == whole[:3]
+
+
+def test_what_a_logger_draws_and_sets_is_its_own(tmp_path: Path) -> None:
+    own = {**EXPERIMENT, "algorithm": {"name": "fedavg"}, "local": {**EXPERIMENT["local"], "loss": "own_loggers:loss"}}
+    heard, models = Heard(), []
+    for name, loggers in (("plain", []), ("watched", ["own_loggers:Draws", "own_loggers:Dies"])):
+        run = raysim.run({**own, "watch": {"loggers": loggers}}, tmp_path / name, inline=True, watcher=heard)
+        models.append((run.folder / "fedavg" / "model.safetensors").read_bytes())
+    assert models[0] == models[1]
+    notices = [text for text in heard.notices if "is not part of raysim" not in text]
+    ended = "failed (its process ended with the exit code 3); the run continues without it"
+    assert notices == [f"logger own_loggers:Dies {ended}"]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
