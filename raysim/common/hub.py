@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import re
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -19,8 +19,8 @@ LONGEST = 300
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}
 """Argument of each loading function. By default the library asks on the terminal whether to run a folder's code."""
 
-CARD = re.compile(r"\s*---\s*\n(.*?)\n---\s*(\n|$)", re.DOTALL)
-"""Description of a data set at the top of its `README.md`."""
+LOCAL = ("file:", "local:")
+"""Prefixes that the library's file system removes from a local path."""
 
 PATH_KEYS = ("data_files", "data_dir", "path")
 """Keys of a description whose values are paths."""
@@ -46,20 +46,40 @@ def reason_of(error: BaseException) -> str:
 
 
 def check_files(key: str, folder: Path) -> None:
-    """Refuse a folder in which a library would wait at a pipe, or fill the memory from a device.
+    """Refuse a folder in which a library would read another place, wait at a pipe, or fill the memory from a device.
 
     Args:
         key: key that names the folder.
         folder: folder of files.
 
     Raises:
-        InputError: the folder has something that is neither a file nor a folder.
+        InputError: the folder has a link to elsewhere, or something that is neither a file nor a folder.
     """
     for path in sorted(folder.rglob("*")):
+        if path.is_symlink() and not is_inside(path, *own_places(folder)):
+            raise InputError(
+                f"{key} = {str(folder)!r}: {path.name} is a link to {os.fspath(path.resolve())[:LONGEST]!r}, which is "
+                "not in the folder: must be a file in it; copy the file if you trust the link"
+            )
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(
                 f"{key} = {str(folder)!r}: {path.name} is neither a file nor a folder: must be one; take it out"
             )
+
+
+def is_inside(path: str | Path, *folders: Path) -> bool:
+    """Return whether a path lies in one of some folders after all its links and `..` are followed; a URL never does."""
+    name = os.fspath(path)
+    if name.startswith(LOCAL) or "://" in name or "::" in name:
+        return False
+    place = Path(os.path.realpath(path))
+    return any(place.is_relative_to(os.path.realpath(folder)) for folder in folders)
+
+
+def own_places(folder: Path) -> list[Path]:
+    """Return the places of a folder's files: itself and, for a snapshot in the hub's cache, the blobs beside it."""
+    is_snapshot = folder.parent.name == "snapshots"
+    return [folder, folder.parent.parent / "blobs"] if is_snapshot else [folder]
 
 
 def check_model_folder(key: str, folder: Path) -> None:
@@ -74,9 +94,12 @@ def check_model_folder(key: str, folder: Path) -> None:
             something that is no file.
     """
     check_files(key, folder)
-    for index in sorted(folder.glob("*.index.json")):
+    for index in sorted(folder.rglob("*.index.json")):
         for name in _strings(_parsed(json.loads, index).get("weight_map")):
             _check_inside(key, index, name)
+    if (config := folder / "config.json").is_file():
+        for name in _strings(_parsed(json.loads, config).get("transformers_weights")):
+            _check_inside(key, config, name)
     if (adapter := folder / "adapter_config.json").exists():
         raise InputError(
             f"{key} = {str(folder)!r} has {adapter.name}, an adapter of a model elsewhere: must have all weights; "
@@ -97,25 +120,22 @@ def check_data_folder(key: str, folder: Path) -> None:
     """
     check_files(key, folder)
     import yaml  # late: the library `datasets` brings it
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
-    readme, other = folder / "README.md", folder / ".huggingface.yaml"
-    if readme.is_file():
-        for name in _paths(_parsed(lambda text: yaml.safe_load(_card(text)), readme)):
-            _check_inside(key, readme, name)
-    if other.is_file():
-        for name in _paths(_parsed(yaml.safe_load, other)):
-            _check_inside(key, other, name)
+    def card(text: str) -> Any:
+        found = REGEX_YAML_BLOCK.search(text)
+        return yaml.safe_load(found[2]) if found else None
 
-
-def _card(text: str) -> str:
-    found = CARD.match(text)
-    return found[1] if found else ""
+    for name, parse in (("README.md", card), (".huggingface.yaml", yaml.safe_load)):
+        if (file := folder / name).is_file():
+            for path in _paths(_parsed(parse, file)):
+                _check_inside(key, file, path)
 
 
 def _parsed(parse: Any, file: Path) -> Any:
     """Return the mapping in a file; empty if there is none, because the library refuses such a file itself."""
     try:
-        found = parse(read_bytes(file).decode("utf-8", errors="replace"))
+        found = parse(read_bytes(file).decode("utf-8-sig", errors="replace"))
     except Exception:  # a parser may raise anything
         return {}
     return found if isinstance(found, dict) else {}
@@ -148,9 +168,12 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _check_inside(key: str, file: Path, name: str) -> None:
-    path = PurePosixPath(name.replace("\\", "/"))
-    leaves = path.is_absolute() or ".." in path.parts or PureWindowsPath(name).drive or name.startswith("~")
-    if leaves or "://" in name or "::" in name:
+    plain = name.strip().replace("\\", "/")
+    while plain.startswith(LOCAL):
+        plain = plain.partition(":")[2]
+    path = PurePosixPath(plain)
+    leaves = path.is_absolute() or ".." in path.parts or PureWindowsPath(plain).drive or plain.startswith("~")
+    if leaves or "://" in plain or "::" in plain:
         raise InputError(
             f"{key} = {str(file.parent)!r}: {file.name} names {name[:LONGEST]!r}, which is not in the folder: must "
             "name files in it; take the folder from a source that you trust, or correct the file"

@@ -2,19 +2,21 @@
 
 import json
 import logging
+import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from partitioning.common.paths import expanded
 from partitioning.sources.memory import TRAIN, Tables, tables_of
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
-from raysim.common.hub import check_data_folder, quiet_hub, reason_of
+from raysim.common.hub import LONGEST, check_data_folder, is_inside, own_places, quiet_hub, reason_of
 from raysim.data.catalogue import HUB
 from raysim.data.features import LABEL
 
@@ -96,19 +98,60 @@ def _load(dataset: str, name: str, config: str | None, revision: str | None, cac
         )
     import datasets  # late, because it takes seconds
 
-    if Path(name).is_absolute():
+    places: list[Path] = []
+    if is_folder := Path(name).is_absolute():
         check_data_folder("data.dataset", Path(name))
+        places = own_places(Path(name))
     try:
         with quiet_hub():
             builder = datasets.load_dataset_builder(name, config, revision=revision, cache_dir=cache)
+            named = [file for files in (builder.config.data_files or {}).values() for file in files]
+            _check_places(dataset, [file for file in named if is_folder or "://" not in file], places)
             builder.download_and_prepare()
             parts: Mapping[str, Any] = builder.as_dataset()
+            columns = [column for part in parts.values() for column in part.with_format("arrow")[:].columns]
+            linked = (path for column in columns for path in _linked(column))
+            _check_places(dataset, linked, [*places, *_cached(cache)])
         return parts
+    except InputError:
+        raise
     except Exception as error:  # the library and its readers may raise anything
         raise InputError(
             f"data.dataset = {dataset!r} cannot be loaded ({reason_of(error)}): check the name, the network, and "
             "HF_HUB_OFFLINE and HF_TOKEN"
         ) from error
+
+
+def _cached(cache: str | None) -> list[Path]:
+    """Return the library's folders of downloaded and of extracted files."""
+    import datasets
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    downloads = Path(cache) / "downloads" if cache else datasets.config.DOWNLOADED_DATASETS_PATH
+    return [Path(HF_HUB_CACHE), Path(downloads), Path(datasets.config.EXTRACTED_DATASETS_PATH)]
+
+
+def _linked(column: pa.ChunkedArray) -> Iterator[str]:
+    """Yield the paths of a column's images and sounds that are in other files, however deep they are."""
+    kind = column.type
+    if pa.types.is_struct(kind) and {"bytes", "path"} <= {field.name for field in kind}:
+        lacks_bytes = pc.is_null(pc.struct_field(column, "bytes"))
+        yield from pc.drop_null(pc.unique(pc.struct_field(column, "path").filter(lacks_bytes))).to_pylist()
+    elif pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _linked(pc.struct_field(column, [place]))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        yield from _linked(pc.list_flatten(column))
+
+
+def _check_places(dataset: str, paths: Iterable[str], places: Collection[Path]) -> None:
+    # Links of the folder's own files are checked before, so one file of each folder is enough.
+    for path in {os.path.dirname(path): path for path in paths}.values():
+        if not is_inside(path, *places):
+            raise InputError(
+                f"data.dataset = {dataset!r} reads {path[:LONGEST]!r}, which is not in the data set: must have its "
+                "files in it; take it from a source that you trust, or copy the file"
+            )
 
 
 def _kinds(schema: pa.Schema) -> dict[str, str]:

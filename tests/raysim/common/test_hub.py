@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
+from PIL import Image
 
 from raysim.common.errors import InputError
 from raysim.data.hub import read_hub
@@ -21,6 +23,7 @@ from tests.raysim.data.tokenizers import write_tokenizer
 
 CODE = "from pathlib import Path\nPath({marker!r}).touch()\nfrom transformers import *\nclass Own(GPT2Config): pass\n"
 ELSEWHERE = ["../other.safetensors", "/etc/hostname", "https://example.org/x", "a/../../b", "C:\\x", "~/x", "..\\x"]
+LOCAL = ["file:/etc/hostname", "local:/etc/hostname", "file:local:../x", "local:~/x"]
 
 
 @pytest.fixture
@@ -89,6 +92,28 @@ def test_an_index_names_files_of_its_folder_alone(name: str, small: Path) -> Non
         load(small)
 
 
+@pytest.mark.parametrize("name", ["../other.safetensors", "/etc/hostname"])
+def test_weights_by_another_name_are_in_the_folder(name: str, small: Path) -> None:
+    (small / "model.safetensors").rename(small.parent / "other.safetensors")
+    changed(small / "config.json", transformers_weights=name)
+    with pytest.raises(InputError, match=r"model.pretrained = .*: config.json names .* not in the folder"):
+        load(small)
+    (small / "sub").mkdir()
+    changed(small / "config.json", transformers_weights="sub/x.safetensors.index.json")
+    keys = transformers.GPT2LMHeadModel(transformers.AutoConfig.from_pretrained(small)).state_dict()
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(keys, name)}
+    (small / "sub" / "x.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=r"model.pretrained = .*: x.safetensors.index.json names .* not in the fol"):
+        load(small)
+
+
+def test_weights_are_no_link_to_elsewhere(small: Path) -> None:
+    (small / "model.safetensors").rename(small.parent / "other.safetensors")
+    (small / "model.safetensors").symlink_to("../other.safetensors")
+    with pytest.raises(InputError, match=r"model.pretrained = .*: model.safetensors is a link to .*, which is not in"):
+        load(small)
+
+
 def test_weights_are_no_pickles(small: Path) -> None:
     (small / "model.safetensors").unlink()
     torch.save({"lm_head.weight": torch.zeros(11, 4)}, small / "pytorch_model.bin")
@@ -102,18 +127,70 @@ def test_an_adapter_of_another_model_is_refused(small: Path) -> None:
         load(small)
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
-@pytest.mark.parametrize("file", ["README.md", ".huggingface.yaml"])
+@pytest.mark.parametrize("name", [*ELSEWHERE, *LOCAL])
+@pytest.mark.parametrize("file", ["README.md", ".huggingface.yaml", "\ufeffREADME.md"])
 @pytest.mark.parametrize("key", ["data_files", "data_dir"])
 def test_a_data_set_names_files_of_its_folder_alone(name: str, file: str, key: str, tmp_path: Path) -> None:
     (folder := tmp_path / "insects").mkdir()
+    mark, file = file[: file.startswith("\ufeff")], file.lstrip("\ufeff")
     pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), folder / "train.parquet")
     pq.write_table(pa.table({"x": [3.0, 4.0], "label": [0, 1]}), tmp_path / "b")
     value = [{"split": "train", "path": [name]}] if key == "data_files" else name
     described = json.dumps({"configs": [{"config_name": "default", key: value}]})
-    (folder / file).write_text(described if file.startswith(".") else f"---\n{described}\n---\n")
+    (folder / file).write_text(described if file.startswith(".") else f"{mark}---\n{described}\n---\n")
     with pytest.raises(InputError, match=rf"data.dataset = .*insects': {file} names .* which is not in the folder"):
         read_hub(f"hf:{folder}", None, "label")
+
+
+def test_a_link_of_a_data_set_stays_in_its_folder(tmp_path: Path) -> None:
+    (folder := tmp_path / "insects").mkdir()
+    pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), tmp_path / "other.parquet")
+    (folder / "train.parquet").symlink_to("../other.parquet")
+    with pytest.raises(InputError, match=r"data.dataset = .*: train.parquet is a link to '.*other.parquet', which is"):
+        read_hub(f"hf:{folder}", None, "label")
+    (tmp_path / "other.parquet").rename(folder / "held")
+    (folder / "train.parquet").unlink()
+    (folder / "train.parquet").symlink_to("held")
+    assert read_hub(f"hf:{folder}", None, "label")[0].num_rows == 2
+
+
+def test_a_snapshot_of_the_hub_s_cache_is_read(tmp_path: Path) -> None:
+    (folder := tmp_path / "snapshots" / "0").mkdir(parents=True)
+    (tmp_path / "blobs").mkdir()
+    pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), tmp_path / "blobs" / "0")
+    (folder / "train.parquet").symlink_to("../../blobs/0")
+    assert read_hub(f"hf:{folder}", None, "label")[0].num_rows == 2
+
+
+@pytest.mark.parametrize("form", ["plain", "list", "prefix"])
+def test_images_are_in_the_data_set(form: str, tmp_path: Path) -> None:
+    for name in ("insects", "others"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (4, 4)).save(tmp_path / name / "a.png")
+    feature: Any = datasets.Image()
+    feature = datasets.List(feature) if form == "list" else feature
+    for name in ("insects", "others"):
+        path = f"{'file:' if form == 'prefix' else ''}{tmp_path / name / 'a.png'}"
+        cell: Any = {"bytes": None, "path": path}
+        table = datasets.Dataset.from_dict(
+            {"picture": [[cell] if form == "list" else cell], "label": [0]},
+            datasets.Features({"picture": feature, "label": datasets.Value("int64")}),
+        )
+        (tmp_path / "insects" / "train.parquet").unlink(missing_ok=True)
+        pq.write_table(table.with_format("arrow")[:], tmp_path / "insects" / "train.parquet")
+        if (name, form) in (("insects", "plain"), ("insects", "list")):
+            assert read_hub(f"hf:{tmp_path / 'insects'}", None, "label")[0].num_rows == 1
+            continue
+        with pytest.raises(InputError, match=r"data.dataset = .* reads '.*a.png', which is not in the data set: must"):
+            read_hub(f"hf:{tmp_path / 'insects'}", None, "label")
+
+
+def test_a_folder_of_images_is_read(tmp_path: Path) -> None:
+    for kind in ("ant", "bee"):
+        (tmp_path / "insects" / "train" / kind).mkdir(parents=True)
+        Image.new("L", (4, 4)).save(tmp_path / "insects" / "train" / kind / "a.png")
+    table = read_hub(f"hf:{tmp_path / 'insects'}", None, "label")[0]
+    assert all(each["bytes"] for each in table["image"].to_pylist()) and table.num_rows == 2
 
 
 @pytest.mark.parametrize("card", ["no card", "---\nlicense: mit\n---\n"])
