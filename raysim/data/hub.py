@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
@@ -146,7 +145,7 @@ def _linked(column: pa.ChunkedArray) -> Iterator[str]:
 
 def _check_places(dataset: str, paths: Iterable[str], places: Collection[Path]) -> None:
     # Links of the folder's own files are checked before, so one file of each folder is enough.
-    for path in {os.path.dirname(path): path for path in paths}.values():
+    for path in {path.rpartition("/")[0]: path for path in paths}.values():
         if not is_inside(path, *places):
             raise InputError(
                 f"data.dataset = {dataset!r} reads {path[:LONGEST]!r}, which is not in the data set: must have its "
