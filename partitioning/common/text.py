@@ -8,6 +8,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from partitioning.common.uris import masked
+
 LINE = 2000
 """Most characters of a shown line."""
 
@@ -19,23 +21,6 @@ PARAGRAPH = 20_000
 
 PAGE = 1_000_000
 """Most characters of a text of several lines in a log or on a page."""
-
-MASK = "***"
-"""Text in the place of a password."""
-
-_SECRETS = (
-    (re.compile(r"(?<=://)([^\s/?#'\"@:]*):[^\s/?#'\"]*@"), rf"\1:{MASK}@"),
-    (re.compile(r"(https?://)[^\s/?#'\"@:]+@"), rf"\1{MASK}@"),
-    (
-        re.compile(
-            r"([?&](?:[\w.-]*(?:token|passw(?:or)?d|secret|api[_-]?key|access[_-]?key|signature|credential)[\w.-]*"
-            r"|sig|key|pwd)=)[^&\s#'\"]+",
-            re.IGNORECASE,
-        ),
-        rf"\1{MASK}",
-    ),
-)
-"""Passwords of URIs, and their replacements: user and password, a lone token, and values of the query."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -57,15 +42,6 @@ def described(value: object) -> str:
     shape = getattr(value, "shape", None)
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     return f"{kind} of shape {tuple(shape)}" if isinstance(shape, Sequence) else kind
-
-
-def masked(text: str) -> str:
-    """Return a text in which the passwords and tokens of URIs are masked."""
-    if "://" not in text:
-        return text
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 def printable(text: object, most: int = LINE) -> str:

@@ -12,7 +12,7 @@ from pyarrow import fs
 from partitioning.common.disk import report_full_disk
 from partitioning.common.errors import InputError
 from partitioning.common.paths import open_regular
-from partitioning.common.text import MASK
+from partitioning.common.uris import MASK
 
 CHUNK = 8 * 2**20
 """Bytes read and written at once."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from partitioning.common.text import MASK, masked
+from partitioning.common.uris import MASK, masked_value
 from raysim.common.errors import InputError
 
 TRACKING_URI, USER, PASSWORD = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
@@ -16,7 +16,7 @@ TRACKING_URI, USER, PASSWORD = "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME"
 def without_secrets(tables: Any) -> Any:
     """Return tables of a configuration with all passwords in URIs masked."""
     if isinstance(tables, str):
-        return masked(tables)
+        return masked_value(tables)
     if isinstance(tables, Mapping):
         return {key: without_secrets(value) for key, value in tables.items()}
     return [without_secrets(each) for each in tables] if isinstance(tables, list | tuple) else tables
@@ -34,7 +34,7 @@ def tracking_uri(uri: str) -> str:
     if MASK not in uri:
         return uri
     whole = os.environ.get(TRACKING_URI, "")
-    if masked(whole) == uri:
+    if masked_value(whole) == uri:
         return whole
     scheme, _, rest = uri.partition("://")
     user, _, host = rest.rpartition("@")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from partitioning.common.text import masked, printable
+from partitioning.common.text import printable
+from partitioning.common.uris import masked, masked_value
 from raysim.common.errors import InputError
 from raysim.common.secrets import PASSWORD, TRACKING_URI, USER, tracking_uri, without_secrets
 from raysim.config.tables import watch_of
@@ -28,22 +29,52 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (URI, HIDDEN),
         (
             "see 'http://u:p@ss:w@h:5000' and s3://key:secret+/bucket",
-            "see 'http://u:***@h:5000' and s3://key:secret+/bucket",
+            "see 'http://u:***@h:5000' and s3://***/bucket",
         ),
         ("s3://AKIA:se+cret@bucket/a?region=eu", "s3://AKIA:***@bucket/a?region=eu"),
         ("https://ghp_token@host/x", "https://***@host/x"),
         ("http://h/x?user=me&access_token=abc&n=1", "http://h/x?user=me&access_token=***&n=1"),
-        ("http://h/x?sig=abc%2F#top", "http://h/x?sig=***#top"),
+        ("http://h/x?sig=abc%2F#top", "http://h/x?sig=***#***"),
         ("postgresql://u:p@h/db", "postgresql://u:***@h/db"),
         ("hdfs://user@host/a", "hdfs://user@host/a"),
         ("--set watch.mlflow_uri=https://a:b@c", "--set watch.mlflow_uri=https://a:***@c"),
         ("me@example.org and 12:30 @ home", "me@example.org and 12:30 @ home"),
+        ("'http://user:p'w@h:5000' is", "'http://user:***@h:5000' is"),
+        ('"http://user:p\'w@h:5000" is', '"http://user:***@h:5000" is'),
+        ("HTTPS://token@h", "HTTPS://***@h"),
+        ("postgresql+x://tok@h/db", "postgresql+x://***@h/db"),
+        ("http://h/?pass=secret", "http://h/?pass=***"),
+        ("http://h/?auth=secret&jwt=a.b&region=eu", "http://h/?auth=***&jwt=***&region=eu"),
+        ("https://user:pa/ss@h", "https://***@h"),
+        ("https://user:p#ss@h/x", "https://***@h/x"),
+        ("https://user:p?ss@h", "https://***@h"),
+        ("https://user:p;ss@h", "https://***@h"),
+        ("https://user:1/2@h", "https://***@h"),
+        ("https://u@x:p@y:p/s@h/a?b=c", "https://***@h/a?b=***"),
+        ("http://h/x;password=secret;v=1", "http://h/x;password=***;v=***"),
+        ("jdbc:sqlserver://h:1433;password=secret", "jdbc:sqlserver://h:1433;password=***"),
+        ("http://h/x#access_token=secret&state=1", "http://h/x#access_token=***&state=***"),
+        ("http://h/x?secret", "http://h/x?***"),
+        ("http://user:secret", "http://***"),
+        ("http://[user:secret@h", "http://***@h"),
+        (
+            "http://[::1]:5000/x and http://h:5000, http://HOST:PORT.",
+            "http://[::1]:5000/x and http://h:5000, http://HOST:PORT.",
+        ),
+        ("(see https://h/a.html)", "(see https://h/a.html)"),
+        ("s3://b/p?endpoint_override=localhost:9000", "s3://b/p?endpoint_override=localhost:9000"),
+        ("http://a:b@c http://d:e@f", "http://a:***@c http://d:***@f"),
         ("http://h/a:b/c@d", "http://h/a:b/c@d"),
     ],
 )
 def test_what_is_secret_is_masked_and_nothing_else(text: str, shown: str) -> None:
     assert masked(text) == printable(text) == shown
     assert masked(shown) == shown
+
+
+def test_a_value_may_have_white_space_in_a_password() -> None:
+    assert masked_value("http://user:p w@h/x") == "http://user:***@h/x"
+    assert without_secrets({"a": ["http://user:p\tw@h"]}) == {"a": ["http://user:***@h"]}
 
 
 def test_a_written_configuration_has_no_password() -> None:
