@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, sqrt
-from typing import TYPE_CHECKING, ClassVar, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from algorithms.engine.errors import require
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
+
+MOST_BYTES = 2**40
+"""Largest message: sums of so many bytes over all clients and rounds are whole numbers of 64 bits."""
 
 SEED_BYTES = 8
 """Bytes of the seed from which the server repeats a client's random places."""
@@ -64,6 +68,9 @@ class Message:
         bits: bits of each value.
         scalar: bytes of a number in full precision, such as a scale.
         beside: bytes of everything beside the values: places, scales, a seed.
+
+    Raises:
+        InputError: a field is no number from 0 to `MOST_BYTES`, or all values together have more bytes.
     """
 
     size: int
@@ -71,6 +78,16 @@ class Message:
     bits: int
     scalar: int
     beside: int = 0
+
+    def __post_init__(self) -> None:
+        fields: dict[str, Any] = vars(self)
+        for name, value in fields.items():
+            holds = isinstance(value, Real) and 0 <= value <= MOST_BYTES
+            # Python shows no number of more than 4,300 digits.
+            shown = "a number beyond 2^64" if isinstance(value, int) and abs(value) > 2**64 else value
+            require(holds, f"a Message's {name}", shown, "a number from 0 to 2^40", "correct the stage")
+        most = "at most 2^43 bits"
+        require(self.values * self.bits <= 8 * MOST_BYTES, "a Message's values x bits", self.bits, most, "send fewer")
 
     @property
     def nbytes(self) -> int:

@@ -65,6 +65,32 @@ class NoMessage(Stage):
     def message(self, message): return None
 
 
+@dataclass(frozen=True)
+class Wide(Stage):
+    def __call__(self, changes): return changes
+    def message(self, message): return replace(message, bits=10**5000)
+
+
+@dataclass(frozen=True)
+class Less(Wide):
+    def message(self, message): return replace(message, beside=-1)
+
+
+@dataclass(frozen=True)
+class Undefined(Wide):
+    def message(self, message): return replace(message, values=float("nan"))
+
+
+@dataclass(frozen=True)
+class Text(Wide):
+    def message(self, message): return replace(message, bits="8")
+
+
+@dataclass(frozen=True)
+class Product(Wide):
+    def message(self, message): return replace(message, values=2**40, bits=2**40)
+
+
 def no_metric(outputs, y): return None
 def complex_metric(outputs, y): return outputs[:, 0] * 1j
 
@@ -143,6 +169,11 @@ def stage(name: str) -> dict[str, Any]:
         ({"uplink": stage("Double")}, "Double': must return values .* torch.float64"),
         ({"uplink": stage("Fewer")}, "Fewer': must return a place for each value"),
         ({"uplink": stage("NoMessage")}, "NoMessage': must return a Message from `message`, and returns a NoneType"),
+        ({"uplink": stage("Wide")}, "Message's bits = 'a number beyond 2.64': must be a number from 0 to 2.40"),
+        ({"downlink": stage("Less")}, "Message's beside = -1: must be a number from 0 to 2.40; correct the stage"),
+        ({"uplink": stage("Undefined")}, "Message's values = nan: must be"),
+        ({"uplink": stage("Text")}, "Message's bits = '8': must be"),
+        ({"uplink": stage("Product")}, "Message's values x bits = .*: must be at most 2.43 bits"),
         ({"evaluate": {"metrics": ["own_returned:no_metric"]}}, "'no_metric' of .*: must give a number .* a NoneType"),
         ({"evaluate": {"metrics": ["own_returned:complex_metric"]}}, "'complex_metric' of .* gives a torch.complex"),
         ({"evaluate": {"metrics": ["own_returned:Huge"]}}, "own_returned:Huge': must return numbers up to 1.8e308"),
