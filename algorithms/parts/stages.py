@@ -82,7 +82,7 @@ class Message:
     def __post_init__(self) -> None:
         fields: dict[str, Any] = vars(self)
         for name, value in fields.items():
-            holds = isinstance(value, Real) and 0 <= value <= MOST_BYTES
+            holds = isinstance(fields[name], Real) and 0 <= value <= MOST_BYTES
             # Python shows no number of more than 4,300 digits.
             shown = "a number beyond 2^64" if isinstance(value, int) and abs(value) > 2**64 else value
             require(holds, f"a Message's {name}", shown, "a number from 0 to 2^40", "correct the stage")
