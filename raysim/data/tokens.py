@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,6 +22,7 @@ from raysim.common.distribution import install
 from raysim.common.errors import InputError, unknown
 from raysim.common.hub import NO_CODE, check_files, quiet_hub, reason_of
 from raysim.data.masks import class_metadata
+from raysim.data.tokenizer_growth import check_growth
 
 LOG = logging.getLogger("raysim")
 
@@ -34,9 +34,6 @@ NO_TOKEN = -1
 
 TOKENS, NEXT = "tokens", "next"
 """Names of the columns that stand in the place of the text."""
-
-MOST_GROWTH = 1000
-"""Largest factor by which a tokenizer's replacements may make a text longer."""
 
 Encode = Callable[[Sequence[Sequence[str]]], list[list[int]]]
 
@@ -158,17 +155,17 @@ def _load(name: str) -> Any:
     path = expanded("data.text.tokenizer", name)
     with _refused(name, "loaded"):
         if path.suffix == ".json":
-            _check_growth(name, read_bytes(path))
+            check_growth(name, read_bytes(path))
             return PreTrainedTokenizerFast(tokenizer_file=os.fspath(path))
         if path.is_dir():
             check_files("data.text.tokenizer", path)
         if (inner := path / "tokenizer.json").is_file():
-            _check_growth(name, read_bytes(inner))
+            check_growth(name, read_bytes(inner))
         source, _, revision = (os.fspath(path) if path.exists() else name).partition("@")
         with quiet_hub():
             tokenizer = AutoTokenizer.from_pretrained(source, revision=revision or "main", **NO_CODE)
         if tokenizer.is_fast:
-            _check_growth(name, tokenizer.backend_tokenizer.to_str())
+            check_growth(name, tokenizer.backend_tokenizer.to_str())
         return tokenizer
 
 
@@ -185,29 +182,6 @@ def _refused(name: str, done: str) -> Iterator[None]:
             "tokenizer.json, or a name of the hub, and have a token for all text; check the name, the network and "
             "HF_HUB_OFFLINE"
         ) from error
-
-
-def _check_growth(name: str, tokenizer: str | bytes) -> None:
-    """Refuse a tokenizer that would make texts much longer before it divides them.
-
-    Each replacement may make a text longer, so a few of them in a row fill any memory.
-    """
-    growth, waiting = 1.0, [json.loads(tokenizer).get("normalizer")]
-    while waiting:
-        normalizer = waiting.pop()
-        if not isinstance(normalizer, dict):
-            continue
-        waiting.extend(normalizer.get("normalizers") or ())
-        if normalizer.get("type") == "Replace":
-            # A regular expression may match a single character, or none between two of them.
-            pattern = (normalizer.get("pattern") or {}).get("String", "")
-            content = len(normalizer.get("content") or "")
-            growth *= max(1.0, content / len(pattern)) if pattern else 1.0 + content
-    if growth > MOST_GROWTH:
-        raise InputError(
-            f"data.text.tokenizer = {name!r} may make a text {growth:.3g} times as long before it divides it: must be "
-            f"at most {MOST_GROWTH} times; use another tokenizer"
-        )
 
 
 def _owners(table: pa.Table, columns: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -117,8 +117,37 @@ def test_a_tokenizer_that_lengthens_texts_without_end_is_refused(form: str, patt
     replacements = [{"type": "Replace", "pattern": pattern, "content": "a" * 32}] * 40
     nested = {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": replacements}]}
     file = hostile(tmp_path / "words", normalizer=nested)
-    with pytest.raises(InputError, match=r"may make a text .*e\+\d+ times as long .*: must be at most 1000 times"):
+    with pytest.raises(InputError, match=r"may make a text .*e\+\d+ times as long: must be at most 1000"):
         _load(str(file if form == "file" else file.parent))
+
+
+def replaced(old: str, new: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+def template(pieces: list[Any], ids: int = 1) -> dict[str, Any]:
+    known = {"unk": {"id": "unk", "ids": [0] * ids, "tokens": ["unk"] * ids}}
+    return {"type": "TemplateProcessing", "single": pieces, "pair": [], "special_tokens": known}
+
+
+SPECIAL, TEXT = {"SpecialToken": {"id": "unk", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+LONG: list[tuple[dict[str, Any], str]] = [
+    ({"normalizer": [{"type": "Prepend", "prepend": "a" * 10**5}, replaced("a", "b" * 900)]}, "9e.07 char"),
+    ({"normalizer": [{"type": "Prepend", "prepend": "a" * 10**5}]}, "1e.05 characters or tokens longer"),
+    ({"normalizer": [{"type": "ByteLevel"}] * 40}, "e.24 times"),
+    ({"normalizer": [replaced("a", "\ufdfa"), {"type": "NFKD"}] * 9}, "e.11 times"),
+    ({"pre_tokenizer": [{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}] * 40}, "e.24 times"),
+    ({"post_processor": [template([SPECIAL] * 1000 + [TEXT], 1000)]}, "1e.06 characters or tokens longer"),
+    ({"post_processor": [template([TEXT] * 10**5)]}, "1e.05 times as long"),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), LONG)
+def test_no_step_of_a_tokenizer_fills_the_memory(parts: dict[str, Any], message: str, tmp_path: Path) -> None:
+    inner = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "post_processor": "processors"}
+    nested = {part: {"type": "Sequence", inner[part]: steps} for part, steps in parts.items()}
+    with pytest.raises(InputError, match=rf"may make a text .*{message}.*: must be at most 1000; use another"):
+        _load(str(hostile(tmp_path / "words", **nested)))
 
 
 def test_usual_replacements_are_none_of_these(tmp_path: Path) -> None:
@@ -127,6 +156,10 @@ def test_usual_replacements_are_none_of_these(tmp_path: Path) -> None:
         {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
         {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+        {"type": "NFKD"},
+        {"type": "StripAccents"},
+        {"type": "Lowercase"},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
     ]
     _load(str(hostile(tmp_path / "words", normalizer={"type": "Sequence", "normalizers": replacements})))
 
