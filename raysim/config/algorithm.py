@@ -154,9 +154,9 @@ class AlgorithmTable(ConfigTable):
                     algorithm = algorithm.receiving(self.downlink.value())
                 if self.privacy is not None and isinstance(algorithm, Algorithm):
                     algorithm = self._private(algorithm, self.privacy)
-        except InputError:
+        except (InputError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # The user's code may raise anything.
+        except BaseException as error:  # The user's code may raise anything.
             if text := own.describe_error(error, self.own_code):
                 raise InputError(f"algorithm.name = {self.name!r}: must be composed, and raised {text}") from error
             raise

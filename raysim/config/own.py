@@ -147,7 +147,9 @@ def instance(key: str, name: str, thing: Callable[..., Any], *methods: str) -> C
     try:
         with secluded(name):
             made = thing()
-    except Exception as error:  # The user's class may raise anything.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # The user's class may raise anything.
         text = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise InputError(f"{key} = {name!r}: must be made without arguments, and raised {text}; change it") from error
     for method in methods or ("__call__",):
@@ -353,7 +355,9 @@ def _load(key: str, name: str, folders: Sequence[Path]) -> None:
             raise InputError(f"{key} = {name!r}: {module} must be importable, and needs {error.name}") from error
         looked = ", ".join(map(str, folders)) or "Python's path"
         raise InputError(f"{key} = {name!r}: no module {module!r} in {looked}; check the name") from None
-    except (Exception, SystemExit) as error:  # The user's module may raise anything.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # The user's module may raise anything.
         what = f"{type(error).__name__}: {error}"
         raise InputError(f"{key} = {name!r}: {module} must be importable ({what}); correct it") from error
 

@@ -107,7 +107,9 @@ def changed(raw: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     """Return a copy of an experiment's tables with changes applied; see `read`."""
     check_values(raw)
     copy = deepcopy(dict(raw))
-    apply(copy, map(_change, changes))
+    made = list(map(_change, changes))
+    apply(copy, made)
+    _refuse_overruled(copy, made)
     check_values(copy)
     return copy
 
@@ -164,6 +166,39 @@ def _assign(raw: dict[str, Any], change: Change) -> list[dict[str, Any]]:
                 place.pop(other, None)
         place[keys[-1]] = deepcopy(change.value)
     return places
+
+
+def _refuse_overruled(raw: Mapping[str, Any], changes: Sequence[Change]) -> None:
+    """Refuse a change of a common table that other changes overrule in the table of every algorithm."""
+    given = raw.get("algorithm", {})
+    algorithms = [table for table in (given if isinstance(given, list) else [given]) if isinstance(table, dict)]
+    common = [(change, *leaf) for change in changes for leaf in _leaves(change) if leaf[0] != "algorithm"]
+    for change, section, key in common:
+        rivals = [[each for each in changes if _sets(each, algorithm, section, key)] for algorithm in algorithms]
+        if algorithms and all(rivals):
+            first, second = sorted((change, rivals[0][0]), key=changes.index)
+            raise InputError(f"{first.what}, {second.what}: must be only one of them; remove the other")
+
+
+def _leaves(change: Change) -> list[tuple[str, str]]:
+    """Return the table and the key of each value that a change of a common table sets."""
+    section, _, rest = change.path.partition(".")
+    if rest:
+        return [(section, rest.partition(".")[0])] if change.value is not None else []
+    return [(section, key) for key in change.value] if isinstance(change.value, dict) else []
+
+
+def _sets(change: Change, algorithm: Mapping[str, Any], section: str, key: str) -> bool:
+    """Return whether a change set a key of an algorithm's own table, or one that excludes it."""
+    top, *path = change.path.split(".")
+    if top != "algorithm" or change.value is None:
+        return False
+    named = [short_name(algorithm.get("name", "fedavg")), algorithm.get("label")]
+    path = path[1:] if path and path[0] in named else path
+    value = reduce(lambda inner, each: {each: inner}, reversed(path), change.value)
+    inner = value.get(section) if isinstance(value, dict) else None
+    rivals = {key}.union(*(several for several in EXCLUSIVE if key in several))
+    return isinstance(inner, dict) and not rivals.isdisjoint(inner)
 
 
 def _all_tables(value: Any) -> Iterator[dict[str, Any]]:

@@ -167,9 +167,9 @@ def _checked(builder: ModelBuilder, name: str) -> Callable[..., nn.Module]:
             outputs = tuple(logits.shape)
             if outputs[:2] != (2, classes):
                 raise TypeError(f"of two samples it returns {outputs}")
-        except InputError:
+        except (InputError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # a user's module may raise anything
+        except BaseException as error:  # a user's module may raise anything
             why = str(error).partition("\n")[0]
             raise InputError(
                 f"model.name = {name!r}: must be {duty} ({type(error).__name__}: {why}); correct it"

@@ -61,7 +61,9 @@ def check_own_module(module: nn.Module, sample: torch.Tensor, name: str) -> None
     tried, x = deepcopy(module).cpu(), torch.ones_like(torch.stack([sample, sample]))
     try:
         duty = _broken_duty_in_training(tried, x) or _broken_duty_in_evaluation(tried, x)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's module may raise anything
         duty = f"train on samples of shape {tuple(sample.shape)} ({type(error).__name__}: {error})"
     if duty:
         raise InputError(f"model.name = {name!r}: must {duty}; correct it")

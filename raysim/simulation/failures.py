@@ -115,9 +115,9 @@ def name_user_code(experiment: Experiment, log: Path) -> Iterator[None]:
     """Turn an error in the user's own code into one line that names the place; the log has the traceback."""
     try:
         yield
-    except COMPLETE_ERRORS:
+    except (*COMPLETE_ERRORS, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         if text := own.describe_error(error, experiment.own_code):
             raise OwnCodeError(f"your own code raised {text}; see {log}") from error
         raise

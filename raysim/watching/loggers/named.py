@@ -43,7 +43,9 @@ def _logger(name: str) -> Logger:
     try:
         with own.secluded(name):
             logger: Logger = kind()
-    except Exception as error:  # The user's class may raise anything.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # The user's class may raise anything.
         what = f"{type(error).__name__}: {error}"
         raise InputError(
             f"watch.loggers = {name!r}: must be callable without arguments ({what}); correct it"

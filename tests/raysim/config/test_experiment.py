@@ -104,6 +104,10 @@ def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
         ("algorithm.radfed.cohort=2", "algorithm.cohort=3"),
         ("algorithm.radfed.cohort=2", "algorithm.fraction=0.5"),
         ("evaluate.target=[0.5]", "evaluate.target=[0.6, 0.7]"),
+        ("local.epochs=3", "algorithm.local.steps=5"),
+        ("algorithm.local.steps=5", "local.epochs=3"),
+        ("local={epochs=3}", "algorithm.local={steps=5}"),
+        ("local.lr=0.1", "algorithm.local.lr=0.2"),
     ],
 )
 def test_a_change_does_not_undo_another(first: str, second: str) -> None:
@@ -111,6 +115,14 @@ def test_a_change_does_not_undo_another(first: str, second: str) -> None:
     with pytest.raises(InputError) as caught:
         changed(raw, [first, second])
     assert str(caught.value) == f"changes {first!r}, changes {second!r}: must be only one of them; remove the other"
+
+
+def test_a_change_of_one_algorithm_beside_one_of_all() -> None:
+    raw = {**BASE, "algorithm": [{"name": "fedavg"}, {"name": "radfed", "label": "r"}]}
+    changes = ["local.epochs=3", "algorithm.r.local.steps=5", "algorithm.local.lr=0.1"]
+    assert changed(raw, changes)["algorithm"][1]["local"] == {"steps": 5, "lr": 0.1}
+    with pytest.raises(InputError, match=r"changes 'local.epochs=3', changes 'algorithm.fedavg.local.batches=5': must"):
+        changed(raw, [*changes, "algorithm.fedavg.local.batches=5"])
 
 
 def test_a_change_replaces_keys_of_the_file_and_one_of_all_algorithms_in_one() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import raysim
-from raysim.common.errors import InputError
+from raysim.common.errors import InputError, OwnCodeError
 
 MINE = """
 from dataclasses import dataclass, replace
@@ -89,6 +89,14 @@ class Text(Wide):
 @dataclass(frozen=True)
 class Product(Wide):
     def message(self, message): return replace(message, values=2**40, bits=2**40)
+
+
+class OddEnd(BaseException): pass
+
+
+def generator_loss(outputs, y): raise GeneratorExit("leaving")
+def system_loss(outputs, y): raise SystemExit("leaving")
+def odd_loss(outputs, y): raise OddEnd("leaving")
 
 
 def no_metric(outputs, y): return None
@@ -200,3 +208,16 @@ def test_a_value_that_no_run_can_use_is_refused(here: Path, more: dict[str, Any]
     with pytest.raises(InputError, match=message) as refused:
         raysim.run({**experiment, **more}, here / "run", inline=True)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("loss", ["generator_loss", "system_loss", "odd_loss"])
+def test_an_error_that_is_no_exception_is_named(here: Path, loss: str) -> None:
+    experiment = {
+        "rounds": 1,
+        "data": {"dataset": "digits"},
+        "partition": {"scheme": "iid", "clients": 2},
+        "model": {"name": "logistic"},
+        "local": {"loss": f"own_returned:{loss}"},
+    }
+    with pytest.raises((InputError, OwnCodeError), match=rf": leaving \(.*own_returned.py, line \d+, in {loss}\)"):
+        raysim.run(experiment, here / "run", inline=True)
