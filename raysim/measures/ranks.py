@@ -2,11 +2,14 @@
 
     A_c = (number of pairs with s_i > s_j + 1/2 number of pairs with s_i = s_j) / (P N)
 
-over the pairs of a sample i of class c and a sample j of another class, s being the log-odds of c. It is the
-trapezoidal area, ties included.
+over the pairs of a sample i of class c and a sample j of another class, s being the log-odds of c in float64. It is
+the trapezoidal area, ties included.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,37 +20,45 @@ from raysim.measures.metrics import Values
 AT_ONCE = 2**18
 """Keys that are ranked together, unless a single class has more."""
 
-UNDEFINED = 0xFFFFFFFE
-"""Key of NaN, the largest one."""
+UNDEFINED = 2**62 - 1
+"""Rank of NaN, the largest one."""
+
+LEAST = np.float64(2.0**-512).view(np.int64)
+"""Bits of the largest score that ties with 0; those of float32 logits that differ are larger."""
 
 
 def log_odds(outputs: torch.Tensor) -> torch.Tensor:
-    """Return the log-odds of each class against the rest, float32 [n, classes].
+    """Return the log-odds of each class against the rest, up to a constant, float64 [n, classes].
 
-        log(p_c / (1 - p_c)) = z_c - log sum_(j != c) exp z_j;   of two classes it is the difference of the logits
+        z_c - log mean_(j != c) exp z_j = log(p_c / (1 - p_c)) + log(C - 1);   of two classes the difference of logits
 
-    They are ordered like the probabilities, but do not saturate: in float32 p is 1 from a difference of 17 on. They are
-    computed in float64. NaN stands for a probability that is NaN.
+    They are ordered like the probabilities p, but neither saturate nor lie close together: a p of float32 is 1 from a
+    difference of 17 on, and equal logits give 0, where floats are finest. NaN stands for a probability that is NaN.
 
     Args:
-        outputs: logits z, [n, classes].
+        outputs: logits z, [n, classes C].
     """
     z = outputs.double()
-    largest, place = z.max(1, keepdim=True)
-    if z.shape[1] == 2:
-        rest = z.flip(1)
+    largest = z.amax(1, keepdim=True)
+    if z.shape[1] < 3:
+        odds = z - z.flip(1)
     else:
-        shares = (z - largest).exp()
-        rest = largest + (shares.sum(1, keepdim=True) - shares).log()
-        # The others' share is too small beside that of the largest logit to be found by subtraction.
-        rest.scatter_(1, place, z.scatter(1, place, -torch.inf).logsumexp(1, keepdim=True))
-    return torch.where(largest.isfinite(), z - rest, torch.nan).float()
+        z = z - largest
+        # Sums of sorted values: the same logits in another order give the same sum, and therefore a tie.
+        ordered = z.sort(1, descending=True).values
+        others = ordered.expm1().sum(1, keepdim=True) - z.expm1()
+        # The others' share is too small beside that of a largest logit to be found by subtraction.
+        second = ordered[:, 1:2].clamp(min=torch.finfo(z.dtype).min)
+        rest = second + (ordered[:, 1:] - second).expm1().mean(1, keepdim=True).log1p()
+        odds = torch.where(z == 0, -rest, z - (others / (z.shape[1] - 1)).log1p())
+    return torch.where(largest.isfinite(), odds, torch.nan)
 
 
-def rank_keys(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.uint32]:
+def rank_keys(scores: NDArray[np.floating[Any]], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return one key for each class and sample; keys are ordered like scores, and hold the truth in bit 0.
 
-    The truth takes the place of a score's last bit, so scores tie that differ by less than 2.4e-7 of their size.
+    Scores keep all bits of a float64: the truth takes the place of half of its exponents. Sizes up to 2^-512 tie with
+    0, and those from 2^511 on with infinity.
 
     Args:
         scores: scores of the classes, such as `log_odds`, [n, classes].
@@ -58,16 +69,15 @@ def rank_keys(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray
     """
     classes = scores.shape[1]
     first = 1 if classes == 2 else 0
-    given = scores.T[first:] + np.float32(0)  # makes -0 a 0
-    # Bits of positive floats are ordered like the floats, and those of negative ones the other way round.
-    bits = given.view(np.uint32)
-    ordered = np.where(np.signbit(given), ~bits, bits | np.uint32(1 << 31)) & np.uint32(UNDEFINED)
-    ordered[np.isnan(given)] = UNDEFINED
-    keys: NDArray[np.uint32] = ordered | (labels == np.arange(first, classes)[:, None])
+    given = scores.T[first:].astype(np.float64)
+    # Bits of positive floats are ordered like the floats.
+    sizes = np.clip(np.abs(given).view(np.int64) - LEAST, 0, UNDEFINED - 1)
+    ordered = np.where(np.isnan(given), UNDEFINED, np.where(given < 0, -sizes, sizes))
+    keys: NDArray[np.int64] = 2 * ordered + (labels == np.arange(first, classes)[:, None])
     return keys
 
 
-def areas(keys: NDArray[np.uint32], counts: NDArray[np.int64]) -> Values:
+def areas(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
     """Return the area of each owner and class, [owners, classes].
 
     An area is undefined without samples on both sides, and NaN if a score is NaN.
@@ -80,19 +90,19 @@ def areas(keys: NDArray[np.uint32], counts: NDArray[np.int64]) -> Values:
     return Values.joined([_areas(keys[start : start + step], counts) for start in range(0, len(keys), step)], axis=1)
 
 
-def _areas(keys: NDArray[np.uint32], counts: NDArray[np.int64]) -> Values:
-    """Return the areas of some classes, ranked by one sort for each."""
+def _areas(keys: NDArray[np.int64], counts: NDArray[np.int64]) -> Values:
+    """Return the areas of some classes, ranked by one sort of each owner's samples."""
     classes, samples = keys.shape
-    # With the owner in the upper bits, a sorted class keeps each owner's samples together.
-    owners = np.repeat(np.arange(len(counts), dtype=np.uint64) << np.uint64(32), counts)
-    ordered = np.sort(keys if len(counts) == 1 else keys | owners, axis=1).ravel()
-    bounds = samples * np.arange(classes)[:, None] + np.concatenate([[0], np.cumsum(counts)])
-    positives = _cumulated((ordered & ordered.dtype.type(1)).astype(np.int64))
+    table, owners = keys.copy(), np.concatenate([[0], np.cumsum(counts)])
+    for start, stop in pairwise(owners):
+        table[:, start:stop].sort(axis=1)
+    ordered, bounds = table.ravel(), samples * np.arange(classes)[:, None] + owners
+    positives = _cumulated((ordered & 1).astype(np.int64))
 
-    # Samples of one owner with one score are a tie; each class begins one.
-    scores, begins = ordered >> ordered.dtype.type(1), np.ones(ordered.size, np.bool_)
+    # Samples of one owner with one score are a tie; each owner of a class begins one.
+    scores, begins = ordered >> 1, np.ones(ordered.size, np.bool_)
     np.not_equal(scores[1:], scores[:-1], out=begins[1:])
-    begins[:: samples or 1] = True
+    begins[bounds[bounds < ordered.size]] = True
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], ordered.size)
     of_class = positives[ends] - positives[starts]
@@ -106,8 +116,8 @@ def _areas(keys: NDArray[np.uint32], counts: NDArray[np.int64]) -> Values:
     won = pairs[tie[:, 1:]] - pairs[tie[:, :-1]] - 2 * (first - positives[first]) * true
     found = Values.ratio(won.T, (2 * true * rest).T)
     # The largest key of an owner shows whether any of its scores is NaN.
-    largest = ordered[np.maximum(last, 1) - 1].T.astype(np.uint32) if ordered.size else np.zeros(found.defined.shape)
-    diverged = (largest >= UNDEFINED) & (counts > 0)[:, None]
+    largest = ordered[np.maximum(last, 1) - 1].T if ordered.size else np.zeros(found.defined.shape)
+    diverged = (largest >= 2 * UNDEFINED) & (counts > 0)[:, None]
     return Values(np.where(diverged, np.nan, found.numbers), found.defined | diverged)
 
 

@@ -125,7 +125,7 @@ class Evaluate(Function):
         x, y, counts = worker.data.scored(block.clients, self.part, self.domain)
         bounds = np.concatenate([[0], np.cumsum(counts)])
         scores: list[Score] = []
-        keys: list[NDArray[np.uint32]] = []
+        keys: list[NDArray[np.int64]] = []
         with worker.keyed(Purpose.OWN_SCORE, self.round_number, block.number):
             for owners in self._loaded(worker, block, values[0], x, counts):
                 rows, own = slice(bounds[owners.start], bounds[owners.stop]), counts[owners]
@@ -133,7 +133,7 @@ class Evaluate(Function):
             score, ranked = Score.joined(scores), [np.concatenate(keys, axis=1)] if keys else []
             return Output(self._tally(score, ranked, counts), tuple(ranked))
 
-    def _tally(self, score: Score, keys: list[NDArray[np.uint32]], counts: NDArray[np.int64]) -> Tally:
+    def _tally(self, score: Score, keys: list[NDArray[np.int64]], counts: NDArray[np.int64]) -> Tally:
         """Return the sums of a block from the score and the rank keys of its owners."""
         owners = replace(score, areas=areas(keys[0], counts)) if keys and self.part else score
         sums = [metric.value(owners).sums() for metric in self.metrics if self.part]
@@ -182,7 +182,7 @@ class Evaluate(Function):
         x: torch.Tensor,
         y: torch.Tensor,
         counts: NDArray[np.int64],
-        keys: list[NDArray[np.uint32]] | None,
+        keys: list[NDArray[np.int64]] | None,
     ) -> Score:
         """Return the score of each owner after a pass of all samples; append the rank keys if there is a list."""
         module, owners = resident.module.eval(), np.repeat(np.arange(len(counts)), counts)
@@ -210,7 +210,7 @@ class Evaluate(Function):
 class PooledAreas(Function):
     """Function of a fleet: areas under the ROC curves over all samples whose `rank_keys` a block takes.
 
-    A worker holds the keys, 4 bytes for each sample and class, and ranks one class after the other.
+    A worker holds the keys, 8 bytes for each sample and class, and ranks one class after the other.
     """
 
     def join(self, left: Values, right: Values) -> Values:

@@ -5,20 +5,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from scipy.special import logsumexp
 from sklearn.metrics import roc_auc_score
 
 from raysim.measures import ranks
 from raysim.measures.ranks import areas, log_odds, rank_keys
 
 
-def cut(scores: np.ndarray) -> np.ndarray:
-    """Scores without the bit that the truth takes; they make keys that hold all of them."""
-    return (scores.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFFFE)).view(np.float32)
-
-
 def drawn(samples: int, classes: int, digits: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(samples)
-    return cut(rng.normal(size=(samples, classes)).round(digits)), rng.integers(0, classes, samples)
+    return rng.normal(size=(samples, classes)).round(digits), rng.integers(0, classes, samples)
 
 
 @pytest.mark.parametrize("digits", [1, 2, 9])
@@ -60,7 +56,7 @@ def test_zeros_of_both_signs_are_a_tie() -> None:
 
 
 def test_infinite_scores_are_the_first_and_the_last() -> None:
-    scores = np.array([[-np.inf], [-3e38], [3e38], [np.inf]], np.float32).repeat(3, axis=1)
+    scores = np.array([[-np.inf], [-3e38], [3e38], [np.inf]]).repeat(3, axis=1)
     labels = np.array([0, 1, 0, 1])
     assert areas(rank_keys(scores, labels), np.array([4])).items() == [0.25, 0.75, None]
 
@@ -77,20 +73,46 @@ def test_confident_predictions_keep_their_order(classes: int) -> None:
     assert found.items()[-1] == float(Fraction(won, 60 * 60))
 
 
+@pytest.mark.parametrize(("scale", "offset"), [(1e-6, 0.0), (1e-6, 5.0), (1e-4, 1.0), (1.0, 0.0)])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+def test_areas_of_logits_are_those_of_float64(classes: int, scale: float, offset: float) -> None:
+    """Also of nearly uniform predictions, and with an offset of one class, where float32 ties many samples."""
+    rng = np.random.default_rng(0)
+    labels, logits = rng.integers(0, classes, 3000), rng.normal(size=(3000, classes))
+    logits[np.arange(3000), labels] += 1
+    logits = torch.from_numpy(scale * logits + offset * (np.arange(classes) == 0)).float()
+    exact = logits.double()
+    scores = exact - exact.flip(1) if classes == 2 else exact.log_softmax(1)
+    wanted = [roc_auc_score(labels == c, scores[:, c]) for c in range(1 if classes == 2 else 0, classes)]
+    found = areas(rank_keys(log_odds(logits).numpy(), labels), np.array([3000]))
+    np.testing.assert_allclose(found.numbers[0], wanted, rtol=0, atol=1e-12)
+
+
+def test_the_order_of_the_other_logits_breaks_no_tie() -> None:
+    logits = torch.randn(200, 7, generator=torch.Generator().manual_seed(0)).round(decimals=1)
+    others = logits[:, [0, 4, 2, 6, 1, 5, 3]]
+    assert torch.equal(log_odds(logits)[:, 0], log_odds(others)[:, 0])
+    assert log_odds(torch.tensor([[2.0, 2.0, 1.0, 0.1]]))[0, :2].unique().numel() == 1
+
+
+def test_keys_keep_all_bits_of_a_score() -> None:
+    sizes = np.array([0, 2.0**-149, np.nextafter(1, 0), 1, np.nextafter(1, 2), 2.0**128, np.inf])
+    scores = np.concatenate([-sizes[::-1], sizes[1:]])
+    assert (np.diff(rank_keys(scores[:, None], np.ones(13, np.int64))[0] >> 1) > 0).all()
+
+
 def test_log_odds_are_those_of_exact_probabilities() -> None:
     logits = torch.tensor([[0.5, -1.0, 2.0, 0.0], [3.0, 3.0, -700.0, 3.0], [0.0, 900.0, -900.0, 1.0]])
     for row, found in zip(logits.double(), log_odds(logits), strict=True):
         for c, odds in enumerate(found):
-            rest = row[[j for j in range(4) if j != c]]
-            assert odds == pytest.approx(float(row[c] - rest.logsumexp(0)), rel=2**-24, abs=0)
+            rest = row[[j for j in range(4) if j != c]].numpy()
+            assert float(odds) == pytest.approx(float(row[c]) - logsumexp(rest) + np.log(3), rel=1e-14, abs=1e-15)
 
 
 def test_log_odds_of_two_classes_are_the_difference_of_logits() -> None:
     logits = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0)) * 100
     first, second = logits.double().T
-    torch.testing.assert_close(
-        log_odds(logits), torch.stack([first - second, second - first], 1).float(), rtol=0, atol=0
-    )
+    assert torch.equal(log_odds(logits), torch.stack([first - second, second - first], 1))
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
@@ -101,5 +123,5 @@ def test_log_odds_are_not_a_number_where_the_probabilities_are_not(classes: int)
 
 
 def test_no_samples() -> None:
-    found = areas(np.empty((3, 0), np.uint32), np.array([0, 0]))
+    found = areas(np.empty((3, 0), np.int64), np.array([0, 0]))
     assert found.items() == [None] * 6
