@@ -8,11 +8,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log
+from threading import Timer
 from typing import Any, Literal
 
 from algorithms import Spent
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
+
+LOG = logging.getLogger("raysim")
 
 AccountantName = Literal["pld", "rdp"]
 
@@ -30,6 +33,9 @@ STEP = 1.25
 
 NOISES = (0.1, 1e4)
 """Noise multipliers among which one is sought."""
+
+PATIENCE = 10.0
+"""Seconds of accounting until a notice names the faster accountant."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Accountant:
             rounds: number of rounds, each with an aggregation.
 
         Raises:
-            InputError: no usual noise multiplier reaches it, or delta needs no noise.
+            InputError: no usual noise multiplier reaches it, delta needs no noise, or is too small for "pld".
         """
         joins = 1 - (1 - rate) ** rounds
         if joins <= self.delta * (1 + 1e-9):
@@ -73,6 +79,14 @@ class Accountant:
                 f"privacy.delta = {self.delta:g}: must be below {joins:g}, the chance of a client to join any of "
                 f"{rounds} rounds, because epsilon is 0 without noise otherwise; set a smaller privacy.delta"
             )
+        with _notice(self.by):
+            found = self._solved(epsilon, rate, rounds)
+            if not self.epsilon([(rate, found, rounds)]) <= epsilon:
+                raise self._lost(epsilon)
+        return found
+
+    def _solved(self, epsilon: float, rate: float, rounds: int) -> float:
+        """Return the noise multiplier at which the accountant's epsilon crosses the target."""
 
         def excess(logarithm: float) -> float:
             # Epsilon is 0 if delta alone covers the noise, and infinite where an accountant gives up.
@@ -80,11 +94,14 @@ class Accountant:
             return log(min(max(found, LEAST), 1 / LEAST) / epsilon)
 
         (least, most), step = map(log, NOISES), log(STEP if self.by == "pld" else 4.0)
-        low = high = log(self._first_guess(epsilon, rate, rounds))
+        guess = self._renyi_noise(epsilon, rate, rounds)
+        low = high = log(guess or 1.0)
+        # A tight accountant needs no more noise than the Renyi one, rounding apart.
+        enough = most if guess is None else min(most, high + step)
         while excess(high) > 0:
-            if high == most:
-                raise self._out_of_reach(epsilon, rounds, "larger")
-            low, high = high, min(high + step, most)
+            if high == enough:
+                raise self._lost(epsilon) if enough < most else self._out_of_reach(epsilon, rounds, "larger")
+            low, high = high, min(high + step, enough)
         while excess(low) <= 0:
             if low == least:
                 raise self._out_of_reach(epsilon, rounds, "smaller")
@@ -94,13 +111,19 @@ class Accountant:
 
         return exp(brentq(excess, low, high, xtol=TOLERANCE / 2) + TOLERANCE)
 
-    def _first_guess(self, epsilon: float, rate: float, rounds: int) -> float:
-        """Return a noise multiplier from which the search begins."""
+    def _renyi_noise(self, epsilon: float, rate: float, rounds: int) -> float | None:
+        """Return the noise multiplier of the Renyi accountant, which is fast; None if it is the accountant itself."""
         if self.by == "pld":
-            # Renyi accounting is fast, and bounds the same epsilon from above.
             with suppress(InputError):
                 return Accountant(self.delta, "rdp").noise(epsilon, rate, rounds)
-        return 1.0
+        return None
+
+    def _lost(self, epsilon: float) -> InputError:
+        return InputError(
+            f"privacy.delta = {self.delta:g} with privacy.epsilon = {epsilon:g} and privacy.accountant = {self.by!r}: "
+            "must be larger, because the accountant's rounding hides it and the noise would miss epsilon; set "
+            "privacy.delta = 1e-9, or privacy.accountant = 'rdp'"
+        )
 
     def _out_of_reach(self, epsilon: float, rounds: int, other: str) -> InputError:
         return InputError(
@@ -111,7 +134,21 @@ class Accountant:
 
 def epsilon_of(spent: Spent | None, accountant: Accountant) -> float:
     """Return epsilon of a run so far."""
-    return accountant.epsilon(() if spent is None else spent.events)
+    with _notice(accountant.by):
+        return accountant.epsilon(() if spent is None else spent.events)
+
+
+@contextmanager
+def _notice(by: AccountantName) -> Iterator[None]:
+    """Tell after a while why nothing happens; the accounting goes on."""
+    text = f"[privacy]: the accounting by {by!r} takes more than {PATIENCE:g} s; privacy.accountant = 'rdp' is faster"
+    timer = Timer(PATIENCE, LOG.warning, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def dp_accounting() -> Any:

@@ -109,6 +109,23 @@ def test_an_epsilon_beside_a_large_delta_is_reached(
     assert accountant.epsilon([(rate, noise * 0.999, rounds)]) > epsilon
 
 
+@pytest.mark.parametrize(("epsilon", "rate", "rounds"), [(1.0, 0.01, 10), (0.5, 0.01, 1000)])
+def test_a_delta_that_the_accountant_cannot_see_is_refused(epsilon: float, rate: float, rounds: int) -> None:
+    """Privacy loss distributions cut tails of 1e-15: the noise that seemed to reach epsilon had an infinite one."""
+    with pytest.raises(InputError, match=r"privacy.delta = 1e-15 .*: must be larger, .*= 1e-9, or .* = 'rdp'$"):
+        Accountant(1e-15).noise(epsilon, rate, rounds)
+    accountant = Accountant(1e-15, "rdp")
+    assert accountant.epsilon([(rate, accountant.noise(epsilon, rate, rounds), rounds)]) <= epsilon
+
+
+def test_a_long_accounting_tells_of_the_faster_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("raysim.measures.accounting.PATIENCE", 0.0)
+    Accountant(1e-5).noise(2.0, 1.0, 10)
+    assert "the accounting by 'pld' takes more than 0 s; privacy.accountant = 'rdp' is faster" in caplog.text
+
+
 def test_rounds_in_a_row_are_counted_and_others_kept_apart() -> None:
     spent = Spent(1.0)
     for rate, noise in ((0.1, 1.0), (0.1, 1.0), (0.1, 2.0), (0.1, 1.0)):
