@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,8 +14,6 @@ from typing import Any, Literal
 from algorithms import Spent
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
-
-LOG = logging.getLogger("raysim")
 
 AccountantName = Literal["pld", "rdp"]
 
@@ -79,10 +77,9 @@ class Accountant:
                 f"privacy.delta = {self.delta:g}: must be below {joins:g}, the chance of a client to join any of "
                 f"{rounds} rounds, because epsilon is 0 without noise otherwise; set a smaller privacy.delta"
             )
-        with _notice(self.by):
-            found = self._solved(epsilon, rate, rounds)
-            if not self.epsilon([(rate, found, rounds)]) <= epsilon:
-                raise self._lost(epsilon)
+        found = self._solved(epsilon, rate, rounds)
+        if not self.epsilon([(rate, found, rounds)]) <= epsilon:
+            raise self._lost(epsilon)
         return found
 
     def _solved(self, epsilon: float, rate: float, rounds: int) -> float:
@@ -134,15 +131,14 @@ class Accountant:
 
 def epsilon_of(spent: Spent | None, accountant: Accountant) -> float:
     """Return epsilon of a run so far."""
-    with _notice(accountant.by):
-        return accountant.epsilon(() if spent is None else spent.events)
+    return accountant.epsilon(() if spent is None else spent.events)
 
 
 @contextmanager
-def _notice(by: AccountantName) -> Iterator[None]:
-    """Tell after a while why nothing happens; the accounting goes on."""
+def told_if_slow(by: AccountantName, tell: Callable[[str], object]) -> Iterator[None]:
+    """Tell once if the accounting in the context takes long; it goes on."""
     text = f"[privacy]: the accounting by {by!r} takes more than {PATIENCE:g} s; privacy.accountant = 'rdp' is faster"
-    timer = Timer(PATIENCE, LOG.warning, [text])
+    timer = Timer(PATIENCE, tell, [text])
     timer.daemon = True
     timer.start()
     try:

@@ -249,7 +249,8 @@ def _run_algorithms(
     samples = prepare_samples(population, experiment.data)
     targets = replace(targets, shape=samples.whole)
     experiment, devices = with_devices(experiment, folder, len(population.sizes))
-    experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names, devices)
+    tell = logged(watcher.notice)
+    experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names, devices, tell)
     write_config(folder / CONFIG, experiment.to_toml())
     if location.uri is not None:
         watcher.stage(f"storing the first files at {location.uri}")

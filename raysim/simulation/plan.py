@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from algorithms import Devices, Purpose, torch_seed
@@ -16,6 +16,7 @@ from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
 from raysim.data.labels import LABELS
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
+from raysim.measures.accounting import told_if_slow
 from raysim.measures.check import check_measures
 from raysim.measures.evaluate import Targets
 from raysim.measures.outside_epsilon import check_privacy
@@ -34,6 +35,7 @@ def plan_algorithms(
     device: str,
     names: Sequence[str],
     devices: Devices | None = None,
+    tell: Callable[[str], object] = LOG.warning,
 ) -> tuple[Experiment, dict[str, WorkerPlan]]:
     """Return the experiment with all values of "auto", and a plan for each algorithm.
 
@@ -45,6 +47,7 @@ def plan_algorithms(
         device: "cpu" or "cuda".
         names: folders of the algorithms to plan.
         devices: devices of the clients in virtual time; None if that is not simulated.
+        tell: called if solving for a noise takes long.
 
     Raises:
         InputError: an algorithm does not fit the model, the population or a measure.
@@ -52,7 +55,8 @@ def plan_algorithms(
     plans: dict[str, WorkerPlan] = {}
     common, evaluate = model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
     fleet = experiment.fleet
-    solved = tuple(table.solved(experiment.rounds) for table in experiment.algorithm)
+    with told_if_slow("pld", tell):
+        solved = tuple(table.solved(experiment.rounds) for table in experiment.algorithm)
     experiment = experiment.model_copy(update={"algorithm": solved})
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
     for name in names:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from algorithms import Algorithm, RoundReport, State
 from algorithms.engine.report import DroppedUpdates
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.traffic import Traffic
-from raysim.measures.accounting import Accountant, epsilon_of
+from raysim.measures.accounting import Accountant, epsilon_of, told_if_slow
 from raysim.measures.evaluate import Evaluation, Targets
 from raysim.measures.selection import Selection
 from raysim.measures.twins import Twin, verdict
@@ -180,7 +181,8 @@ class Records:
             metrics = done.evaluation.values()
             row |= metrics
             if self._accountant is not None:
-                row["epsilon"] = epsilon_of(done.state.privacy, self._accountant)
+                with told_if_slow(self._accountant.by, partial(self._tell, logging.WARNING)):
+                    row["epsilon"] = epsilon_of(done.state.privacy, self._accountant)
             row["seconds_evaluate"] += time.perf_counter() - started
             progress = self._selected(progress, row["round"], metrics, done.evaluation.state)
         started = time.perf_counter()
