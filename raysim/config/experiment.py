@@ -171,8 +171,8 @@ class Experiment(TopLevelKeys):
 
     @property
     def own_code_notices(self) -> list[str]:
-        """Notices of foreign code that the experiment runs."""
-        return own.own_code_notices([*self.named, *self.watch.loggers])
+        """Notices of foreign code that the experiment runs, and of a generator that it holds."""
+        return own.own_code_notices([*self.named, *self.watch.loggers]) + own.generator_notices(self.own_code)
 
     @property
     def named(self) -> list[str]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from ray import cloudpickle
 import raysim
 from raysim.common.errors import InputError, OwnCodeError
 from raysim.config.experiment import Experiment
+from raysim.config.own import generator_notices
 from raysim.config.read import changed
 from raysim.watching.progress import Watcher
 
@@ -245,3 +247,21 @@ def test_what_a_part_raises_on_an_actor_says_where(folder: Path) -> None:
     with pytest.raises(OwnCodeError, match=r"ZeroDivisionError: .*own_algorithm.py, line \d+, in __call__"):
         raysim.run(file, folder / "run", actors=2)
     assert "Traceback" in (folder / "run" / "run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("G = np.random.default_rng(0)", True),
+        ("G = np.random.RandomState(0)", True),
+        ("G = torch.Generator()", True),
+        ("G = random.Random(0)", True),
+        ("G = np.random.rand", False),
+        ("G = random.random", False),
+    ],
+)
+def test_a_generator_that_no_key_seeds_is_told(line: str, told: bool) -> None:
+    module = ModuleType("holder")
+    exec(f"import random, torch, numpy as np; {line}", vars(module))
+    found = generator_notices([module])
+    assert [text.partition(" that")[0] for text in found] == ["holder.G is a random generator"] * told
