@@ -114,7 +114,8 @@ class Experiment(TopLevelKeys):
         experiment = cls(**top, **found)
         check_names(experiment.names, [table.label for table in experiment.algorithm])
         if any(table.privacy is not None for table in experiment.algorithm):
-            check_preparation(experiment.epochs, experiment.data.standardise)
+            data, partition = experiment.data, experiment.partition
+            check_preparation(experiment.epochs, data.standardise, data.test, partition.scheme if partition else None)
         for name in experiment.names if experiment.attack or experiment.devices is None else ():
             algorithm = experiment.compose(name)  # checks the attack against the parts
             if experiment.devices is None:

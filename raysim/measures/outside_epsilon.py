@@ -40,6 +40,9 @@ UNCOVERED = (
     Uncovered("`updates.parquet`", files=("*/updates.parquet",)),
     Uncovered("personal state", files=("*/personal.safetensors", "*/personal/*")),
     Uncovered("checkpoints and journals", files=("*/checkpoint/*", "*.journal")),
+    Uncovered("rows of training clients in a test set"),
+    Uncovered("last digits of evaluations on held-out clients, which depend on the order of their rows"),
+    Uncovered("the shape of the model, set by the classes, columns and vocabulary of all data"),
     Uncovered("the data of clients", files=("population/*", "devices.parquet")),
     Uncovered(
         "the log, the report, summaries and loggers, which repeat these",
@@ -66,12 +69,14 @@ def covers(column: str, own_models: bool) -> bool:
     return not any(fnmatch(column, each) for each in outside if own_models or each not in PERSONAL_MODELS)
 
 
-def check_preparation(epochs: float | None, standardise: str) -> None:
+def check_preparation(epochs: float | None, standardise: str, test: str | float, scheme: str | None) -> None:
     """Check that neither the length of a private run nor its data tell of clients without noise.
 
     Args:
         epochs: budget of epochs; None for a number of rounds.
         standardise: value of `data.standardise`.
+        test: value of `data.test`: a share of the rows, or a table.
+        scheme: partitioning scheme; None for a population made before.
 
     Raises:
         InputError: one of them depends on the training clients' samples.
@@ -85,6 +90,11 @@ def check_preparation(epochs: float | None, standardise: str) -> None:
         raise InputError(
             f'data.standardise = "{standardise}" with [privacy]: must be "none", because the means over all clients, '
             'which test sets take too, have no noise; set data.standardise = "none"'
+        )
+    if scheme == "natural" and not isinstance(test, str) and test:
+        raise InputError(
+            f'data.test = {test:g} with [privacy] and partition.scheme = "natural": must be a table without rows of '
+            "training clients, because evaluations on their rows have no noise; set partition.test_clients = 0.2"
         )
 
 

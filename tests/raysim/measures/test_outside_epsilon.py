@@ -19,6 +19,7 @@ from raysim.config.experiment import Experiment
 from raysim.measures.outside_epsilon import SENTENCE, UNCOVERED, check_privacy, covers
 from raysim.measures.selection import Selection
 
+NATURAL = {"scheme": "natural", "column": "client"}
 POISSON = {"sampling": "poisson", "fraction": 0.6}
 COVERED = {"round", "aggregated", "phase", "epsilon"}
 PRIVATE = ["apfl", "ditto", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbabu", "fedbn", "fedper", "fedprox"]
@@ -52,7 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     config = {
         "rounds": 3,
         "data": {"dataset": f"file:{folder / 'samples.parquet'}", "test": f"file:{folder / 'test.parquet'}"},
-        "partition": {"scheme": "natural", "column": "client", "local_test": 0.2},
+        "partition": {**NATURAL, "local_test": 0.2},
         "model": {"name": "mlp", "hidden": [5]},
         "local": {"batch_size": 4},
         "evaluate": {"every": 1, "measures": ["dl"]},
@@ -93,6 +94,28 @@ def test_no_column_tells_of_a_client_unless_it_is_listed(name: str, client_3: st
     assert others and all(column.startswith("test_") for column in others)
 
 
+def test_held_out_clients_tell_of_a_client_by_their_last_digits_alone(tmp_path: Path) -> None:
+    """The partitioner's permutation, and with it the order of each client's rows, depends on the number of all rows."""
+    tables = []
+    for client_3 in ("as it is", "changed"):
+        pq.write_table(samples(client_3), tmp_path / "samples.parquet")
+        config = {
+            "rounds": 1,
+            "data": {"dataset": f"file:{tmp_path / 'samples.parquet'}"},
+            "partition": {**NATURAL, "test_clients": 0.2},
+            "model": {"name": "mlp", "hidden": [5]},
+            "privacy": {"noise": 1.0, "clip": 1e-40, "delta": 1e-2, "accountant": "rdp"},
+            "algorithm": [algorithm("fedavg")],
+        }
+        raysim.run(config, tmp_path / client_3, inline=True)
+        tables.append(pq.read_table(tmp_path / client_3 / "fedavg" / "metrics.parquet").to_pylist()[-1])
+    one, other = tables
+    held_out = [column for column in one if column.startswith("held_out")]
+    assert held_out and {column: one[column] for column in held_out} == pytest.approx(
+        {column: other[column] for column in held_out}, rel=1e-14
+    )
+
+
 def test_the_page_has_the_list() -> None:
     page = DOCS.read_text()
     assert all(each.name in page for each in UNCOVERED)
@@ -125,9 +148,10 @@ def test_what_would_tell_of_a_client_is_refused(delta: float, selection: Selecti
         ({"epochs": 3.0}, r"epochs = 3 with \[privacy\]: must be rounds"),
         ({"data": {"dataset": "digits", "standardise": "global"}}, 'standardise = "global" with'),
         ({"data": {"dataset": "digits", "standardise": "client"}}, 'standardise = "client" with'),
+        ({"data": {"dataset": "digits", "test": 0.2}, "partition": NATURAL}, 'data.test = 0.2 with .* "natural": must'),
     ],
 )
-def test_lengths_and_means_of_the_clients_samples_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_lengths_means_and_test_rows_of_the_clients_samples_are_refused(changes: dict[str, Any], message: str) -> None:
     config = {"privacy": {"noise": 1.0, "clip": 1.0}, "algorithm": [algorithm("fedavg")], "data": {"dataset": "digits"}}
     with pytest.raises(InputError, match=message):
         Experiment.of({**config, **changes})
