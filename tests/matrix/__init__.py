@@ -1,0 +1,1 @@
+"""The matrix: every algorithm and option, each run in several ways, to the same bytes."""

@@ -1,0 +1,186 @@
+"""Configurations of the matrix: every algorithm, every option alone, and the pairs that people use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from algorithms.names import ALGORITHMS
+
+ROUNDS = 5
+
+MLP = {"name": "mlp", "hidden": [12]}
+NORMED = {**MLP, "norm": "batch"}
+DEEP = {"name": "mlp", "hidden": [12, 8]}
+DROPOUT = {**MLP, "dropout": 0.3}
+
+NEEDS_BATCH_NORM = ("fedbn", "silobn", "fixbn", "static-bn", "fedtan", "singleset")
+
+ITS_OWN: dict[str, dict[str, Any]] = {
+    **{name: {"aggregate_every": 3} for name in ("radfed", "radfedm", "radfeda", "radfedi")},
+    "radfedp": {"aggregate_every": 3, "proximal": 0.5},
+    "fedprox": {"proximal": 0.1},
+    "centralized": {"fraction": 1.0},
+    "fedbs": {"warmup": 2},
+    "fixbn": {"after": 2},
+}
+"""What an algorithm is given besides its name."""
+
+PHONES = {"devices": {"compute": 40.0, "spread": 1.0, "latency": 1.0}}
+AT_NIGHT = {"devices": {**PHONES["devices"], "compute": 0.01, "availability": "day-night"}}
+TOP_K = [{"name": "top-k", "share": 0.1}]
+PRIVACY = {"privacy": {"noise": 1.0, "clip": 0.1, "delta": 1e-3, "accountant": "rdp"}}
+ADAPTIVE = {"privacy": {**PRIVACY["privacy"], "adaptive": {"count_noise": 2.0}}}
+POISSON = {"sampling": "poisson", "weighting": "equal"}
+SIGN_FLIP = {"attack": {"share": 0.3, "kind": "sign-flip", "scale": 2.0}}
+COLLUDING = {"attack": {"share": 0.3, "kind": "little-is-enough"}}
+KRUM = {"server": {"aggregate": "krum", "byzantine": 1}}
+MEDIAN = {"server": {"aggregate": "median"}}
+RADFED = {"aggregate_every": 3}
+
+
+def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
+    """Return an experiment of a few uneven clients.
+
+    Args:
+        name: algorithm.
+        tables: tables that are added, or replace common ones.
+        keys: keys of the algorithm; None removes a common one.
+    """
+    given = {"name": name, "fraction": 0.6, **ITS_OWN.get(name, {}), **keys}
+    return {
+        "seed": 3,
+        "rounds": ROUNDS,
+        "data": {"dataset": "digits", "test": 0.1},
+        "partition": {"scheme": "dirichlet", "clients": 10, "label_alpha": 0.3, "local_test": 0.2},
+        "model": NORMED if name in NEEDS_BATCH_NORM else DEEP,
+        "local": {"lr": 0.1, "batch_size": 16},
+        "algorithm": {key: value for key, value in given.items() if value is not None},
+        "fleet": {"block": 2},
+        "evaluate": {"every": 2},
+        **(tables or {}),
+    }
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    """Return runs with one option."""
+    return {
+        "power-of-choice": experiment(fraction=None, cohort=3, candidates=6),
+        "size": experiment(sampling="size"),
+        "inactive": experiment(active=0.5),
+        "poisson": experiment(sampling="poisson"),
+        "joins": experiment("fedbn", joins={"1": 2, "4": 4}),
+        "devices": experiment(tables=PHONES),
+        "oort": experiment(tables=PHONES, sampling="oort"),
+        "over-selection": experiment(tables=PHONES, over=1.5),
+        "deadline": experiment(tables=PHONES, deadline=6.0),
+        "stale": experiment(tables=PHONES, deadline=6.0, late="stale"),
+        "absence": experiment(tables=AT_NIGHT),
+        "attack": experiment(tables=SIGN_FLIP),
+        "label-flip": experiment(tables={"attack": {"share": 0.3, "kind": "label-flip"}}),
+        "gaussian": experiment(tables={"attack": {"share": 0.3, "kind": "gaussian"}}),
+        "little-is-enough": experiment(tables=COLLUDING),
+        "inner-product": experiment(tables={"attack": {"share": 0.3, "kind": "inner-product"}}),
+        "median": experiment(**MEDIAN),
+        "trimmed-mean": experiment(server={"aggregate": "trimmed-mean", "trim": 0.2}),
+        "krum": experiment(**KRUM),
+        "multi-krum": experiment(server={"aggregate": "multi-krum", "byzantine": 1}),
+        "geometric-median": experiment(server={"aggregate": "geometric-median"}),
+        "top-k": experiment(uplink={"chain": TOP_K}),
+        "feedback": experiment(uplink={"chain": TOP_K, "feedback": True}),
+        "clip and noise": experiment(
+            uplink={"chain": [{"name": "clip", "norm": 0.1}, {"name": "noise", "scale": 0.01}]}
+        ),
+        "random-k": experiment(uplink={"chain": [{"name": "random-k", "share": 0.1}]}),
+        "quantise": experiment(uplink={"chain": [{"name": "quantise", "bits": 4}]}),
+        "sign": experiment(uplink={"chain": [{"name": "sign"}]}),
+        "downlink": experiment(downlink={"chain": TOP_K}),
+        "privacy": experiment(tables=PRIVACY, **POISSON),
+        "adaptive privacy": experiment(tables=ADAPTIVE, **POISSON),
+        "nonfinite": experiment(tables={"local": {"lr": 1e30, "batch_size": 16, "nonfinite": "leave-out"}}),
+        "measures": experiment("fedavg", {"model": NORMED, "evaluate": {"every": 2, "measures": ["dl", "bn"]}}),
+        "twins": experiment(tables={"evaluate": {"every": 1, "measures": ["dc", "concordance"]}}),
+        "dropout": experiment(tables={"model": DROPOUT}),
+        "finetune": experiment("fedbabu", {"evaluate": {"every": 2, "finetune": {"epochs": 1}}}),
+        "newcomer": experiment("fedbn", newcomer="average"),
+        "by the best": experiment(tables={"evaluate": {"every": 1, "select": "best", "select_by": "test_accuracy"}}),
+        "momentum": experiment(
+            tables={"local": {"lr": 0.1, "batch_size": 16, "momentum": 0.9, "weight_decay": 1e-3, "clip": 1.0}}
+        ),
+        "adam": experiment(tables={"local": {"lr": 0.01, "batch_size": 16, "optimizer": "adam"}}),
+        "vectorised": experiment(tables={"local": {"lr": 0.1, "batch_size": 16, "execution": "vectorised"}}),
+        "fused": experiment(tables={"local": {"lr": 0.1, "batch_size": 16, "execution": "fused"}}),
+        "low-rank": experiment(
+            tables={"model": {"name": "logistic"}, "local": {"lr": 0.1, "batch_size": 16, "execution": "low-rank"}}
+        ),
+        "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
+    }
+
+
+def _pairs() -> dict[str, dict[str, Any]]:
+    """Return runs with two options or more."""
+    best = {"evaluate": {"every": 1, "finetune": {"epochs": 1}}}
+    return {
+        "privacy and top-k": experiment(tables=PRIVACY, uplink={"chain": TOP_K}, **POISSON),
+        "privacy and fedbn": experiment("fedbn", PRIVACY, **POISSON),
+        "privacy and downlink": experiment(tables=PRIVACY, downlink={"chain": TOP_K}, **POISSON),
+        "privacy and fedadam": experiment("fedadam", PRIVACY, **POISSON),
+        "deadline and feedback": experiment(
+            tables=PHONES, deadline=6.0, uplink={"chain": TOP_K, "feedback": True}
+        ),
+        "stale fedbn": experiment("fedbn", PHONES, deadline=6.0, late="stale"),
+        "stale ditto": experiment("ditto", PHONES, deadline=6.0, late="stale"),
+        "stale with over-selection": experiment(tables=PHONES, deadline=6.0, late="stale", over=1.3),
+        "radfed with devices": experiment("radfed", PHONES),
+        "radfed in time": experiment("radfed", PHONES, deadline=6.0, fewer="drop"),
+        "radfed drops": experiment("radfed", active=0.6, fewer="drop"),
+        "radfed with personal layers": experiment("radfed", active=0.6, fraction=0.5),
+        "radfed joined": experiment("radfed", joins={"1": 2, "4": 4}),
+        "radfed under attack": experiment("radfed", SIGN_FLIP),
+        "radfed compressed": experiment("radfed", uplink={"chain": [{"name": "quantise", "bits": 8}]}),
+        "radfed measured": experiment("radfed", {"evaluate": {"every": 2, "measures": ["dl"]}}),
+        "radfedi inactive": experiment("radfedi", active=0.5),
+        "radfedi with devices": experiment("radfedi", PHONES),
+        "krum under attack": experiment(tables=SIGN_FLIP, **KRUM),
+        "median under collusion": experiment(tables=COLLUDING, **MEDIAN),
+        "median and fedbn": experiment("fedbn", **MEDIAN),
+        "median and top-k": experiment(uplink={"chain": TOP_K}, **MEDIAN),
+        "attack and privacy": experiment(tables={**SIGN_FLIP}, uplink={"chain": [{"name": "clip", "norm": 0.1}]}),
+        "feedback and downlink": experiment(
+            uplink={"chain": TOP_K, "feedback": True}, downlink={"chain": [{"name": "quantise", "bits": 6}]}
+        ),
+        "downlink and fedbn": experiment("fedbn", downlink={"chain": TOP_K}),
+        "downlink in time": experiment(tables=PHONES, deadline=6.0, downlink={"chain": TOP_K}),
+        "oort with over-selection": experiment(tables=PHONES, sampling="oort", over=1.3),
+        "oort with stale updates": experiment(tables=PHONES, sampling="oort", deadline=6.0, late="stale"),
+        "oort and moon": experiment("moon", PHONES, sampling="oort"),
+        "candidates with devices": experiment(tables=PHONES, fraction=None, cohort=3, candidates=6),
+        "candidates and fedbn": experiment("fedbn", fraction=None, cohort=3, candidates=6),
+        "fedbuff with devices": experiment("fedbuff", PHONES, concurrency=5),
+        "fedbuff at night": experiment("fedbuff", AT_NIGHT, concurrency=3),
+        "fedbuff and fedbn's model": experiment("fedbuff", {**PHONES, "model": NORMED}, concurrency=5),
+        "fedasync with devices": experiment("fedasync", PHONES, concurrency=5),
+        "fedasync compressed": experiment("fedasync", uplink={"chain": TOP_K, "feedback": True}),
+        "fixbn in time": experiment("fixbn", PHONES, deadline=6.0),
+        "fixbn measured": experiment("fixbn", {"evaluate": {"every": 2, "measures": ["bn"]}}),
+        "fedbs compressed": experiment("fedbs", uplink={"chain": TOP_K, "feedback": True}),
+        "scaffold joined": experiment("scaffold", joins={"1": 2, "4": 4}),
+        "scaffold compressed": experiment("scaffold", uplink={"chain": [{"name": "quantise", "bits": 8}]}),
+        "feddyn at night": experiment("feddyn", AT_NIGHT),
+        "fedtan with devices": experiment("fedtan", PHONES),
+        "centralized with devices": experiment("centralized", PHONES),
+        "moon inactive": experiment("moon", active=0.5),
+        "fedmmb with dropout": experiment("fedmmb", {"model": DROPOUT}),
+        "q-fedavg in time": experiment("q-fedavg", PHONES, deadline=6.0),
+        "fednova by size": experiment("fednova", sampling="size"),
+        "ditto fine-tuned": experiment("ditto", best),
+        "fedadam with downlink": experiment("fedadam", downlink={"chain": TOP_K}),
+        "fedavgm with median": experiment("fedavgm", server={"rule": "momentum", "aggregate": "median"}),
+    }
+
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    **{name: experiment(name) for name in ALGORITHMS},
+    **_options(),
+    **_pairs(),
+}
+"""Experiments by name."""
