@@ -11,7 +11,7 @@ ROUNDS = 5
 MLP = {"name": "mlp", "hidden": [12]}
 NORMED = {**MLP, "norm": "batch"}
 DEEP = {"name": "mlp", "hidden": [12, 8]}
-DROPOUT = {**MLP, "dropout": 0.3}
+DROPOUT = {"name": "cnn_dropout"}
 
 NEEDS_BATCH_NORM = ("fedbn", "silobn", "fixbn", "static-bn", "fedtan", "singleset")
 
@@ -20,13 +20,13 @@ ITS_OWN: dict[str, dict[str, Any]] = {
     "radfedp": {"aggregate_every": 3, "proximal": 0.5},
     "fedprox": {"proximal": 0.1},
     "centralized": {"fraction": 1.0},
-    "fedbs": {"warmup": 2},
-    "fixbn": {"after": 2},
+    "fedbs": {"patience": 1},
+    "fixbn": {"fix_after": 2},
 }
 """What an algorithm is given besides its name."""
 
 PHONES = {"devices": {"compute": 40.0, "spread": 1.0, "latency": 1.0}}
-AT_NIGHT = {"devices": {**PHONES["devices"], "compute": 0.01, "availability": "day-night"}}
+AT_NIGHT = {"devices": {**PHONES["devices"], "compute": 0.1, "availability": "day-night"}}
 TOP_K = [{"name": "top-k", "share": 0.1}]
 PRIVACY = {"privacy": {"noise": 1.0, "clip": 0.1, "delta": 1e-3, "accountant": "rdp"}}
 ADAPTIVE = {"privacy": {**PRIVACY["privacy"], "adaptive": {"count_noise": 2.0}}}
@@ -88,15 +88,15 @@ def _options() -> dict[str, dict[str, Any]]:
         "top-k": experiment(uplink={"chain": TOP_K}),
         "feedback": experiment(uplink={"chain": TOP_K, "feedback": True}),
         "clip and noise": experiment(
-            uplink={"chain": [{"name": "clip", "norm": 0.1}, {"name": "noise", "scale": 0.01}]}
+            uplink={"chain": [{"name": "clip", "norm": 0.1}, {"name": "noise", "std": 0.01}]}
         ),
         "random-k": experiment(uplink={"chain": [{"name": "random-k", "share": 0.1}]}),
-        "quantise": experiment(uplink={"chain": [{"name": "quantise", "bits": 4}]}),
+        "quantise": experiment(uplink={"chain": [{"name": "quantise", "levels": 15}]}),
         "sign": experiment(uplink={"chain": [{"name": "sign"}]}),
         "downlink": experiment(downlink={"chain": TOP_K}),
         "privacy": experiment(tables=PRIVACY, **POISSON),
         "adaptive privacy": experiment(tables=ADAPTIVE, **POISSON),
-        "nonfinite": experiment(tables={"local": {"lr": 1e30, "batch_size": 16, "nonfinite": "leave-out"}}),
+        "nonfinite": experiment(tables={"local": {"lr": 1e12, "batch_size": 16, "nonfinite": "leave-out"}}),
         "measures": experiment("fedavg", {"model": NORMED, "evaluate": {"every": 2, "measures": ["dl", "bn"]}}),
         "twins": experiment(tables={"evaluate": {"every": 1, "measures": ["dc", "concordance"]}}),
         "dropout": experiment(tables={"model": DROPOUT}),
@@ -136,7 +136,7 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "radfed with personal layers": experiment("radfed", active=0.6, fraction=0.5),
         "radfed joined": experiment("radfed", joins={"1": 2, "4": 4}),
         "radfed under attack": experiment("radfed", SIGN_FLIP),
-        "radfed compressed": experiment("radfed", uplink={"chain": [{"name": "quantise", "bits": 8}]}),
+        "radfed compressed": experiment("radfed", uplink={"chain": [{"name": "quantise", "levels": 255}]}),
         "radfed measured": experiment("radfed", {"evaluate": {"every": 2, "measures": ["dl"]}}),
         "radfedi inactive": experiment("radfedi", active=0.5),
         "radfedi with devices": experiment("radfedi", PHONES),
@@ -146,10 +146,10 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "median and top-k": experiment(uplink={"chain": TOP_K}, **MEDIAN),
         "attack and privacy": experiment(tables={**SIGN_FLIP}, uplink={"chain": [{"name": "clip", "norm": 0.1}]}),
         "feedback and downlink": experiment(
-            uplink={"chain": TOP_K, "feedback": True}, downlink={"chain": [{"name": "quantise", "bits": 6}]}
+            uplink={"chain": TOP_K, "feedback": True}, downlink={"chain": [{"name": "quantise", "levels": 63}]}
         ),
         "downlink and fedbn": experiment("fedbn", downlink={"chain": TOP_K}),
-        "downlink in time": experiment(tables=PHONES, deadline=6.0, downlink={"chain": TOP_K}),
+        "downlink with devices": experiment(tables=PHONES, downlink={"chain": TOP_K}),
         "oort with over-selection": experiment(tables=PHONES, sampling="oort", over=1.3),
         "oort with stale updates": experiment(tables=PHONES, sampling="oort", deadline=6.0, late="stale"),
         "oort and moon": experiment("moon", PHONES, sampling="oort"),
@@ -159,12 +159,12 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "fedbuff at night": experiment("fedbuff", AT_NIGHT, concurrency=3),
         "fedbuff and fedbn's model": experiment("fedbuff", {**PHONES, "model": NORMED}, concurrency=5),
         "fedasync with devices": experiment("fedasync", PHONES, concurrency=5),
-        "fedasync compressed": experiment("fedasync", uplink={"chain": TOP_K, "feedback": True}),
+        "fedasync compressed": experiment("fedasync", uplink={"chain": TOP_K}),
         "fixbn in time": experiment("fixbn", PHONES, deadline=6.0),
         "fixbn measured": experiment("fixbn", {"evaluate": {"every": 2, "measures": ["bn"]}}),
         "fedbs compressed": experiment("fedbs", uplink={"chain": TOP_K, "feedback": True}),
-        "scaffold joined": experiment("scaffold", joins={"1": 2, "4": 4}),
-        "scaffold compressed": experiment("scaffold", uplink={"chain": [{"name": "quantise", "bits": 8}]}),
+        "fedadam joined": experiment("fedadam", joins={"1": 2, "4": 4}),
+        "scaffold compressed": experiment("scaffold", uplink={"chain": [{"name": "quantise", "levels": 255}]}),
         "feddyn at night": experiment("feddyn", AT_NIGHT),
         "fedtan with devices": experiment("fedtan", PHONES),
         "centralized with devices": experiment("centralized", PHONES),
