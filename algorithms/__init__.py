@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 
 from algorithms.apfl import apfl
 from algorithms.centralized import centralized
+from algorithms.core.availability import Availability
+from algorithms.core.batch_norm import freeze
+from algorithms.core.clients import Census, ClientData
+from algorithms.core.devices import Devices, DeviceTable, DrawnDevices
+from algorithms.core.entries import Entry, Kind
+from algorithms.core.errors import DamagedError, DivergedError, InputError
+from algorithms.core.keys import Purpose, generator, torch_seed
+from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.core.layouts import Layouts
+from algorithms.core.personal import Location, PersonalLedger, PersonalStore
+from algorithms.core.report import RoundReport
+from algorithms.core.sums import Sum
 from algorithms.ditto import ditto
-from algorithms.engine.availability import Availability
-from algorithms.engine.batch_norm import freeze
-from algorithms.engine.clients import Census, ClientData
-from algorithms.engine.devices import Devices, DeviceTable, DrawnDevices
-from algorithms.engine.entries import Entry, Kind
-from algorithms.engine.errors import DamagedError, DivergedError, InputError
-from algorithms.engine.keys import Purpose, generator, torch_seed
-from algorithms.engine.layout import Layout, Packed
-from algorithms.engine.layouts import Layouts
-from algorithms.engine.personal import Location, PersonalLedger, PersonalStore
-from algorithms.engine.report import RoundReport
-from algorithms.engine.sums import Sum
 from algorithms.fedasync import fedasync
 from algorithms.fedavg import fedavg
 from algorithms.fedavgm import fedavgm
@@ -36,24 +36,22 @@ from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
+from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
+from algorithms.options.attack import Attack
+from algorithms.options.choice import PowerOfChoice
+from algorithms.options.importance import Importance
+from algorithms.options.privacy import AdaptiveClip, Privacy, Spent
+from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
+from algorithms.options.uplink import Broadcasts, Downlink, Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
-from algorithms.parts.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
-from algorithms.parts.attack import Attack
-from algorithms.parts.choice import PowerOfChoice
-from algorithms.parts.compute import Compute
-from algorithms.parts.importance import Importance
-from algorithms.parts.local import Local
 from algorithms.parts.phases import phases
-from algorithms.parts.privacy import AdaptiveClip, Privacy, Spent
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Rounds, Sample, Schedule
-from algorithms.parts.server import Assign, Memory, Mix, Momentum, Server, Stretched
+from algorithms.parts.server import Assign, Mix, Momentum, Server, Stretched
 from algorithms.parts.sharing import Sharing
-from algorithms.parts.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
-from algorithms.parts.uplink import Broadcasts, Downlink, Uplink
 from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme
@@ -62,18 +60,21 @@ from algorithms.radfed import radfed, radfeda, radfedi, radfedm, radfedp
 from algorithms.scaffold import scaffold
 from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
+from algorithms.training.compute import Compute
+from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.engine.client_update import ClientInput, ClientUpdates
-    from algorithms.engine.fleet import Block, Fleet, Function, Outcome, Output, Worker
-    from algorithms.engine.global_model import aggregated_model, current_model
-    from algorithms.engine.next_round import next_round
-    from algorithms.engine.resident import Resident
-    from algorithms.engine.state import State, TravellingModel, begin
+    from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
+    from algorithms.core.state import State, TravellingModel, begin
+    from algorithms.parts.client_update import ClientInput, ClientUpdates
+    from algorithms.rounds.global_model import aggregated_model, current_model
+    from algorithms.rounds.next_round import next_round
     from algorithms.training.augment import Augment, Augmented
     from algorithms.training.chain import AffineTerm, Chain, LocalSteps
     from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
+    from algorithms.training.resident import Resident
     from algorithms.training.work import Trainer, Work
+    from algorithms.training.worker import Worker
 
 __all__ = [
     "Adagrad",
@@ -222,12 +223,13 @@ __all__ = [
 
 # torch takes seconds to import, and an algorithm is described without it.
 _MODULES = {
-    **dict.fromkeys(("ClientInput", "ClientUpdates"), "algorithms.engine.client_update"),
-    **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output", "Worker"), "algorithms.engine.fleet"),
-    **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.engine.global_model"),
-    "Resident": "algorithms.engine.resident",
-    "next_round": "algorithms.engine.next_round",
-    **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.engine.state"),
+    **dict.fromkeys(("ClientInput", "ClientUpdates"), "algorithms.parts.client_update"),
+    **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output"), "algorithms.core.fleet"),
+    "Worker": "algorithms.training.worker",
+    **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.global_model"),
+    "Resident": "algorithms.training.resident",
+    "next_round": "algorithms.rounds.next_round",
+    **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
     **dict.fromkeys(("AffineTerm", "Chain", "LocalSteps"), "algorithms.training.chain"),
     **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),

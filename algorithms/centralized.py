@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from algorithms.engine.errors import InputError, require
+from algorithms.core.errors import InputError, require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
+from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.engine.fleet import Fleet
-    from algorithms.engine.state import State
+    from algorithms.core.fleet import Fleet
+    from algorithms.core.state import State
 
 ALL_CLIENTS = -1
 """Client id of an update on all clients' data."""
@@ -39,12 +39,12 @@ def union_round(
     state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
 ) -> State:
     """Run one update on the union of all training clients' samples, in one block; arguments as in `next_round`."""
-    from algorithms.engine.blocks import block_over
-    from algorithms.engine.report import RoundReport
-    from algorithms.engine.round import client_updates
-    from algorithms.engine.rounds import measured
-    from algorithms.engine.union import UnionUpdate
-    from algorithms.engine.watch import RoundWatch
+    from algorithms.core.blocks import block_over
+    from algorithms.core.report import RoundReport
+    from algorithms.rounds.round import client_updates
+    from algorithms.rounds.union import UnionUpdate
+    from algorithms.rounds.watch import RoundWatch
+    from algorithms.rounds.watched import measured
 
     census = fleet.census
     if census.joins is not None:

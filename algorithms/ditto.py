@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.entries import SECOND_MODEL
-from algorithms.engine.errors import require
+from algorithms.core.entries import SECOND_MODEL
+from algorithms.core.errors import require
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.training.local import Local, require_defaults
 
 if TYPE_CHECKING:
     from algorithms.training.chain import Chain

@@ -3,15 +3,15 @@
 from dataclasses import fields, replace
 from typing import Any, Literal
 
-from algorithms.engine.errors import InputError, require
+from algorithms.core.errors import InputError, require
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Delay, Drawn
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import Hinge, Polynomial, WeightedMix
 from algorithms.parts.weighting import Equal, Weighting
+from algorithms.training.local import Local
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 """Names of the functions that weight a client update by its staleness."""
@@ -68,8 +68,8 @@ def fedasync(
 
 
 def asynchronous_round(*arguments: Any, **keys: Any) -> Any:
-    """Run a round of arrivals; see `algorithms.engine.asynchronous.arrive`."""
-    from algorithms.engine.asynchronous import arrive
+    """Run a round of arrivals; see `algorithms.rounds.asynchronous.arrive`."""
+    from algorithms.rounds.asynchronous import arrive
 
     return arrive(*arguments, **keys)
 

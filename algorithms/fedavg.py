@@ -1,11 +1,11 @@
 """FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017."""
 
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MOMENTUM_SLOTS, MaintainedMomentum, Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.training.local import Local
 
 
 def fedavg(

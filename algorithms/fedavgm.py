@@ -1,12 +1,12 @@
 """FedAvgM: Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution ...", 2019."""
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Momentum, Server
 from algorithms.parts.weighting import WeightingName
+from algorithms.training.local import Local
 
 
 def fedavgm(

@@ -5,12 +5,12 @@ from typing import Literal
 
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import LossAgreement
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import ClientLoss, Equal, LossKind
+from algorithms.training.local import Local
 
 
 def fedbs(

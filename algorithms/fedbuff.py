@@ -5,11 +5,11 @@ from typing import Literal
 from algorithms.fedasync import Staleness, asynchronous_round, staleness_weighting
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
+from algorithms.training.local import Local
 
 
 def fedbuff(

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from algorithms.engine.clients import Census
-from algorithms.engine.errors import require
-from algorithms.engine.layout import Layout, Packed
+from algorithms.core.clients import Census
+from algorithms.core.errors import require
+from algorithms.core.layout import Layout, Memory, Packed
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
-from algorithms.parts.own_update import refuse_own_update
 from algorithms.parts.schedule import Rounds, Sample
-from algorithms.parts.server import Assign, Memory, Server, on_parameters
+from algorithms.parts.server import Assign, Server, on_parameters
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Equal
+from algorithms.training.local import Local
+from algorithms.training.own_update import refuse_own_update
 
 if TYPE_CHECKING:
     from algorithms.training.chain import Chain, LocalSteps

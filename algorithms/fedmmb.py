@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import SamplesUsed
+from algorithms.training.local import Local
 
 
 def fedmmb(sample: Sample, local: Local, server: Server = Assign(), *, batches: int | None = None) -> Algorithm:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from algorithms.core.rows import Report
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server, Stretched
-from algorithms.parts.weighting import Report, Weighting, WeightingName
+from algorithms.parts.weighting import Weighting, WeightingName
+from algorithms.training.local import Local, require_defaults
 
 if TYPE_CHECKING:
-    from algorithms.engine.rows import UpdateRows
+    from algorithms.core.rows import UpdateRows
 
 
 def fednova(

@@ -2,14 +2,14 @@
 
 from typing import TypeVar
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Server
 from algorithms.parts.weighting import WeightingName
+from algorithms.training.local import Local
 
 
 def fedadam(sample: Sample, local: Local, server: Server = Adam(), *, weighting: WeightingName = "equal") -> Algorithm:

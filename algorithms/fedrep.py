@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
+from algorithms.training.local import Local, require_defaults
 
 if TYPE_CHECKING:
     from algorithms.training.work import Trainer, Work

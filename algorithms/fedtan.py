@@ -8,19 +8,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local, require_defaults
-from algorithms.parts.losses import CrossEntropy
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import Equal
+from algorithms.training.local import Local, require_defaults
+from algorithms.training.loss import CrossEntropy
 
 if TYPE_CHECKING:
-    from algorithms.engine.exchange import Common
-    from algorithms.engine.fleet import Fleet
-    from algorithms.engine.state import State
+    from algorithms.core.fleet import Fleet
+    from algorithms.core.state import State
+    from algorithms.options.exchange import Common
 
 DROPOUT = (
     "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
@@ -33,10 +33,10 @@ def common_first_step(
     state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
 ) -> State:
     """Run one round with first local steps that normalise by common statistics; arguments as in `next_round`."""
-    from algorithms.engine.blocks import block_over
-    from algorithms.engine.exchange import AfterCommonStep, Exchange
-    from algorithms.engine.round import client_updates, sample_cohort
-    from algorithms.engine.rounds import watched_round
+    from algorithms.core.blocks import block_over
+    from algorithms.options.exchange import AfterCommonStep, Exchange
+    from algorithms.rounds.round import client_updates, sample_cohort
+    from algorithms.rounds.watched import watched_round
 
     started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
     exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True), algorithm.refuses_dropout)

@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, SteadyStatistics
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import MaintainedMomentum
 from algorithms.parts.weighting import WeightingName
+from algorithms.training.local import Local
 
 
 def fixbn(

@@ -4,10 +4,10 @@ from typing import Literal
 
 from algorithms.fedper import fedper
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
+from algorithms.training.local import Local
 
 
 def lg_fedavg(

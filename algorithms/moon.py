@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName
+from algorithms.training.local import Local, require_defaults
 
 if TYPE_CHECKING:
     import torch

@@ -23,10 +23,10 @@ from algorithms.fedtan import fedtan
 from algorithms.fixbn import fixbn
 from algorithms.lgfedavg import lg_fedavg
 from algorithms.moon import moon
+from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.parts.adaptive import Adagrad, Adam, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.server import Assign, Mix, Momentum, Server
-from algorithms.parts.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
 from algorithms.parts.staleness import WeightedMix
 from algorithms.perfedavg import per_fedavg
 from algorithms.pfedme import pfedme

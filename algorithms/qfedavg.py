@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
+from algorithms.core.rows import Report
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server, Stretched
-from algorithms.parts.weighting import Report
+from algorithms.training.local import Local
 
 if TYPE_CHECKING:
-    from algorithms.engine.rows import UpdateRows
+    from algorithms.core.rows import UpdateRows
 
 LEAST = 1e-10
 """Smallest loss, added to each, because a power of 0 may be infinite."""

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Literal
 
-from algorithms.engine.errors import require
+from algorithms.core.errors import require
+from algorithms.options.importance import Importance, ScoredBy
 from algorithms.parts.adaptive import Adam
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.importance import Importance, ScoredBy
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import FewerClients, Rounds, Sample
 from algorithms.parts.server import Assign, Mix, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Equal
+from algorithms.training.local import Local
 
 
 def radfed(

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from algorithms.engine.clients import Census
-from algorithms.engine.errors import InputError, require
+from algorithms.core.clients import Census
+from algorithms.core.errors import InputError, require
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local, require_defaults
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.training.local import Local, require_defaults
 
 if TYPE_CHECKING:
     from algorithms.training.chain import Chain, LocalSteps

@@ -3,11 +3,11 @@
 from typing import Literal
 
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.training.local import Local
 
 
 def silobn(

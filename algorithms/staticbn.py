@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
+from algorithms.training.local import Local
 
 
 def static_bn(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:

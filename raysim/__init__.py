@@ -12,7 +12,7 @@ os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 
 # A job of Ray's keeps each package in a folder of its own, so a file that only ours has tells them apart.
-_PACKAGES = {"algorithms": "engine/client_update.py", "partitioning": "schemes/dirichlet_qp.py"}
+_PACKAGES = {"algorithms": "parts/client_update.py", "partitioning": "schemes/dirichlet_qp.py"}
 
 
 def _refuse_namesakes() -> None:

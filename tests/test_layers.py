@@ -41,3 +41,30 @@ def test_a_report_is_written_without_torch() -> None:
     code = "import sys, raysim.report; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"torch", "ray"}
+
+
+FLOORS = ("core", "training", "parts", "options", "rounds")
+"""Rooms of `algorithms`, from the lowest; the methods stand on the highest."""
+
+ABOVE = {
+    "core.state": {"options.privacy", "options.uplink"},
+    "parts.algorithm": {"options.aggregation", "options.attack", "options.privacy", "options.uplink"},
+    "parts.arrivals": {"options.oort"},
+    "parts.client_update": {"options.sending", "options.uplink"},
+    "parts.combinations": {"options.aggregation", "options.attack", "options.choice", "options.uplink"},
+    "parts.schedule": {"options.choice", "options.importance", "options.oort", "options.reporting"},
+}
+"""Imports that still point up; an entry is removed with its import, and none is added."""
+
+
+def test_the_floors_of_algorithms_import_only_lower_ones() -> None:
+    above = {}
+    for number, room in enumerate(FLOORS):
+        for path in (ROOT / "algorithms" / room).glob("*.py"):
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            modules = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+            inner = {module.removeprefix("algorithms.") for module in modules if module.startswith("algorithms")}
+            higher = {name for name in inner if name.partition(".")[0] not in FLOORS[: number + 1]}
+            if higher:
+                above[f"{room}.{path.stem}"] = higher
+    assert above == ABOVE

@@ -9,9 +9,9 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.errors import require
-from algorithms.engine.layout import Layout, Packed
-from algorithms.parts.server import Memory, on_parameters
+from algorithms.core.errors import require
+from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.parts.server import on_parameters
 
 
 @dataclass(frozen=True)

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from algorithms.engine.entries import Kind
-from algorithms.engine.errors import InputError, require
-from algorithms.engine.layout import Layout
-from algorithms.engine.layouts import Layouts
-from algorithms.parts.aggregation import Aggregate, Mean
-from algorithms.parts.attack import Attack
+from algorithms.core.entries import Kind
+from algorithms.core.errors import InputError, require
+from algorithms.core.layout import Layout
+from algorithms.core.layouts import Layouts, Scope
+from algorithms.options.aggregation import Aggregate, Mean
+from algorithms.options.attack import Attack
+from algorithms.options.privacy import Privacy, check_private
+from algorithms.options.uplink import Downlink, Uplink
 from algorithms.parts.combinations import check, check_downlink, check_models
-from algorithms.parts.compute import Compute
-from algorithms.parts.local import Local
-from algorithms.parts.privacy import Privacy, check_private
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Scope, Sharing
-from algorithms.parts.uplink import Downlink, Uplink
+from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Samples, Weighting
+from algorithms.training.compute import Compute
+from algorithms.training.local import Local
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
 RoundFunction: TypeAlias = Callable[..., Any]
-"""Do one round in an algorithm's own way, with the signature of `algorithms.engine.rounds.watched_round`."""
+"""Do one round in an algorithm's own way, with the signature of `algorithms.rounds.watched.watched_round`."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.devices import Devices
-from algorithms.engine.errors import InputError, require
-from algorithms.engine.keys import Purpose, generator
-from algorithms.parts.oort import Oort
+from algorithms.core.devices import Devices
+from algorithms.core.errors import InputError, require
+from algorithms.core.keys import Purpose, generator
+from algorithms.options.oort import Oort
 from algorithms.parts.schedule import Sample
 
 TRIES = 64

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from algorithms.engine.errors import InputError
-from algorithms.parts.aggregation import Aggregate, Mean
+from algorithms.core.errors import InputError
+from algorithms.core.rows import REPORTED
+from algorithms.options.aggregation import Aggregate, Mean
+from algorithms.options.attack import Attack
+from algorithms.options.choice import PowerOfChoice
+from algorithms.options.uplink import Downlink, Uplink
 from algorithms.parts.arrivals import Arrivals
-from algorithms.parts.attack import Attack
-from algorithms.parts.choice import PowerOfChoice
-from algorithms.parts.local import Local
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server, takes_updates
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.uplink import Downlink, Uplink
-from algorithms.parts.weighting import REPORTED, ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.training.local import Local
 
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
 """Entries of a report that are measured in evaluation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from algorithms.engine.errors import InputError
+from algorithms.core.errors import InputError
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.rules import AfterRound, Rule
 

@@ -9,10 +9,11 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from algorithms.engine.errors import InputError, require
-from algorithms.engine.windows import entered, variances
-from algorithms.parts.server import Memory
-from algorithms.parts.weighting import ClientLoss, LossKind, Report
+from algorithms.core.errors import InputError, require
+from algorithms.core.layout import Memory
+from algorithms.core.rows import Report
+from algorithms.core.windows import entered, variances
+from algorithms.parts.weighting import ClientLoss, LossKind
 
 
 class Rule(Protocol):

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.errors import InputError, require
-from algorithms.engine.keys import Purpose, generator
-from algorithms.parts.choice import PowerOfChoice
-from algorithms.parts.drawing import draw_weighted
-from algorithms.parts.reporting import Reporting
+from algorithms.core.drawing import draw_weighted
+from algorithms.core.errors import InputError, require
+from algorithms.core.keys import Purpose, generator
+from algorithms.options.choice import PowerOfChoice
+from algorithms.options.reporting import Reporting
 
 if TYPE_CHECKING:
-    from algorithms.parts.importance import Importance
-    from algorithms.parts.oort import Oort
+    from algorithms.options.importance import Importance
+    from algorithms.options.oort import Oort
 
 Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Importance | PowerOfChoice | Oort"
 FewerClients = Literal["wait", "drop"]

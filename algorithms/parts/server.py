@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.engine.errors import require
-from algorithms.engine.finite import require_finite
-from algorithms.engine.layout import Layout, Packed
-from algorithms.parts.returned import Returned, encodes, is_own, name_of
+from algorithms.core.errors import require
+from algorithms.core.finite import require_finite
+from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.core.returned import Returned, encodes, is_own, name_of
 
 if TYPE_CHECKING:
-    from algorithms.engine.rows import UpdateRows
-
-Memory = Mapping[str, NDArray[np.float64]]
-"""Arrays that a part remembers from round to round, by name; empty at first."""
+    from algorithms.core.rows import UpdateRows
 
 
 class Server(Protocol):

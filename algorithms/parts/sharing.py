@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from algorithms.engine.entries import SECOND_MODEL, Entry, Kind
-from algorithms.engine.errors import InputError, require
-from algorithms.engine.head import is_within
-from algorithms.engine.layout import Layout
-from algorithms.engine.layouts import Layouts
-
-Scope = Literal["shared", "personal"]
+from algorithms.core.entries import Entry, Kind
+from algorithms.core.errors import InputError, require
+from algorithms.core.head import is_within
+from algorithms.core.layout import Layout
+from algorithms.core.layouts import Layouts, Scope, divided
 
 BATCH_NORM = (Kind.AFFINE, Kind.STATISTIC)
 
@@ -25,9 +23,6 @@ MOMENTUM_SLOTS: Mapping[MaintainedMomentum, Mapping[str, Scope]] = {
 }
 """Slots of momentum that outlasts a client update: personal, or shared with the model."""
 
-COUNTERS = {"batches": "batches/updates", "steps": "steps/taken"}
-"""Entry of each slot that is a counter."""
-
 
 @dataclass(frozen=True)
 class Sharing:
@@ -39,7 +34,7 @@ class Sharing:
     Evaluation differs. Initial batch-norm statistics are harmless in training, which normalises by the batch, but
     meaningless in evaluation. Data without a client, or of a client without personal state, is therefore evaluated
     with the average, and no bytes are counted. A held-out client may instead be evaluated with its `own` statistics.
-    They come from a pass over the data that it is evaluated on (see `algorithms.engine.statistics`); its affine
+    They come from a pass over the data that it is evaluated on (see `algorithms.training.statistics`); its affine
     entries stay the average. A client with too few samples for batch norm, usually one, keeps the average. Under
     differential privacy the initial entries take the average's place everywhere, because the average has no noise.
 
@@ -115,13 +110,7 @@ class Sharing:
                     f'algorithm.personal = {part!r}: must be "head", "body" or a part of the model '
                     f"({', '.join(parts)}), and not empty; use one of them"
                 )
-        slots = [entry for slot, scope in self.slots.items() for entry in _slot(slot, scope, layout)]
-        whole = Layout((*layout.entries, *slots), layout.floating)
-        return Layouts(
-            whole.only(lambda e: not (e.frozen or self._is_personal(e))),
-            whole.only(lambda e: not e.frozen and self._is_personal(e)),
-            whole.only(lambda e: e.frozen),
-        )
+        return divided(layout, self.slots, self._is_personal)
 
     def _is_personal(self, entry: Entry) -> bool:
         scopes = {Kind.AFFINE: self.affine, Kind.STATISTIC: self.statistics}
@@ -137,15 +126,3 @@ class Sharing:
 def _is_in(entry: Entry, part: str) -> bool:
     """Return whether an entry belongs to a part of the model: "head", "body", or a layer's name."""
     return entry.head == (part == "head") if part in ("head", "body") else is_within(entry.name, [part])
-
-
-def _slot(slot: str, scope: Scope | float, layout: Layout) -> list[Entry]:
-    """Return the entries of a slot: a number, a second model, or one for each parameter."""
-    if isinstance(scope, float):
-        return [Entry(f"{slot}/value", (), Kind.SLOT, start=scope)]
-    if slot == SECOND_MODEL:
-        live = (entry for entry in layout.entries if not entry.frozen and entry.kind is not Kind.OWN)
-        return [Entry(f"{slot}/{e.name}", e.shape, Kind.SECOND, e.integer) for e in live]
-    if slot in COUNTERS:
-        return [Entry(COUNTERS[slot], (), Kind.SLOT, integer=True)]
-    return [Entry(f"{slot}/{e.name}", e.shape, Kind.SLOT) for e in layout.entries if e.is_parameter]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from algorithms.engine.errors import require
-from algorithms.engine.layout import Layout, Packed
-from algorithms.parts.server import Memory, Mix
-from algorithms.parts.weighting import Report
+from algorithms.core.errors import require
+from algorithms.core.layout import Layout, Memory, Packed
+from algorithms.core.rows import Report
+from algorithms.parts.server import Mix
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from algorithms.engine.errors import require
-
-REPORTED = ("samples", "steps", "used", "labelled", "loss")
-"""Entries of every client update's report. An asynchronous arrival's report also has `staleness`."""
-
-Report: TypeAlias = Mapping[str, float]
-"""Named numbers of a client update.
-
-Every report has the client's `samples`, the `steps` taken, the samples `used` in them, the number of `labelled` samples
-or pixels, and the mean training `loss`.
-"""
+from algorithms.core.errors import require
+from algorithms.core.rows import Report
 
 Weighting: TypeAlias = Callable[[Report], float]
 """Return the weight of a client update, >= 0.

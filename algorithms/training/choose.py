@@ -12,18 +12,18 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from algorithms.engine.errors import InputError
-from algorithms.engine.layout import Layout
-from algorithms.engine.resident import Resident
-from algorithms.parts.compute import Compute
-from algorithms.parts.local import Local
-from algorithms.parts.own_update import OwnUpdate
-from algorithms.parts.sharing import Sharing
+from algorithms.core.errors import InputError
+from algorithms.core.layout import Layout
+from algorithms.core.layouts import BESIDE, divided
+from algorithms.training.compute import Compute
 from algorithms.training.dropout import draws, keyed
 from algorithms.training.forked import drawn, forked
 from algorithms.training.fused import Fused, layers_of
+from algorithms.training.local import Local
 from algorithms.training.low_rank import LowRank, keeps_low_rank
 from algorithms.training.own import Own
+from algorithms.training.own_update import OwnUpdate
+from algorithms.training.resident import Resident
 from algorithms.training.sequential import Sequential
 from algorithms.training.vectorised import Vectorised
 from algorithms.training.work import Trainer, Work
@@ -141,7 +141,7 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
     if draws(tried, sample):
         return "the model draws random numbers of its own"
     slots = dict.fromkeys(local.slots, "personal") | local.numbers
-    resident = Resident(tried, Sharing(slots=slots).divide(Layout.of(tried)), sample, lanes=2)
+    resident = Resident(tried, divided(Layout.of(tried), slots, lambda entry: entry.kind in BESIDE), sample, lanes=2)
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
         torch.zeros(2, dtype=torch.int64) if label is None else torch.stack([label, label]),

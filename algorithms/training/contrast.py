@@ -10,8 +10,8 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, softplus
 
-from algorithms.engine.errors import InputError
-from algorithms.engine.head import head_layers
+from algorithms.core.errors import InputError
+from algorithms.core.head import head_layers
 from algorithms.training.chain import RECEIVED, LocalSteps
 
 Entries = Mapping[str, torch.Tensor]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from algorithms.engine.errors import InputError
+from algorithms.core.errors import InputError
 from algorithms.training.forked import drawn, forked
 from algorithms.training.work import Work
 

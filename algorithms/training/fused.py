@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from algorithms.engine.resident import Resident
-from algorithms.parts.local import Local
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps, MomentumDirection, Stacks
+from algorithms.training.local import Local
 from algorithms.training.losses import mean_losses
+from algorithms.training.resident import Resident
 from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.engine.finite import first_nonfinite
-from algorithms.engine.layout import Packed
-from algorithms.engine.resident import Resident
-from algorithms.engine.sums import Sum
-from algorithms.parts.local import Local
+from algorithms.core.finite import first_nonfinite
+from algorithms.core.layout import Packed
+from algorithms.core.sums import Sum
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import RECEIVED, Chain, MomentumDirection
 from algorithms.training.fused import Layer, layers_of, losses_by_lane
+from algorithms.training.local import Local
+from algorithms.training.resident import Resident
 from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from algorithms.engine.errors import InputError
+from algorithms.core.errors import InputError
 from algorithms.training.chain import LocalSteps, Tensors
 
 Stored = tuple[torch.Tensor, bool]

@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from algorithms.engine.batch_norm import train_mode
-from algorithms.engine.entries import PERSONAL
-from algorithms.engine.errors import InputError
-from algorithms.engine.resident import Resident
-from algorithms.parts.local import Local
-from algorithms.parts.own_update import Context, OwnUpdate
-from algorithms.parts.returned import Returned, encodes
+from algorithms.core.batch_norm import train_mode
+from algorithms.core.entries import PERSONAL
+from algorithms.core.errors import InputError
+from algorithms.core.returned import Returned, encodes
 from algorithms.training.batches import stacked_batches
 from algorithms.training.forked import forked
+from algorithms.training.local import Local
+from algorithms.training.own_update import Context, OwnUpdate
+from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer, Work
 
 MOST_TENSORS = 1000

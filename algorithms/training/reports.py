@@ -12,17 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 
-from algorithms.engine.chunks import chunks
-from algorithms.engine.entries import Kind
-from algorithms.engine.layout import Layout, Packed
-from algorithms.engine.resident import Resident
-from algorithms.parts.local import Local
-from algorithms.parts.losses import labelled
-from algorithms.parts.weighting import REPORTED
+from algorithms.core.chunks import chunks
+from algorithms.core.entries import Kind
+from algorithms.core.layout import Layout, Packed
+from algorithms.core.rows import REPORTED
+from algorithms.training.local import Local
+from algorithms.training.loss import labelled
+from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer, Work
 
 if TYPE_CHECKING:
-    from algorithms.engine.fleet import Worker
+    from algorithms.training.worker import Worker
 
 MAPPED = 16
 """Number of batches mapped at once for their gradients, if client updates are stacked."""

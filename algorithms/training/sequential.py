@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.engine.batch_norm import train_mode
-from algorithms.engine.resident import Resident
-from algorithms.parts.compute import Compute
-from algorithms.parts.local import Local
+from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
+from algorithms.training.compute import Compute
 from algorithms.training.dropout import Masks, draws
 from algorithms.training.forked import forked
+from algorithms.training.local import Local
 from algorithms.training.losses import Taken, losses_of
+from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer, Work
 
 

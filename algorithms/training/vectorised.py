@@ -9,16 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad_and_value, vmap
 
-from algorithms.engine.batch_norm import train_mode
-from algorithms.engine.resident import Resident
-from algorithms.parts.compute import Compute
-from algorithms.parts.local import Local
-from algorithms.parts.losses import Loss
+from algorithms.core.batch_norm import train_mode
 from algorithms.training.batches import stacked_batches
 from algorithms.training.chain import LocalSteps
+from algorithms.training.compute import Compute
 from algorithms.training.contrast import Anchors, Contrast
 from algorithms.training.dropout import Masks
+from algorithms.training.local import Local
+from algorithms.training.loss import Loss
 from algorithms.training.losses import Taken, losses_of
+from algorithms.training.resident import Resident
 from algorithms.training.work import Trainer, Work
 
 Tensors = dict[str, torch.Tensor]

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.engine.layout import Packed
-from algorithms.engine.resident import Resident
-from algorithms.engine.sums import Sum
-from algorithms.parts.local import Local
-from algorithms.parts.losses import known
+from algorithms.core.layout import Packed
+from algorithms.core.sums import Sum
 from algorithms.training.augment import Augmented
+from algorithms.training.local import Local
+from algorithms.training.loss import known
+from algorithms.training.resident import Resident
 
 
 @dataclass(frozen=True)

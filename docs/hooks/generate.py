@@ -22,10 +22,11 @@ import partitioning
 import raysim
 from algorithms import Compute, Local, Sample
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
-from algorithms.parts import aggregation, attack, phases, rules, schedule, server, sharing, uplink, weighting
-from algorithms.parts import stages as uplink_stages
-from algorithms.parts.losses import LOSSES, CrossEntropy
-from algorithms.parts.own_update import Context, OwnUpdate
+from algorithms.options import aggregation, attack, uplink
+from algorithms.options import stages as uplink_stages
+from algorithms.parts import phases, rules, schedule, server, sharing, weighting
+from algorithms.training.loss import LOSSES, CrossEntropy
+from algorithms.training.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters
 from raysim.config.algorithm import INNER, local_table
 from raysim.config.bounds import LARGEST_NUMBER, LARGEST_WHOLE

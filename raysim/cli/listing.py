@@ -15,9 +15,9 @@ from pydantic_core import PydanticUndefined
 import partitioning
 from algorithms import DrawnDevices, Sample
 from algorithms.names import ALGORITHMS, STAGES
-from algorithms.parts.clock import check_clock
-from algorithms.parts.losses import LOSSES
-from algorithms.parts.optimisers import OPTIMISERS
+from algorithms.rounds.clock import check_clock
+from algorithms.training.loss import LOSSES
+from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.paths import read_text
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, one_input_error, unknown

@@ -14,12 +14,12 @@ from pydantic import Field
 
 from algorithms import Algorithm, Compute, Local, PowerOfChoice, Sample
 from algorithms.names import ALGORITHMS, SERVERS
-from algorithms.parts.aggregation import AGGREGATES, Aggregate
-from algorithms.parts.losses import LOSSES, Loss, OwnLoss
-from algorithms.parts.oort import Oort
-from algorithms.parts.own_update import OwnUpdate
-from algorithms.parts.reporting import LateUpdates, Reporting
+from algorithms.options.aggregation import AGGREGATES, Aggregate
+from algorithms.options.oort import Oort
+from algorithms.options.reporting import LateUpdates, Reporting
 from algorithms.parts.schedule import Sampling
+from algorithms.training.loss import LOSSES, Loss, OwnLoss
+from algorithms.training.own_update import OwnUpdate
 from raysim.common.errors import InputError, MistakesError, each_error, every, one_input_error
 from raysim.config import own
 from raysim.config.check import ConfigTable, checked, known, part, table_of

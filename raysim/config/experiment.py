@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from algorithms import Algorithm
-from algorithms.parts.clock import check_clock
+from algorithms.rounds.clock import check_clock
 from raysim.common.errors import InputError, every, one_input_error
 from raysim.common.secrets import without_secrets
 from raysim.config import own

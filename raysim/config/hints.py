@@ -11,8 +11,8 @@ from typing import Any
 
 import partitioning
 from algorithms.names import ALGORITHMS, SERVERS, STAGES
-from algorithms.parts.losses import LOSSES
-from algorithms.parts.optimisers import OPTIMISERS
+from algorithms.training.loss import LOSSES
+from algorithms.training.optimiser_names import OPTIMISERS
 from partitioning.common.errors import folded, nearest
 from partitioning.schemes.registry import parameters
 from raysim.common.errors import InputError, MistakesError, UnknownError, each_error

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field
 
 import partitioning
 from algorithms import DrawnDevices
-from algorithms.engine.head import ModelPart
-from algorithms.parts.attack import Attack, AttackKind
+from algorithms.core.head import ModelPart
+from algorithms.options.attack import Attack, AttackKind
 from partitioning.common.paths import absolute
 from partitioning.schemes.registry import parameters, takes
 from raysim.common.errors import InputError, one_input_error

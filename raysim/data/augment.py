@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn.functional import pad
 
-from algorithms.parts.losses import NO_PIXEL
+from algorithms.training.loss import NO_PIXEL
 from raysim.common.errors import InputError
 from raysim.data.images import LUMA, is_image
 from raysim.data.standardise import MeanAndStd, Standardisation

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from algorithms.engine.finite import is_finite
-from algorithms.parts.losses import NO_POSITION, LabelKind
+from algorithms.core.finite import is_finite
+from algorithms.training.loss import NO_POSITION, LabelKind
 from partitioning.common.columns import Label, class_codes, has_nulls, is_image, is_label
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat

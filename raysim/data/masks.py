@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
-from algorithms.parts.losses import NO_PIXEL
+from algorithms.training.loss import NO_PIXEL
 from partitioning.common.columns import is_image
 from raysim.common.errors import InputError
 from raysim.data.arrays import flat

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from algorithms.parts.losses import NO_PIXEL
+from algorithms.training.loss import NO_PIXEL
 from raysim.common.errors import InputError
 from raysim.data.fetching import home, missing
 from raysim.data.folders import ImageRow, Tables, beside_masks, by_class, checked_image, image_table, images_in

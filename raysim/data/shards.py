@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from algorithms.engine.clients import SamplePart
+from algorithms.core.clients import SamplePart
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.standardise import Standardisation

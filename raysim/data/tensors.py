@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from algorithms.engine.finite import is_finite
+from algorithms.core.finite import is_finite
 from partitioning import Population
 from partitioning.common.columns import Label, has_nulls
 from raysim.common.errors import InputError

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from algorithms.parts.losses import NO_POSITION
+from algorithms.training.loss import NO_POSITION
 from partitioning.common.bounds import check_memory
 from partitioning.common.paths import expanded, read_bytes
 from partitioning.sources.arrays import nested

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms import Availability, DeviceTable, DrawnDevices, Purpose, generator
-from algorithms.engine.availability import SLICE
-from algorithms.engine.keys import Streams
+from algorithms.core.availability import SLICE
+from algorithms.core.keys import Streams
 
 HOUR, DAY = 3600.0, 86_400.0
 """Seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from algorithms.engine.tree import Node
+from algorithms.core.tree import Node
 
 SHARE = 2
 """An idle actor takes 1/SHARE of its share of the remaining work: long nodes first, short ones at the end."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithms import Block, Function, Worker
-from algorithms.engine.tree import Node
+from algorithms.core.tree import Node
 from raysim.fleet.gpu_probe import measured
 from raysim.fleet.inline import run_here
 from raysim.fleet.machine import fingerprint, keep_memory, settle

@@ -1,6 +1,6 @@
 """Dispatch of blocks to actors, and the place where their values are joined: the driver, or one node for each group.
 
-The blocks of a call are a node of the fixed tree over all blocks (see `algorithms.engine.tree`), and so is a group. The
+The blocks of a call are a node of the fixed tree over all blocks (see `algorithms.core.tree`), and so is a group. The
 tree fixes the order of the sums, so the bytes do not depend on the place.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from algorithms import Block, Function, Outcome, Output, Worker
-from algorithms.engine.tree import Node, join_all
+from algorithms.core.tree import Node, join_all
 from raysim.fleet.block_queue import BlockQueue, work_of
 from raysim.fleet.pool import ReadyActor, ReadyActors, actors_on, hosts_of
 

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, ClientInput, begin
-from algorithms.engine.clients import SamplePart
-from algorithms.engine.round import client_updates
+from algorithms.core.clients import SamplePart
+from algorithms.rounds.round import client_updates
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from algorithms import Block, Census, Function, Outcome, Worker
-from algorithms.engine.tree import Node, run_node
+from algorithms.core.tree import Node, run_node
 from raysim.fleet.machine import fingerprint
 from raysim.fleet.out_of_memory import run_block
 from raysim.fleet.traffic import Traffic

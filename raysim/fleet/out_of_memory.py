@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from algorithms import Block, ClientUpdates, Function, Output, Purpose, Worker
-from algorithms.engine.asynchronous import ReturnedUpdates
-from algorithms.engine.measures import Compared
+from algorithms.options.measures import Compared
+from algorithms.rounds.asynchronous import ReturnedUpdates
 from partitioning.common.disk import report_full_disk
 from raysim.common.errors import OutOfMemoryError
 

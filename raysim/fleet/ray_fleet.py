@@ -11,8 +11,8 @@ from typing import Any
 import ray
 
 from algorithms import Block, DivergedError, Function, Outcome, Worker
-from algorithms.engine.fleet import SEVERAL
-from algorithms.engine.tree import Node
+from algorithms.core.fleet import SEVERAL
+from algorithms.core.tree import Node
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError
 from raysim.fleet.calls import ActorCall, PendingMap, spent_message
 from raysim.fleet.crew import Crew

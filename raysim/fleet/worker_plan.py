@@ -34,8 +34,8 @@ from algorithms import (
     trainer,
 )
 from algorithms import InputError as AlgorithmInputError
-from algorithms.parts.losses import LabelKind
 from algorithms.training.forked import forked
+from algorithms.training.loss import LabelKind
 from algorithms.training.own import with_personal
 from partitioning import Population
 from raysim.common.errors import InputError, unknown

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms import Algorithm, Block, Fleet, Location, Outcome, Packed, State, current_model
-from algorithms.engine.clients import SamplePart
-from algorithms.engine.fleet import joined, map_joined
-from algorithms.parts.losses import Loss
+from algorithms.core.clients import SamplePart
+from algorithms.core.fleet import joined, map_joined
+from algorithms.training.loss import Loss
 from partitioning import Population
 from raysim.common.errors import InputError
 from raysim.data.labels import LABELS, label_kind

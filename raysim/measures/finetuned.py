@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, Packed, Worker
-from algorithms.engine.client_update import NO_INPUT, ClientUpdates
+from algorithms.parts.client_update import NO_INPUT, ClientUpdates
 from raysim.measures.scoring import Evaluate
 
 

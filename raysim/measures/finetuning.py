@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from algorithms import Algorithm, Layouts, Local, Purpose, torch_seed
-from algorithms.engine.head import ModelPart
+from algorithms.core.head import ModelPart
 from raysim.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Finetuning:
 
     def updates(self, state: State, algorithm: Algorithm) -> ClientUpdates:
         """Return the client updates that fine-tune after a round: plain local steps, with draws of their own."""
-        from algorithms.engine.client_update import ClientUpdates
+        from algorithms.parts.client_update import ClientUpdates
 
         phase, number = algorithm.phase(state.phase), max(1, state.round)
         changes: dict[str, Any] = {"epochs": self.epochs, "steps": None, "batches": None, "part": self.part}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.parts.losses import LabelKind
-from algorithms.parts.returned import Returned, name_of
+from algorithms.core.returned import Returned, name_of
+from algorithms.training.loss import LabelKind
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch

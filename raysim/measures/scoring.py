@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms import Block, Function, Location, Output, Packed, Purpose, Resident, Worker
-from algorithms.engine.chunks import chunk_size, chunks
-from algorithms.engine.clients import SamplePart
-from algorithms.engine.statistics import add_statistics, load_statistics, statistics_of
-from algorithms.engine.sums import Sum
-from algorithms.parts.losses import CrossEntropy, Loss, known
+from algorithms.core.chunks import chunk_size, chunks
+from algorithms.core.clients import SamplePart
+from algorithms.core.sums import Sum
+from algorithms.training.loss import CrossEntropy, Loss, known
+from algorithms.training.statistics import add_statistics, load_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.measures.metrics import Metric, Score, Values
 from raysim.measures.ranks import areas, log_odds, rank_keys

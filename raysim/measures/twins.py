@@ -34,10 +34,10 @@ from algorithms import (
     generator,
     torch_seed,
 )
-from algorithms.engine.blocks import block_over
-from algorithms.engine.round import client_updates
-from algorithms.engine.statistics import with_statistics
-from algorithms.engine.union import UnionUpdate
+from algorithms.core.blocks import block_over
+from algorithms.rounds.round import client_updates
+from algorithms.rounds.union import UnionUpdate
+from algorithms.training.statistics import with_statistics
 from raysim.measures.evaluate import Targets, loss_on_test
 
 EPSILON = 0.01

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Layout, freeze
-from algorithms.engine.head import head_layers, is_within, mark_head
+from algorithms.core.head import head_layers, is_within, mark_head
 from raysim.common.distribution import install
 from raysim.common.errors import InputError, unknown
 

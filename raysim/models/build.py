@@ -32,7 +32,7 @@ from raysim.models.transformer import transformer
 if TYPE_CHECKING:
     from torch import nn
 
-    from algorithms.parts.losses import LabelKind
+    from algorithms.training.loss import LabelKind
 
 BUILDER_ARGUMENTS = ("shape", "classes", "norm", "labels")
 """Parameters of a builder that raysim sets; they are not keys of `[model]`."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from algorithms.engine.batch_norm import is_batch_norm
+from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
 from raysim.models.modified_convolutions import convolve, remake
 

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from algorithms import Entry, Kind, Layout, freeze
-from algorithms.engine.head import is_within, mark_head
+from algorithms.core.head import is_within, mark_head
 from partitioning.common.paths import regular
 from raysim.common.errors import InputError, unknown
 from raysim.models.keys import WEIGHTS_SUFFIX, WHOLE_MODEL, Init

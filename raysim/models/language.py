@@ -10,7 +10,7 @@ import torch
 import transformers
 from torch import nn
 
-from algorithms.engine.head import mark_head
+from algorithms.core.head import mark_head
 from partitioning.common.paths import expanded
 from raysim.common.errors import InputError, unknown
 from raysim.common.hub import NO_CODE, check_model_folder, quiet_hub, reason_of

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from algorithms.engine.batch_norm import is_batch_norm
+from algorithms.core.batch_norm import is_batch_norm
 from raysim.common.errors import InputError
 from raysim.models.checks import positive
 from raysim.models.fixup import fixup

@@ -13,7 +13,7 @@ from raysim.models.keys import GROUPS, KEYS, NORMS, RENORM_KEYS, WHOLE_MODEL, In
 if TYPE_CHECKING:
     from torch import nn
 
-    from algorithms.parts.losses import LabelKind
+    from algorithms.training.loss import LabelKind
 
 RENORM_PREFIX = "renorm_"
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from algorithms.engine.batch_norm import is_batch_norm
+from algorithms.core.batch_norm import is_batch_norm
 from raysim.models.keys import Norm, check_norm
 from raysim.models.norm import batch_norm
 

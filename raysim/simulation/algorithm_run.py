@@ -13,7 +13,7 @@ from torch.nn import Module
 
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms import Purpose, State, TrimmedMean, begin
-from algorithms.parts.clock import on_clock
+from algorithms.rounds.clock import on_clock
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
 from raysim.fleet.inline import InlineFleet, InlineWorkplace

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from algorithms import Devices, Purpose, torch_seed
 from algorithms import InputError as AlgorithmInputError
-from algorithms.parts.clock import check_clock
+from algorithms.rounds.clock import check_clock
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError

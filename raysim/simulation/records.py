@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from algorithms import Algorithm, RoundReport, State
-from algorithms.engine.report import DroppedUpdates
+from algorithms.core.report import DroppedUpdates
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.traffic import Traffic
 from raysim.measures.accounting import Accountant, epsilon_of, told_if_slow

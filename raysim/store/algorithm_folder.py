@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from algorithms import Layouts, PersonalStore, State
-from algorithms.engine.report import DroppedUpdates, RoundReport
+from algorithms.core.report import DroppedUpdates, RoundReport
 from algorithms.training.reports import own_numbers
 from partitioning.common.disk import write_whole
 from raysim.common.background import Background

@@ -25,15 +25,15 @@ from algorithms import (
     Spent,
     State,
 )
-from algorithms.engine.asynchronous import AsyncProgress
-from algorithms.engine.attendance import Late, LateUpdate
-from algorithms.engine.errors import DamagedError
-from algorithms.engine.personal import FULL, check_records
-from algorithms.engine.rows import UpdateRows
-from algorithms.engine.sums import Sum
+from algorithms.core.errors import DamagedError
+from algorithms.core.personal import FULL, check_records
+from algorithms.core.rows import UpdateRows
+from algorithms.core.sums import Sum
+from algorithms.options.attendance import Late, LateUpdate
+from algorithms.options.oort import Oort
+from algorithms.options.reporting import Reporting
 from algorithms.parts.arrivals import Flight, Timeline
-from algorithms.parts.oort import Oort
-from algorithms.parts.reporting import Reporting
+from algorithms.rounds.asynchronous import AsyncProgress
 from partitioning.common.disk import report_full_disk
 from partitioning.common.paths import regular
 from partitioning.store.files import sha256

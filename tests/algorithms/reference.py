@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from algorithms import Algorithm, Compute, Local, Purpose, State, generator
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.engine.test_round import simulate
+from tests.algorithms.rounds.test_round import simulate
 
 FP64 = Compute("sequential", precision="fp64")
 Batches = Sequence[np.ndarray]

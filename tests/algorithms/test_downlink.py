@@ -30,7 +30,7 @@ from algorithms import (
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named
-from tests.algorithms.engine.test_round import same
+from tests.algorithms.rounds.test_round import same
 from tests.algorithms.test_properties import SIZES, made, simulate
 
 Federation = Callable[..., InlineFleet]

@@ -45,13 +45,13 @@ from algorithms import (
     phases,
     radfed,
 )
-from algorithms.engine.asynchronous import AsyncProgress
-from algorithms.engine.rows import UpdateRows
+from algorithms.core.rows import UpdateRows
 from algorithms.parts.arrivals import Clock, Delay, Dispatcher, Flight, Timeline
+from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.engine.test_round import same, train
+from tests.algorithms.rounds.test_round import same, train
 from tests.algorithms.test_fedopt import update
 
 Federation = Callable[..., InlineFleet]

@@ -25,14 +25,14 @@ from algorithms import (
     generator,
     next_round,
 )
-from algorithms.engine.layout import Layout
-from algorithms.parts.clock import check_clock
-from algorithms.parts.reporting import Reporting
+from algorithms.core.layout import Layout
+from algorithms.options.reporting import Reporting
+from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.engine.test_round import same
-from tests.algorithms.engine.test_timed import table
+from tests.algorithms.rounds.test_round import same
+from tests.algorithms.rounds.test_timed import table
 from tests.algorithms.test_fedasync import LOCAL, simulate
 from tests.algorithms.test_fedopt import update
 

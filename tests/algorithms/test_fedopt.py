@@ -39,7 +39,7 @@ from algorithms import (
 )
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.engine.test_round import SIZES, run, same, simulate
+from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

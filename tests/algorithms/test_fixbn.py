@@ -26,11 +26,11 @@ from algorithms import (
     fixbn,
     next_round,
 )
-from algorithms.engine.state import begin
+from algorithms.core.state import begin
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.engine.test_round import SIZES, run, same
 from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module, train
+from tests.algorithms.rounds.test_round import SIZES, run, same
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

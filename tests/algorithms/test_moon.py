@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
 from algorithms import Compute, InputError, Local, Sample, begin, choose, fedavg, moon, next_round
-from algorithms.parts.compute import Execution
-from algorithms.parts.own_update import OwnUpdate
+from algorithms.training.compute import Execution
+from algorithms.training.own_update import OwnUpdate
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import perceptron
 from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, mean, module

@@ -28,8 +28,8 @@ from algorithms import (
 )
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import perceptron
-from tests.algorithms.engine.test_round import same
 from tests.algorithms.reference import DATA, Values, drawn, engine, mean, module
+from tests.algorithms.rounds.test_round import same
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.05, batch_size=4, epochs=2, momentum=0.5)

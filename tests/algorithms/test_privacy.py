@@ -42,7 +42,7 @@ from algorithms import (
     silobn,
     singleset,
 )
-from algorithms.parts.aggregation import Median
+from algorithms.options.aggregation import Median
 from algorithms.qfedavg import LossPower
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import perceptron

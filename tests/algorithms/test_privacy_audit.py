@@ -9,7 +9,7 @@ import torch
 from scipy.stats import beta
 
 from algorithms import AdaptiveClip, Local, Privacy, Rounds, Sample, Uplink, begin, fedavg, next_round
-from algorithms.parts.stages import Clip
+from algorithms.options.stages import Clip
 from raysim.fleet.inline import InlineFleet
 from raysim.measures.accounting import Accountant
 from tests.algorithms.conftest import clients, perceptron

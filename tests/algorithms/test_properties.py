@@ -26,11 +26,11 @@ from algorithms import (
     fedavg,
     next_round,
 )
-from algorithms.engine.entries import Kind
+from algorithms.core.entries import Kind
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
-from tests.algorithms.engine.test_round import same
+from tests.algorithms.rounds.test_round import same
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 1, 9, 0, 8)

@@ -24,9 +24,9 @@ from algorithms import (
     next_round,
     radfed,
 )
-from algorithms.engine import kept
 from algorithms.names import ALGORITHMS
-from algorithms.parts.aggregation import (
+from algorithms.options import kept
+from algorithms.options.aggregation import (
     AGGREGATES,
     Aggregate,
     GeometricMedian,
@@ -36,13 +36,13 @@ from algorithms.parts.aggregation import (
     MultiKrum,
     TrimmedMean,
 )
-from algorithms.parts.attack import Attack, little
-from algorithms.parts.stages import Clip
-from algorithms.parts.uplink import Uplink
+from algorithms.options.attack import Attack, little
+from algorithms.options.stages import Clip
+from algorithms.options.uplink import Uplink
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
-from tests.algorithms.engine.test_round import same, simulate
 from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, module, sgd, train
+from tests.algorithms.rounds.test_round import same, simulate
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4, epochs=2)

@@ -27,8 +27,8 @@ from algorithms import (
 )
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.engine.test_round import same, simulate
 from tests.algorithms.reference import DATA, FP64, Values, agree, drawn, engine, mean, module
+from tests.algorithms.rounds.test_round import same, simulate
 
 Federation = Callable[..., InlineFleet]
 Client = Callable[[nn.Module, Values, int, list[np.ndarray]], nn.Module]

@@ -31,7 +31,7 @@ from algorithms import (
 from algorithms.names import ALGORITHMS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
-from tests.algorithms.engine.test_round import same
+from tests.algorithms.rounds.test_round import same
 from tests.algorithms.test_properties import MODELS, SIZES, made, simulate
 
 Federation = Callable[..., InlineFleet]

@@ -16,7 +16,7 @@ import numpy as np
 
 import partitioning
 from algorithms import Local, Sample, begin, fedavg, next_round
-from algorithms.parts.aggregation import AGGREGATES
+from algorithms.options.aggregation import AGGREGATES
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.ray_fleet import fetch_results
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan

@@ -124,9 +124,7 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "privacy and fedbn": experiment("fedbn", PRIVACY, **POISSON),
         "privacy and downlink": experiment(tables=PRIVACY, downlink={"chain": TOP_K}, **POISSON),
         "privacy and fedadam": experiment("fedadam", PRIVACY, **POISSON),
-        "deadline and feedback": experiment(
-            tables=PHONES, deadline=6.0, uplink={"chain": TOP_K, "feedback": True}
-        ),
+        "deadline and feedback": experiment(tables=PHONES, deadline=6.0, uplink={"chain": TOP_K, "feedback": True}),
         "stale fedbn": experiment("fedbn", PHONES, deadline=6.0, late="stale"),
         "stale ditto": experiment("ditto", PHONES, deadline=6.0, late="stale"),
         "stale with over-selection": experiment(tables=PHONES, deadline=6.0, late="stale", over=1.3),

@@ -40,7 +40,7 @@ from algorithms import (
     singleset,
     static_bn,
 )
-from algorithms.parts.weighting import Report
+from algorithms.core.rows import Report
 from tests.algorithms.conftest import perceptron
 
 LOCAL = Local()

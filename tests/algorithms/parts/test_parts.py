@@ -31,7 +31,7 @@ from algorithms import (
     silobn,
     torch_seed,
 )
-from algorithms.engine.batch_norm import refuses_single
+from algorithms.core.batch_norm import refuses_single
 from tests.algorithms.conftest import perceptron
 
 

@@ -30,11 +30,11 @@ from algorithms import (
     phases,
     radfed,
 )
-from algorithms.engine.state import begin
+from algorithms.core.state import begin
 from algorithms.parts.weighting import LossKind
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
-from tests.algorithms.engine.test_round import SIZES, run, same, simulate
+from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
 
 Federation = Callable[..., InlineFleet]
 HALF = Sample(fraction=0.5)

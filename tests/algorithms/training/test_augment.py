@@ -11,8 +11,8 @@ import torch
 from algorithms import Augmented, Compute, Local, Purpose, Sample, begin, fedavg, fedtan, next_round, torch_seed
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
-from tests.algorithms.engine.test_round import simulate
 from tests.algorithms.reference import DATA, FP64, agree, drawn, mean, module, sgd, train
+from tests.algorithms.rounds.test_round import simulate
 from tests.algorithms.training.test_executions import differ, seeded
 
 Federation = Callable[..., InlineFleet]

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from algorithms import Augmented, Compute, InputError, Layout, Local, Resident, Sharing, choose, trainer
-from algorithms.engine.chunks import CHUNK, chunks
-from algorithms.parts.losses import CrossEntropy, labelled
+from algorithms.core.chunks import CHUNK, chunks
+from algorithms.training.loss import CrossEntropy, labelled
 from algorithms.training.work import Work
 
 LOCAL = Local(lr=0.3, batch_size=2, epochs=2, momentum=0.5)

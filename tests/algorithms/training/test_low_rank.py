@@ -30,7 +30,7 @@ from algorithms import (
     radfedi,
     scaffold,
 )
-from algorithms.engine.sums import Sum
+from algorithms.core.sums import Sum
 from algorithms.training.chain import LocalSteps
 from algorithms.training.low_rank import LowRank
 from algorithms.training.work import Work

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from algorithms import Algorithm, Compute, InputError, Local, Purpose, Sample, choose, fedavg, generator
-from algorithms.parts.losses import BinaryCrossEntropy, CrossEntropy, Huber, Loss, MeanSquaredError, OwnLoss
-from algorithms.parts.optimisers import OPTIMISERS
+from algorithms.training.loss import BinaryCrossEntropy, CrossEntropy, Huber, Loss, MeanSquaredError, OwnLoss
+from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import perceptron
-from tests.algorithms.engine.test_round import simulate
 from tests.algorithms.reference import DATA, agree, mean
+from tests.algorithms.rounds.test_round import simulate
 
 NUMBERS = [(x, torch.from_numpy(np.random.default_rng(len(y)).uniform(0, 1, (len(y), 3)))) for x, y in DATA]
 """The clients with three numbers a sample."""

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import partitioning
-from algorithms.parts.losses import LOSSES
-from algorithms.parts.optimisers import OPTIMISERS
+from algorithms.training.loss import LOSSES
+from algorithms.training.optimiser_names import OPTIMISERS
 from raysim.cli.begin import experiment_for
 from raysim.cli.commands import cli
 from raysim.cli.files import KINDS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from algorithms.parts.aggregation import Krum, Mean, Median, TrimmedMean
-from algorithms.parts.attack import Attack
+from algorithms.options.aggregation import Krum, Mean, Median, TrimmedMean
+from algorithms.options.attack import Attack
 from algorithms.parts.server import Mix
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment

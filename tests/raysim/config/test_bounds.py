@@ -10,7 +10,7 @@ import pytest
 
 from algorithms import Compute, Local
 from algorithms.names import ALGORITHMS, SERVERS
-from algorithms.parts.losses import LOSSES
+from algorithms.training.loss import LOSSES
 from partitioning import SCHEMES
 from raysim.common.errors import InputError
 from raysim.config.algorithm import AlgorithmTable, LocalTable, ServerTable

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.engine.tree import Node
+from algorithms.core.tree import Node
 from raysim.fleet.block_queue import BlockQueue, work_of
 
 

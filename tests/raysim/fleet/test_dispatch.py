@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms import Outcome
-from algorithms.engine.tree import Node, join_all, run_node
+from algorithms.core.tree import Node, join_all, run_node
 from raysim.fleet.dispatch import ActorTask, BlockDispatcher, group_size, groups_of
 from raysim.fleet.pool import ReadyActor, hosts_of
 from raysim.fleet.traffic import StoredValue

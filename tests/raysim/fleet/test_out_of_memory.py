@@ -23,7 +23,7 @@ from algorithms import (
     begin,
     fedavg,
 )
-from algorithms.engine.asynchronous import ReturnedUpdates
+from algorithms.rounds.asynchronous import ReturnedUpdates
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
 from raysim.common.errors import OutOfMemoryError, of_algorithm

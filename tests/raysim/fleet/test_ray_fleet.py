@@ -32,8 +32,8 @@ from algorithms import (
     next_round,
     radfed,
 )
-from algorithms.engine.layout import Packed
-from algorithms.engine.round import sample_cohort
+from algorithms.core.layout import Packed
+from algorithms.rounds.round import sample_cohort
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ENDING, ClientActors, agreed

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 import partitioning
 from algorithms import Algorithm, Local, Sample, State, begin, current_model, fedavg, fedbn, next_round, radfed, silobn
-from algorithms.engine.clients import SamplePart
+from algorithms.core.clients import SamplePart
 from algorithms.names import ALGORITHMS
 from partitioning import Population
 from partitioning.sources.source import TableSource

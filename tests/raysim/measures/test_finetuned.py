@@ -26,7 +26,7 @@ from algorithms import (
     next_round,
     torch_seed,
 )
-from algorithms.engine.head import ModelPart
+from algorithms.core.head import ModelPart
 from algorithms.names import ALGORITHMS
 from partitioning import Population
 from raysim.common.errors import InputError

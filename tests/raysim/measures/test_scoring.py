@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 import partitioning
 from algorithms import Local, Sample, begin, fedavg, fedbn, next_round
-from algorithms.engine.chunks import CHUNK
+from algorithms.core.chunks import CHUNK
 from partitioning import Population
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors

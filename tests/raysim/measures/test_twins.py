@@ -36,7 +36,7 @@ from raysim.fleet.inline import InlineFleet
 from raysim.measures.twins import Divergence, TwinState, TwinSteps
 from raysim.models.build import build
 from tests.algorithms.conftest import Samples, clients, federation, perceptron, settle  # noqa: F401  fixtures
-from tests.algorithms.engine.test_round import train
+from tests.algorithms.rounds.test_round import train
 
 Federation = Callable[..., InlineFleet]
 LOCAL = Local(lr=0.1, batch_size=4)

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from algorithms import Layout
-from algorithms.engine.head import head_layers
+from algorithms.core.head import head_layers
 from raysim.common.errors import InputError
 from raysim.models.build import MODELS, build
 from raysim.models.initialisation import freeze_before, initialise, load_weights

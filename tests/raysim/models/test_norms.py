@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.functional import conv2d, cross_entropy
 
 from algorithms import Compute, Layout, Local, Resident, Sample, Sharing, Work, fedbn, trainer
-from algorithms.engine.batch_norm import is_batch_norm, train_mode
-from algorithms.engine.chunks import CHUNK
-from algorithms.engine.statistics import add_statistics, statistics_of
-from algorithms.engine.sums import Sum
+from algorithms.core.batch_norm import is_batch_norm, train_mode
+from algorithms.core.chunks import CHUNK
+from algorithms.core.sums import Sum
+from algorithms.training.statistics import add_statistics, statistics_of
 from raysim.common.errors import InputError
 from raysim.models.build import build
 from raysim.models.fixup import ScalarAffine, ShiftedConv2d

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.engine.batch_norm import is_batch_norm
+from algorithms.core.batch_norm import is_batch_norm
 from partitioning import InputError
 from raysim.models.build import build
 

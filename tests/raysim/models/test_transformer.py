@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from algorithms import Layout
-from algorithms.parts.losses import LabelKind
+from algorithms.training.loss import LabelKind
 from raysim.common.errors import InputError
 from raysim.config.read import read
 from raysim.models.build import build

@@ -10,7 +10,7 @@ import pytest
 import partitioning
 import raysim
 from algorithms import Attack, GeometricMedian, Krum, Local, Median, Sample, begin, fedavg, next_round
-from algorithms.engine import kept
+from algorithms.options import kept
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors

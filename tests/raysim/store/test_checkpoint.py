@@ -27,9 +27,9 @@ from algorithms import (
     State,
     fedavg,
 )
-from algorithms.engine.asynchronous import AsyncProgress
-from algorithms.engine.rows import UpdateRows
+from algorithms.core.rows import UpdateRows
 from algorithms.parts.arrivals import Arrivals, Concurrent, Flight, Timeline
+from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.common.errors import InputError
 from raysim.measures.selection import EvaluationHistory
 from raysim.store.checkpoint import CLASSES, Checkpoints, Sweeper

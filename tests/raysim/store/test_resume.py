@@ -21,7 +21,7 @@ import tomli_w
 
 import raysim
 from algorithms import Function, Local, Outcome, Sample, Server, fedavg
-from algorithms.engine.fleet import Block
+from algorithms.core.fleet import Block
 from algorithms.names import ALGORITHMS
 from partitioning.cli.exit_status import run_command
 from raysim import Run
@@ -301,7 +301,7 @@ STEP = """
 from dataclasses import dataclass, replace
 
 from algorithms import Algorithm, Assign, Local, Sample, Server, fedavg
-from algorithms.engine.rounds import watched_round
+from algorithms.rounds.watched import watched_round
 
 
 @dataclass(frozen=True)

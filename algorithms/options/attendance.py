@@ -1,0 +1,198 @@
+"""Attendance of a synchronous round in virtual time: who is selected, who reports in time, and when the round ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf, nextafter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.clients import Census
+from algorithms.core.devices import Devices
+from algorithms.core.errors import InputError
+from algorithms.core.fleet import Fleet
+from algorithms.core.keys import Purpose, generator
+from algorithms.core.layout import Packed
+from algorithms.core.report import DroppedUpdates
+from algorithms.core.state import State
+from algorithms.options.durations import Work, durations
+from algorithms.options.oort import Oort
+from algorithms.options.reporting import Reporting
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arrivals import nobody
+
+
+@dataclass(frozen=True)
+class LateUpdate:
+    """Client update that arrives after the end of its round.
+
+    Args:
+        client: id of the client.
+        round: round of its dispatch, starting at 1.
+        due: virtual time of its arrival.
+    """
+
+    client: int
+    round: int
+    due: float
+
+
+@dataclass(frozen=True)
+class Late:
+    """Late client updates under way, none of them computed yet.
+
+    Args:
+        updates: the updates.
+        models: global models that they begin with, by the round of their dispatch.
+    """
+
+    updates: tuple[LateUpdate, ...] = ()
+    models: dict[int, Packed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """A round in virtual time, before any training.
+
+    Args:
+        cohort: clients that report in time, in id order.
+        begins: time at which the clients are selected.
+        ends: time at which the round ends.
+        seconds: seconds of each client update of the cohort, float64 [m].
+        dropped: client updates that never count.
+        arrived: late updates of earlier rounds that arrive in this one, in the order of their rounds and clients.
+        late: late updates that are still under way after the round.
+    """
+
+    cohort: NDArray[np.int64]
+    begins: float
+    ends: float
+    seconds: NDArray[np.float64]
+    dropped: DroppedUpdates
+    arrived: tuple[LateUpdate, ...] = ()
+    late: tuple[LateUpdate, ...] = ()
+
+
+def attend(state: State, algorithm: Algorithm, fleet: Fleet, devices: Devices) -> Attendance:
+    """Select clients that are available, and find out which of them report before the round ends.
+
+    The durations follow from sizes and devices, so nobody has to train for it.
+
+    Raises:
+        InputError: no client is available at any later time.
+    """
+    under_way = state.own.updates if isinstance(state.own, Late) else ()
+    work = durations(state, algorithm, fleet)
+    begins, available = _wait(state, fleet.census, devices, under_way)
+    sample = algorithm.schedule.sample
+    joined = fleet.census.joined(state.round + 1)
+    size = sample.size(len(fleet.census.clients if sample.fraction is None else joined))
+    selected = _draw(state, algorithm, fleet.census, available, work, size)
+    size = max(1, len(selected)) if sample.by == "poisson" else min(size, len(state.travelling_models) or size)
+    dues = np.array([begins + work(client)[1] for client in selected.tolist()])
+    until = np.array([devices.until(client, begins) for client in selected.tolist()])
+    reporting = sample.reporting
+    ends = _end(begins, dues, until, size, reporting)
+    # Equal devices report at the same time; by their ids, the last ones would never be in time.
+    lots = generator(state.seed, Purpose.TIES, state.round + 1).permutation(len(selected))
+    order = np.lexsort((lots, dues))
+    reports = order[(dues[order] <= until[order]) & (dues[order] <= ends)][:size]
+    in_time = np.zeros(len(selected), bool)
+    in_time[reports] = True
+    later = ~in_time & (dues <= until) & (reporting.late == "stale")
+    dropped = _dropped(selected, begins, ends, np.minimum(until, dues), ~in_time & ~later, dues > until, work)
+    pairs = zip(selected[later].tolist(), dues[later].tolist(), strict=True)
+    waiting = (*under_way, *(LateUpdate(client, state.round + 1, due) for client, due in pairs))
+    return Attendance(
+        selected[in_time],
+        begins,
+        ends,
+        dues[in_time] - begins,
+        dropped,
+        tuple(sorted((each for each in waiting if each.due <= ends and each.round <= state.round), key=_order)),
+        tuple(each for each in waiting if each.due > ends or each.round > state.round),
+    )
+
+
+def _order(update: LateUpdate) -> tuple[int, int]:
+    return update.round, update.client
+
+
+def _wait(
+    state: State, census: Census, devices: Devices, under_way: Sequence[LateUpdate]
+) -> tuple[float, NDArray[np.bool_]]:
+    """Return the first time from now on at which a client is available, and which clients are, [K].
+
+    If a late update arrives before, it is the time of that arrival, and no client is available.
+
+    Raises:
+        InputError: there is no such time.
+    """
+    now, free = state.now, ~np.isin(census.clients, [each.client for each in under_way])
+    if census.joins is not None:
+        free &= census.joins <= state.round + 1
+    available = free & devices.available(census.clients, now)
+    while not available.any():
+        wait = float(devices.wait(census.clients[free], now).min(initial=inf))
+        arrival = min((each.due for each in under_way), default=inf)
+        if min(wait, arrival) == inf:
+            raise InputError(nobody(now))
+        if arrival <= now + wait:
+            return max(now, arrival), available
+        now = max(now + wait, nextafter(now, inf))
+        available = free & devices.available(census.clients, now)
+    return now, available
+
+
+def _draw(
+    state: State,
+    algorithm: Algorithm,
+    census: Census,
+    available: NDArray[np.bool_],
+    work: Callable[[int], Work],
+    size: int,
+) -> NDArray[np.int64]:
+    """Draw the clients to select for a cohort of `size`."""
+    sample, number = algorithm.schedule.sample, state.round + 1
+    if isinstance(sample.by, Oort):
+
+        def seconds(client: int) -> float:
+            return work(client)[1]
+
+        chosen = sample.reporting.selected(size)
+        return sample.by.draw(state.utility, census, available, chosen, seconds, state.seed, number)
+    weights = census.samples if sample.by == "size" else state.importance
+    most = len(state.travelling_models) or None
+    return sample.draw(census.clients, state.seed, number, weights, most, census.joins, available)
+
+
+def _end(
+    begins: float, dues: NDArray[np.float64], until: NDArray[np.float64], size: int, reporting: Reporting
+) -> float:
+    """Return the end of a round: the m-th arrival, the deadline, or the last event, whichever is first."""
+    arrivals = np.sort(dues[dues <= until])
+    enough = float(arrivals[size - 1]) if len(arrivals) >= size else inf
+    deadline = inf if reporting.deadline is None else begins + reporting.deadline
+    last = float(np.minimum(dues, until).max(initial=begins))
+    return min(enough, deadline, last)
+
+
+def _dropped(
+    clients: NDArray[np.int64],
+    begins: float,
+    ends: float,
+    events: NDArray[np.float64],
+    dropped: NDArray[np.bool_],
+    vanishes: NDArray[np.bool_],
+    work: Callable[[int], Work],
+) -> DroppedUpdates:
+    """Return the updates that never count; their clients stop when the round ends, or when they vanish before."""
+    rows = []
+    for client, event, vanished in zip(clients[dropped], events[dropped], vanishes[dropped], strict=True):
+        samples, seconds = work(int(client))
+        spent = min(float(event), ends) - begins
+        outcome = "vanished" if vanished and event <= ends else "late"
+        rows.append((int(client), outcome, samples * spent / seconds if seconds else 0.0, spent))
+    return DroppedUpdates.of(*zip(*rows, strict=True)) if rows else DroppedUpdates.of((), (), (), ())

@@ -1,0 +1,32 @@
+"""Durations of client updates in virtual time; they follow from sizes and devices alone, never from training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from algorithms.core.devices import DrawnDevices
+from algorithms.core.fleet import Fleet
+from algorithms.core.state import State
+from algorithms.parts.algorithm import Algorithm
+
+Work = tuple[float, float]
+"""Work of a client update: samples that pass through training, repeats included, and virtual seconds."""
+
+
+def durations(state: State, algorithm: Algorithm, fleet: Fleet) -> Callable[[int], Work]:
+    """Return the work of a client's update on its device by its id; batches that batch norm may skip count."""
+    devices, size = fleet.census.devices or DrawnDevices(), fleet.layouts.shared.nbytes
+    local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
+
+    @cache
+    def passed(samples: int) -> int:
+        return sum(len(rows) for rows in local.plan(samples, 1, 0, lambda _: np.random.default_rng(0)))
+
+    def work(client: int) -> Work:
+        used = passed(int(fleet.census.of(np.array([client]))[0]))
+        return used, devices.seconds(state.seed, client, local.models * used, size, up)
+
+    return work

@@ -1,0 +1,201 @@
+"""Aggregations that need every model of a cohort: models stay where they were made, and are reduced slice by slice.
+
+A block leaves its clients' models behind as one object for each slice of coordinates. A second map takes a slice of all
+blocks, so an actor holds cohort x slice, and the driver holds references and one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, map_joined
+from algorithms.core.layout import ALIGNMENT, Layout, Packed
+from algorithms.core.state import State
+from algorithms.core.sums import Sum
+from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, TrimmedMean
+from algorithms.options.attack import Attack
+from algorithms.options.attacked import AttackedUpdates, parameters_of
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.client_update import BlockResult, ClientUpdates
+from algorithms.training.worker import Worker
+
+MOST, LEAST = 2**22, 2**15
+"""Values of a slice in all models of the cohort, and least number of values of a slice in those of a block."""
+
+
+def slices_of(floats: int, cohort: int, block: int) -> tuple[slice, ...]:
+    """Cut the coordinates of a model: a function of its size, the cohort's and the block's alone.
+
+    A slice has at least max(2^22 / cohort, 2^15 / block) coordinates, and less than twice as many, in multiples of 16.
+    All models' values of a slice are then 16 to 32 MiB in float32, and the objects of a block large enough to stay in
+    their node's memory. A smaller model is one slice.
+
+    Args:
+        floats: floating values of a model.
+        cohort: clients of the round.
+        block: clients of a block.
+    """
+    length = max(MOST // max(1, cohort), LEAST // block, 1)
+    length = -(-floats // max(1, floats // length))
+    length = max(1, -(-length // ALIGNMENT)) * ALIGNMENT
+    return tuple(slice(start, min(start + length, floats)) for start in range(0, max(1, floats), length))
+
+
+@dataclass(frozen=True)
+class KeptUpdates(AttackedUpdates):
+    """Client updates of a block that leave their models behind, an object [clients, slice] for each slice.
+
+    The sum of models has no floating values: it only has the largest counters and the total weight.
+
+    Args:
+        slices: slices of a model's floating values.
+    """
+
+    slices: tuple[slice, ...] = ()
+
+    def objects(self, block: Block) -> int:
+        return len(self.slices)
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        output = super().__call__(worker, block, *values)
+        result, models = output.value, output.objects
+        counters = replace(Sum.zero(worker.resident.layouts.shared), floats=np.zeros(0))
+        for model, weight in zip(models, result.rows.weights.tolist(), strict=True):
+            counters.add(Packed(model.floats[:0], model.integers), weight)
+        kept = tuple(np.stack([model.floats[part] for model in models]) for part in self.slices)
+        return Output(replace(result, models=counters), kept)
+
+
+@dataclass(frozen=True, eq=False)
+class OfSlices(Function):
+    """Work on a slice of all models of the cohort. Its values are the global model, and each block's object.
+
+    Args:
+        slices: slices of a model's floating values.
+        counts: whether each client update of the cohort counts, [cohort].
+        attacks: whether each update that counts is an attacker's.
+        attack: attack; None for none.
+    """
+
+    slices: tuple[slice, ...]
+    counts: NDArray[np.bool_]
+    attacks: NDArray[np.bool_]
+    attack: Attack | None
+
+    def values(self, block: Block, layout: Layout, model: Packed, *parts: Any) -> tuple[Any, Any]:
+        """Return the slice of the global model, [n], and that of all updates that count, [m, n], in float64."""
+        place = self.slices[block.number]
+        received = model.floats[place].astype(np.float64)
+        rows = np.concatenate(parts)[self.counts].astype(np.float64)
+        if self.attack is not None and self.attack.colludes and self.attacks.any():
+            trains = np.flatnonzero(parameters_of(layout)[place])
+            attackers = np.flatnonzero(self.attacks)
+            chosen = np.ix_(attackers, trains)
+            rows[chosen] = self.attack.colluded(received[trains], rows[chosen], len(rows))
+        return received, rows
+
+
+@dataclass(frozen=True, eq=False)
+class Products(OfSlices):
+    """Scalar products of all pairs of updates over a slice, [m, m]; neighbours add up."""
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left + right
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        received, rows = self.values(block, worker.resident.layouts.shared, *values)
+        # torch aligns its memory, on which the order of a product's sums may depend.
+        updates = torch.empty(rows.shape, dtype=torch.float64)
+        np.subtract(rows, received, out=updates.numpy())
+        return Output((updates @ updates.T).numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced(OfSlices):
+    """Aggregate of a slice, [n]: a rule by coordinates, or a mean by shares; neighbours are put end to end.
+
+    Args:
+        rule: rule by coordinates, or the shares of the updates that count, [m].
+    """
+
+    rule: Median | TrimmedMean | NDArray[np.float64]
+
+    def join(self, left: Any, right: Any) -> Any:
+        return np.concatenate((left, right))
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        _, rows = self.values(block, worker.resident.layouts.shared, *values)
+        if isinstance(self.rule, Median | TrimmedMean):
+            return Output(self.rule.reduce(rows))
+        total = np.zeros(rows.shape[1])
+        for place in np.flatnonzero(self.rule):
+            total += self.rule[place] * rows[place]
+        return Output(total)
+
+
+def guarded(
+    state: State, algorithm: Algorithm, fleet: Fleet, updates: ClientUpdates, cohort: NDArray[np.int64]
+) -> AttackedUpdates:
+    """Return the client updates of a cohort under an attack, or for an aggregation that needs every model.
+
+    Args:
+        state: the run so far.
+        algorithm: parts of the current phase.
+        fleet: fleet that runs the blocks.
+        updates: client updates without either.
+        cohort: clients of the round.
+    """
+    attack = algorithm.attack
+    attackers = () if attack is None else attack.attackers(fleet.census.clients, state.seed).tolist()
+    given = {**vars(updates), "attack": attack, "attackers": frozenset(attackers).intersection(cohort.tolist())}
+    if not algorithm.keeps_models:
+        return AttackedUpdates(**given)
+    slices = slices_of(fleet.layouts.shared.floats, len(cohort), fleet.block_size(len(cohort)))
+    return KeptUpdates(**{**given, "aggregate": False, "slices": slices})
+
+
+def aggregate_kept(
+    state: State,
+    algorithm: Algorithm,
+    fleet: Fleet,
+    updates: KeptUpdates,
+    result: BlockResult,
+    objects: Sequence[Reference],
+) -> BlockResult:
+    """Return the result of a round with the aggregate of its models in place of their sum.
+
+    Updates of weight 0 are left out. Robust rules count the others equally, whatever their weights.
+
+    Args:
+        state: the run so far.
+        algorithm: parts of the current phase.
+        fleet: fleet that ran the blocks.
+        updates: client updates of the round.
+        result: rows and counters of the round.
+        objects: references to the slices of each block, block after block.
+    """
+    counts, rule = result.rows.weights > 0, algorithm.aggregate
+    if result.models is None or not counts.any():
+        return replace(result, models=Sum.zero(fleet.layouts.shared))
+    attacks = np.isin(result.rows.clients[counts], list(updates.attackers))
+    given = updates.slices, counts, attacks, algorithm.attack
+    start, each = [fleet.put(state.model)], len(updates.slices)
+    blocks = [Block(n, (n,), len(counts), references=tuple(objects[n::each])) for n in range(each)]
+    if isinstance(rule, Krum | GeometricMedian):
+        products: NDArray[np.float64] = map_joined(fleet, Products(*given), blocks, start)[0]
+        lengths = np.diag(products)
+        reduce = Reduced(*given, rule.shares(np.maximum(lengths[:, None] + lengths - 2 * products, 0)))
+    elif isinstance(rule, Mean):
+        weights = result.rows.weights[counts]
+        reduce = Reduced(*given, weights / weights.sum())
+    else:
+        reduce = Reduced(*given, rule)
+    floats: NDArray[np.float64] = map_joined(fleet, reduce, blocks, start)[0]
+    total = float(result.rows.weights[counts].sum() if isinstance(rule, Mean) else counts.sum())
+    return replace(result, models=replace(result.models, floats=floats * total, total=total))

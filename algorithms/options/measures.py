@@ -1,0 +1,126 @@
+"""Measures of a round that its report alone does not give: "dl" and "bn"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.fleet import Block, Function, Output
+from algorithms.core.layout import Layout, Packed
+from algorithms.core.rows import UpdateRows
+from algorithms.core.windows import Windows, entered, variances
+from algorithms.training.reports import statistics
+from algorithms.training.worker import Worker
+
+WINDOW = 200
+"""Client updates over which a client's variance is taken, as in FixBN's Figure 3 (b)."""
+
+
+@dataclass
+class Directions:
+    """Sums of the models' directions by their parameters, sum_k w_k / |w_k|, and likewise of the models' changes.
+
+    For unit vectors u_k they give the mean over all pairs without a look at any pair:
+
+        2 sum_(j < k) u_j . u_k = |sum_k u_k|^2 - sum_k |u_k|^2
+    """
+
+    models: NDArray[np.float64]
+    updates: NDArray[np.float64]
+    parameters: NDArray[np.float64]
+    count: int = 0
+    moved: int = 0
+
+    @classmethod
+    def zero(cls, layout: Layout) -> Directions:
+        """Return the empty sums of a layout's entries."""
+        return cls(np.zeros(layout.floats), np.zeros(layout.floats), layout.parameters.astype(np.float64))
+
+    def add(self, sent: Packed, received: Packed) -> None:
+        """Add a model as its client sent and received it."""
+        w = sent.floats * self.parameters
+        change = w - received.floats * self.parameters
+        self.models += w / (np.linalg.norm(w) or 1)
+        # A model that did not move has no direction: it points apart from all others.
+        self.moved += bool(change.any())
+        self.updates += change / (np.linalg.norm(change) or 1)
+        self.count += 1
+
+    def plus(self, part: Directions) -> Directions:
+        """Return the sums of both."""
+        models, updates = self.models + part.models, self.updates + part.updates
+        return Directions(models, updates, self.parameters, self.count + part.count, self.moved + part.moved)
+
+    @property
+    def divergence(self) -> dict[str, float]:
+        """DL: mean over all pairs of 1 - cos(w_j, w_k), of the models as sent and of their changes.
+
+        It is empty if there is no pair. Paper: RADFed, equation 3.
+        """
+        pairs = self.count * (self.count - 1)
+        if not pairs:
+            return {}
+        return {
+            "dl": 1 - float(self.models @ self.models - self.count) / pairs,
+            "dl_updates": 1 - float(self.updates @ self.updates - self.moved) / pairs,
+        }
+
+
+@dataclass(frozen=True)
+class Compared(Function):
+    """Client updates whose models' directions are summed beside them: the value is a pair of both.
+
+    Args:
+        updates: client updates.
+    """
+
+    updates: Function
+
+    def objects(self, block: Block) -> int:
+        return self.updates.objects(block)
+
+    def join(self, left: tuple[Any, Directions], right: tuple[Any, Directions]) -> tuple[Any, Directions]:
+        return self.updates.join(left[0], right[0]), left[1].plus(right[1])
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        directions = Directions.zero(worker.resident.layouts.shared)
+        output = self.updates(replace(worker, watch=directions.add), block, *values)
+        return Output((output.value, directions), output.objects)
+
+
+def batch_statistics(
+    rows: UpdateRows, before: Packed, after: Packed, layout: Layout, windows: Windows
+) -> tuple[dict[str, float], Windows]:
+    """Return the measure "bn", and the windows that it remembers.
+
+        bn_change = mean |S(t+1) - S(t)|,  bn_deviation = mean_k mean |S_k(t+1) - S(t)|,
+        bn_variance = mean_k Var of client k's latest deviations
+
+    over all running means and variances S of the model.
+
+    Args:
+        rows: client updates of the round.
+        before: global model before the round.
+        after: global model after it; equal to `before` if the round did not aggregate.
+        layout: layout of the shared entries.
+        windows: windows so far.
+
+    Paper: FixBN, Figure 3 (a) and (b).
+
+    Deviations: the figure's norm is a sum, here it is the mean. The figure's S_k is a mini-batch's, here it is the one
+    that the client update left.
+    """
+    trained = rows.trained
+    shifts = dict(zip(rows.clients[trained].tolist(), rows.column("bn_shift")[trained].tolist(), strict=True))
+    windows = entered(windows, shifts, WINDOW)
+    change = np.abs(statistics(layout, after) - statistics(layout, before))
+    spread = variances(windows, least=2)
+    measures = {"bn_change": float(change.mean()) if change.size else 0.0}
+    if shifts:
+        measures["bn_deviation"] = float(np.mean(list(shifts.values())))
+    if not np.isnan(spread).all():
+        measures["bn_variance"] = float(np.nanmean(spread))
+    return measures, windows

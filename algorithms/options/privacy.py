@@ -1,0 +1,246 @@
+"""Central differential privacy of users: clipped changes of equal weight, and noise on their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp, isfinite, sqrt
+from typing import TYPE_CHECKING
+
+from algorithms.core.errors import InputError, require
+from algorithms.parts.rules import AfterRound, Rule
+from algorithms.parts.schedule import Rounds, Schedule
+from algorithms.parts.server import Server, takes_updates
+from algorithms.parts.sharing import Sharing
+from algorithms.parts.weighting import Equal, Weighting
+from algorithms.training.local import Local
+
+if TYPE_CHECKING:
+    from algorithms.core.layouts import Layouts
+
+Rules = Iterator[tuple[str, bool, str]]
+
+
+@dataclass(frozen=True)
+class AdaptiveClip:
+    """Clipping norm that follows a quantile of the norms of the clients' changes.
+
+        b <- 1/2 + (sum_k (b_k - 1/2) + N(0, sigma_b^2)) / (q K),   b_k = 1 if |D_k| <= C, otherwise 0
+        C <- C exp(-eta_C (b - gamma))
+
+    Args:
+        count_noise: sigma_b, standard deviation of the noise on the number of changes within C, in clients.
+        quantile: gamma, in [0, 1].
+        rate: eta_C, > 0.
+
+    Raises:
+        InputError: a number is out of range.
+
+    Paper: Andrew et al., 2021, Algorithm 1; sigma_b is a twentieth of the expected cohort, gamma 0.5 and eta_C 0.2.
+
+    Deviations: a change counts as within C if its norm is below 0.999 C, because rounding may leave a clipped one just
+    below C.
+    """
+
+    count_noise: float
+    quantile: float = 0.5
+    rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        name, value = "privacy.adaptive.count_noise", self.count_noise
+        require(isfinite(value) and value >= 0, name, value, "a finite number >= 0", f"set {name} = 1.0")
+        name, value = "privacy.adaptive.quantile", self.quantile
+        require(0 <= value <= 1, name, value, "in [0, 1]", f"set {name} = 0.5")
+        name, value = "privacy.adaptive.rate", self.rate
+        require(isfinite(value) and value > 0, name, value, "a finite number > 0", f"set {name} = 0.2")
+
+    def moved(self, clip: float, share: float) -> float:
+        """Return the next C after a noised share of changes within C."""
+        return clip * exp(-self.rate * (share - self.quantile))
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Differential privacy of users at the server: DP-FedAvg.
+
+        D_k <- D_k min(1, C / |D_k|),   mean <- w + (sum_k D_k + N(0, (z C)^2)) / (q K)
+
+    Clients join by Poisson sampling with rate q; K is the number of training clients. A round with an empty cohort has
+    noise, too. The neighbouring relation is to add or remove a client with all its samples.
+
+    Args:
+        noise: z, the noise multiplier, >= 0. With an adaptive C it covers the sum and the count together. None until
+            it is solved for an epsilon; such a value describes a run and cannot run.
+        clip: C, the largest L2 norm of a client's change of the shared parameters, > 0; the first C if it is adaptive.
+        adaptive: rule that moves C; None for a fixed C.
+
+    Raises:
+        InputError: a number is out of range, or the count takes all the noise.
+
+    Paper: McMahan et al., 2018, Algorithm 1, with the fixed-denominator estimator; adaptive: Andrew et al., 2021.
+
+    Deviations: client updates weigh the same. The clipped model is rounded to its precision, in fp32 by up to 6e-8 of
+    each weight, so its change may exceed C by as much.
+    """
+
+    noise: float | None
+    clip: float
+    adaptive: AdaptiveClip | None = None
+
+    def __post_init__(self) -> None:
+        noise = self.noise
+        known = noise is None or (isfinite(noise) and noise >= 0)
+        require(known, "privacy.noise", noise, "a finite number >= 0", "set privacy.noise = 1.0")
+        holds = self.clip > 0 and (isfinite(self.clip) or noise == 0)
+        require(holds, "privacy.clip", self.clip, "a finite number > 0", "set privacy.clip = 1.0")
+        if self.adaptive is None:
+            return
+        name, value = "privacy.adaptive.count_noise", self.adaptive.count_noise
+        if noise:
+            allowed = f"above noise / 2 = {noise / 2:g}, because the rest of the noise is the sum's"
+            require(2 * value > noise, name, value, allowed, f"set {name} = {noise:g}")
+        allowed = "finite with privacy.adaptive"
+        require(isfinite(self.clip), "privacy.clip", self.clip, allowed, "set privacy.clip = 0.1")
+
+    @property
+    def multiplier(self) -> float:
+        """Noise multiplier z; raise ValueError if it is not solved yet."""
+        if self.noise is None:
+            raise ValueError("the noise is not solved for its epsilon yet")
+        return self.noise
+
+    @property
+    def sum_noise(self) -> float:
+        """Noise multiplier of the sum: z, or z_Delta = (z^-2 - (2 sigma_b)^-2)^(-1/2) beside a noised count."""
+        if self.adaptive is None or not self.multiplier:
+            return self.multiplier
+        return 1 / sqrt(self.multiplier**-2 - (2 * self.adaptive.count_noise) ** -2)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Entries read in a report beside those that every report has."""
+        return ("change",) if self.adaptive else ()
+
+    def check_entries(self, layouts: Layouts) -> None:
+        """Refuse a model with shared entries that would leave the clients without noise.
+
+        Raises:
+            InputError: a shared entry is no parameter.
+        """
+        for entry in layouts.shared.entries:
+            if not (entry.is_parameter or entry.frozen):
+                raise InputError(
+                    f"the shared entry {entry.name!r} with [privacy]: must be a parameter, because other entries leave "
+                    'the clients without noise; use model.norm = "none" or "group", fedbn, or no shared slots'
+                )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Differential privacy of a run so far.
+
+    Args:
+        clip: C of the next round.
+        events: mechanisms that ran, in order: rate, noise multiplier, and the number of rounds in a row.
+    """
+
+    clip: float
+    events: tuple[tuple[float, float, int], ...] = ()
+
+    def after(self, rate: float, noise: float, clip: float) -> Spent:
+        """Return the state after one more round with a noised sum."""
+        *before, last = self.events or ((rate, noise, 0),)
+        if last[:2] != (rate, noise):
+            before, last = [*before, last], (rate, noise, 0)
+        return Spent(clip, (*before, (rate, noise, last[2] + 1)))
+
+
+def check_private(
+    schedule: Schedule,
+    local: Local,
+    sharing: Sharing,
+    weighting: Weighting,
+    server: Server,
+    until: Rule | None,
+    *,
+    own_round: bool,
+    honest_mean: bool,
+) -> None:
+    """Refuse the parts of an algorithm that the accounting does not cover.
+
+    Args:
+        schedule, local, sharing, weighting, server, until: the parts.
+        own_round: whether the algorithm replaces the engine's round.
+        honest_mean: whether the aggregate is the mean, and nobody attacks.
+
+    Raises:
+        InputError: the accounting does not cover a part; the reason is named.
+    """
+    if own_round or not isinstance(schedule, Rounds):
+        raise InputError(
+            "[privacy] with an algorithm that has a round of its own: must be left out, because the accounting covers "
+            "synchronous aggregations alone; use fedavg"
+        )
+    for what, holds, text in (*_draws(schedule), *_leaks(local, sharing, weighting, server, until)):
+        if not holds:
+            raise InputError(f"{what} with [privacy]: must be {text}")
+    if not honest_mean:
+        raise InputError(
+            "server.aggregate or [attack] with [privacy]: must be left out, because the noise is for a sum of clipped "
+            "changes; remove one of the two"
+        )
+
+
+def _draws(schedule: Rounds) -> Rules:
+    """Return the rules of the cohorts: each is a part, whether it is covered, and otherwise the remedy."""
+    sample, every = schedule.sample, schedule.aggregate_every
+    yield (
+        f"algorithm.aggregate_every = {every}",
+        every == 1,
+        "1, because several clients change a travelling model, and each the order of the others; use fedavg",
+    )
+    yield (
+        f"algorithm.sampling = {sample.by!r}",
+        sample.by == "poisson",
+        '"poisson", because the accounting assumes independent clients; set algorithm.sampling = "poisson", '
+        "and algorithm.fraction in place of algorithm.cohort",
+    )
+    yield (
+        f"algorithm.active = {sample.active}",
+        sample.active == 1,
+        "1.0, because the accounting knows one rate; set algorithm.fraction to the product of both",
+    )
+
+
+def _leaks(local: Local, sharing: Sharing, weighting: Weighting, server: Server, until: Rule | None) -> Rules:
+    """Return the rules of everything that may leave the clients without noise."""
+    yield (
+        f"weighting = {weighting}",
+        isinstance(weighting, Equal),
+        'Equal(), because a weight scales a clipped change; set algorithm.weighting = "equal", or use fedavg',
+    )
+    yield (
+        f"server = {server}",
+        not takes_updates(type(server)),
+        "a rule without the reports of client updates, because they have no noise; use fedavg",
+    )
+    yield (
+        f"until = {until}",
+        until is None or isinstance(until, AfterRound),
+        "a round, because the reports of client updates have no noise; use an algorithm without such a phase",
+    )
+    yield (
+        f"local.steps = {local.steps!r}",
+        local.steps != "largest",
+        "a number, because the largest client would set the steps of all; set local.steps = 10",
+    )
+    yield (
+        f'algorithm.newcomer = "{sharing.newcomer}"',
+        sharing.newcomer == "initial",
+        '"initial", because the average of personal entries has no noise; set algorithm.newcomer = "initial"',
+    )
+    yield (
+        f'sharing.weights = "{sharing.weights}"',
+        sharing.weights == "shared",
+        '"shared", because no client sends its weights; remove [privacy]',
+    )

@@ -1,0 +1,122 @@
+"""The way to the server: the trained models in some lanes become the models that the server receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from algorithms.options.stages import Changes
+from algorithms.options.uplink import FEEDBACK, Uplink
+
+if TYPE_CHECKING:
+    from algorithms.core.layout import Packed
+    from algorithms.training.local import Local
+    from algorithms.training.resident import Resident
+
+CACHED = 2**20
+"""Values of the models that are clipped at a time: 4 MiB in float32."""
+
+
+@torch.no_grad()
+def send(
+    resident: Resident,
+    uplink: Uplink,
+    local: Local,
+    lanes: Sequence[int],
+    received: Sequence[Packed],
+    seed: Callable[[int], int],
+) -> None:
+    """Pass the changes of the models in some lanes through the uplink, and keep the residuals; see `Uplink`.
+
+    A value that is sent unchanged stays the trained one to the last bit.
+
+    Args:
+        resident: models.
+        uplink: stages, at least one.
+        local: content of the client updates, which names the trained parameters.
+        lanes: lane of each client's model.
+        received: model that each client received.
+        seed: seed of the draws of the n-th of these clients.
+    """
+    entries = [(entry, place) for entry, place in resident.layouts.shared.places() if local.trains(entry)]
+    if not entries or not lanes:
+        return
+    models = [resident.stacks[entry] for entry, _ in entries]
+    if (norm := uplink.clips_alone) is not None:
+        return _clip(models, [place for _, place in entries], lanes, received, norm)
+    index, columns = list(lanes), np.concatenate([np.r_[place] for _, place in entries])
+    sizes = [entry.size for entry, _ in entries]
+    layers = groupby(entries, key=lambda each: each[0].name.rpartition(".")[0])
+    trained = _gathered(models, index)
+    same = all(each is received[0] for each in received)
+    rows = np.stack([each.floats[columns] for each in (received[:1] if same else received)])
+    before = torch.from_numpy(rows).to(trained)
+    change = trained - before
+    residuals = [resident.slots[FEEDBACK][entry.name] for entry, _ in entries] if uplink.feedback else []
+    owed = change + _gathered(residuals, index) if residuals else change
+    groups = tuple(sum(entry.size for entry, _ in layer) for _, layer in layers)
+    draws = tuple(_stream(seed(i), resident.device) for i in range(len(index))) if uplink.draws else ()
+    sent = uplink.sent(Changes(owed, owed.shape[1], groups, draws=draws))
+    _scatter(models, index, torch.split(torch.where(sent == change, trained, before + sent), sizes, dim=1))
+    if residuals:
+        _scatter(residuals, index, torch.split(owed - sent, sizes, dim=1))
+
+
+def _clip(
+    models: Sequence[torch.Tensor],
+    places: Sequence[slice],
+    lanes: Sequence[int],
+    received: Sequence[Packed],
+    norm: float,
+) -> None:
+    """Clip changes in place, a few models at a time, so that they stay in the processor's cache; see `Clip`.
+
+    Args:
+        models: stacks of the trained entries.
+        places: place of each entry among a received model's floating values.
+        lanes: lane of each client's model.
+        received: model that each client received.
+        norm: largest norm of a change.
+    """
+    same = all(each is received[0] for each in received)
+    whole = np.stack([each.floats for each in (received[:1] if same else received)])
+    before = [torch.from_numpy(whole[:, place]).to(models[0]) for place in places]
+    step = max(1, CACHED // sum(stack[0].numel() for stack in models))
+    for first, stop in _runs(lanes, step):
+        rows, own = slice(lanes[first], lanes[first] + stop - first), slice(0, 1) if same else slice(first, stop)
+        starts = [part[own].view(-1, *stack.shape[1:]) for part, stack in zip(before, models, strict=True)]
+        pairs = list(zip((stack[rows] for stack in models), starts, strict=True))
+        norms = [torch.linalg.vector_norm((w - start).flatten(1), dim=1, dtype=torch.float64) for w, start in pairs]
+        share = (norm / torch.stack(norms).square().sum(0).sqrt()).clamp(max=1).to(models[0])
+        for w, start in pairs:
+            # start + share (w - start); a share of 1 leaves w as it is.
+            torch.lerp(start.expand_as(w), w, share.view(-1, *(1,) * (w.dim() - 1)), out=w)
+
+
+def _runs(lanes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Cut a row of lanes into runs of neighbours, of at most `most`; yield the first and last place of each."""
+    first = 0
+    for place in range(1, len(lanes) + 1):
+        if place == len(lanes) or place - first == most or lanes[place] != lanes[place - 1] + 1:
+            yield first, place
+            first = place
+
+
+def _gathered(stacks: Sequence[torch.Tensor], lanes: list[int]) -> torch.Tensor:
+    """Return the values of some lanes side by side, [lanes, n]."""
+    return torch.cat([stack[lanes].flatten(1) for stack in stacks], dim=1)
+
+
+def _scatter(stacks: Sequence[torch.Tensor], lanes: list[int], parts: Sequence[torch.Tensor]) -> None:
+    for stack, part in zip(stacks, parts, strict=True):
+        stack[lanes] = part.view(len(lanes), *stack.shape[1:])
+
+
+def _stream(seed: int, device: torch.device) -> torch.Generator:
+    generator = torch.Generator(device)
+    generator.manual_seed(seed)
+    return generator

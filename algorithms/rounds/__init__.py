@@ -1,0 +1,1 @@
+"""Rounds: the synchronous one, redistribution, arrivals, and the phases of an algorithm."""

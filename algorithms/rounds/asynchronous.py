@@ -1,0 +1,292 @@
+"""The round of asynchronous algorithms: a number of arrivals, each of which is aggregated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from algorithms.core.blocks import block_over
+from algorithms.core.errors import InputError
+from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output, cut
+from algorithms.core.layout import Packed
+from algorithms.core.report import DroppedUpdates, RoundReport
+from algorithms.core.rows import NO_ROWS, UpdateRows
+from algorithms.core.state import State
+from algorithms.core.sums import Sum
+from algorithms.options.durations import durations
+from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arrivals import Arrivals, Clock, Dispatcher, Flight, Timeline
+from algorithms.parts.client_update import ClientInput, ClientUpdates
+from algorithms.parts.server import next_model
+from algorithms.parts.weighting import Equal
+from algorithms.rounds.round import client_updates
+from algorithms.rounds.watch import RoundWatch
+from algorithms.training.worker import Worker
+
+Computed = tuple[UpdateRows, int, Mapping[str, float], Packed]
+"""A client update that has not arrived yet: its row, the number and the machine facts of its block, its model."""
+
+
+Arrived = tuple[UpdateRows, int, Mapping[str, float]]
+"""A client update that has arrived: its row, and the number and the machine facts of its block."""
+
+
+@dataclass(frozen=True)
+class AsyncProgress:
+    """Memory of an asynchronous algorithm from round to round: plain values, which a checkpoint can hold.
+
+    Args:
+        schedule: schedule of the phase; in a later phase with another schedule no client is under way at first.
+        first: rounds done when the phase began.
+        round: rounds done so far.
+        timeline: virtual clock, and the clients under way.
+        versions: models that client updates begin with, by number of aggregations. They are kept until all such updates
+            are computed, or have arrived if changes count.
+        computed: client updates that have not arrived, by the number of their dispatch.
+        blocks: blocks run so far.
+        buffer: sum of the arrivals since the last aggregation; None for none.
+    """
+
+    schedule: Arrivals
+    first: int
+    round: int
+    timeline: Timeline = Timeline()
+    versions: Mapping[int, Packed] = field(default_factory=dict)
+    computed: Mapping[int, Computed] = field(default_factory=dict)
+    blocks: int = 0
+    buffer: Sum | None = None
+
+
+@dataclass(frozen=True)
+class ReturnedUpdates(Function):
+    """Client updates that each begin with a model of their own: the driver receives a row and a model of each.
+
+    Args:
+        updates: settings of the client updates.
+    """
+
+    updates: ClientUpdates
+
+    def join(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*left, *right)
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        output = self.updates(worker, block, *values)
+        rows = output.value.rows
+        return Output(tuple((rows[i : i + 1], model) for i, model in enumerate(output.objects)))
+
+
+def arrive(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]) -> State:
+    """Run one round: as many arrivals as a cohort has clients; arguments as in `next_round`.
+
+    An aggregation follows every B-th arrival, and the next client begins with the new model. The last round aggregates
+    the rest of a buffer. Client updates that are under way when the run ends never arrive, though models were sent.
+    """
+    watch = RoundWatch(fleet, meanwhile)
+    after = _ArrivalRound(state, algorithm, watch).run(last)
+    return replace(after, report=after.report and replace(after.report, seconds=watch.end()))
+
+
+class _ArrivalRound:
+    """A round in progress; the state that it began with stays unchanged.
+
+    Args:
+        state: the run before the round.
+        algorithm: parts of the current phase.
+        fleet: fleet that runs the blocks, and takes the time.
+    """
+
+    def __init__(self, state: State, algorithm: Algorithm, fleet: RoundWatch) -> None:
+        self._state, self._algorithm, self._fleet = state, algorithm, fleet
+        self._schedule, census = _schedule(algorithm), fleet.census
+        self._layout = algorithm.local.trained(fleet.layouts.shared)
+        self._parameters = fleet.layouts.shared.parameters
+        self._model, self._memory = state.model, state.memory
+        began = self._began = _progress(state, self._schedule)
+        self._blocks, self._buffer = began.blocks, began.buffer and began.buffer.copy()
+        self._versions, self._computed = dict(began.versions), dict(began.computed)
+        if census.joins is not None:
+            raise InputError(
+                "algorithm.joins with an asynchronous algorithm: must be left out, because all clients take part from "
+                "the first arrival on; remove it, or use a synchronous algorithm"
+            )
+        self._cohort = self._schedule.size(len(census.clients))
+        self._size = self._schedule.buffer or self._cohort
+        self._work = durations(state, algorithm, fleet)
+        devices = census.devices if census.devices is not None and census.devices.absent else None
+        dispatcher = Dispatcher(state.seed, census.clients, self._cohort, lambda client: self._work(client)[1], devices)
+        self._clock = Clock(began.timeline, self._schedule.delay, dispatcher)
+        self._lost: list[Flight] = []
+        self._aggregated = False
+
+    def run(self, last: bool) -> State:
+        """Let the client updates of a round arrive; `last` aggregates the rest of the buffer."""
+        if not len(self._clock):
+            self._depart()
+        arrived = [self._arrival() for _ in range(self._cohort)]
+        if last:
+            self._aggregate()
+        round_number, timeline = self._state.round + 1, self._clock.timeline
+        own = replace(
+            self._began,
+            round=round_number,
+            timeline=timeline,
+            versions=self._versions,
+            computed=self._computed,
+            blocks=self._blocks,
+            buffer=self._buffer,
+        )
+        state = replace(self._state, round=round_number, model=self._model, memory=self._memory, own=own)
+        now = timeline.now if self._schedule.delay.counts_seconds else state.now
+        return replace(state, now=now, report=self._report(arrived, timeline))
+
+    def _report(self, arrived: Sequence[Arrived], after: Timeline) -> RoundReport:
+        """Report the arrivals; the bytes down are those of the clients that were sent."""
+        before, devices = self._began.timeline, self._fleet.census.devices
+        model = self._fleet.layouts.shared.nbytes
+        measures, dropped = {}, None
+        if devices is not None and self._schedule.delay.counts_seconds:
+            measures["simulated_seconds"] = after.now - before.now
+            if devices.absent:
+                dropped = self._dropped()
+        up = len(arrived) * (model - self._algorithm.saved_bytes(self._fleet.layouts))
+        down = (after.sent - before.sent) * model
+        rows, blocks, facts = zip(*arrived, strict=True)
+        machine = dict(zip(blocks, facts, strict=True))
+        updates, phase = UpdateRows.joined(rows), self._state.phase
+        aggregated, numbers = self._aggregated, np.array(blocks)
+        return RoundReport(updates, numbers, machine, aggregated, up, down, phase, measures=measures, dropped=dropped)
+
+    def _dropped(self) -> DroppedUpdates:
+        shares = [(flight.due - flight.sent) / flight.seconds for flight in self._lost]
+        samples = [share * self._work(each.client)[0] for share, each in zip(shares, self._lost, strict=True)]
+        clients, seconds = [each.client for each in self._lost], [each.due - each.sent for each in self._lost]
+        return DroppedUpdates.of(clients, ["vanished"] * len(clients), samples, seconds)
+
+    def _arrival(self) -> Arrived:
+        """Let the next client update arrive and be counted; send the clients that begin with the new model."""
+        flight = self._next()
+        row, block, machine, model = self._computed.pop(flight.number)
+        size = self._size
+        # The arrival itself does not count as a version that it has missed.
+        row = self._weighted(row, (self._clock.version - 1) // size - flight.base // size)
+        if self._buffer is None:
+            self._buffer = Sum.zero(self._fleet.layouts.shared)
+        self._buffer.add(self._counted(model, flight.base // size), float(row.weights[0]))
+        if self._clock.version % size == 0:
+            self._aggregate(row)
+        self._fleet.lap("aggregate")
+        self._depart()
+        return row, block, machine
+
+    def _next(self) -> Flight:
+        """Return the next client update that arrives; clients that vanish before make room for others."""
+        while True:
+            coming = self._clock.coming
+            if coming.number not in self._computed and not coming.lost:
+                self._compute()
+            flight = self._clock.next()
+            if not flight.lost:
+                return flight
+            self._lost.append(flight)
+            self._depart()
+
+    def _counted(self, model: Packed, version: int) -> Packed:
+        """Return the model that an update counts as: its own, or the present one with its change."""
+        if self._schedule.counts == "model":
+            return model
+        floats, base = model.floats.astype(np.float64), self._versions[version]
+        floats += np.where(self._parameters, self._model.floats.astype(np.float64) - base.floats, 0.0)
+        return Packed(floats, model.integers)
+
+    def _aggregate(self, row: UpdateRows = NO_ROWS) -> None:
+        """Take the server's step with the buffer; its weight is the mean of its updates' weights."""
+        total, self._buffer = self._buffer, None
+        mean = None if total is None else total.mean()
+        if total is None or mean is None:
+            return
+        # A stale counter must not count back.
+        mean = Packed(mean.floats, np.maximum(self._model.integers, mean.integers))
+        weight, number = total.total / self._size, self._state.round + 1
+        rule, given = self._algorithm.server, (self._model, mean, weight, self._memory, self._layout)
+        self._model, self._memory = next_model(rule, *given, number, row)
+        self._aggregated = True
+
+    def _weighted(self, row: UpdateRows, staleness: int) -> UpdateRows:
+        """Return the row with its staleness and its weight; the weight is 0 without a step."""
+        row = replace(row, report={**row.report, "staleness": np.array([float(staleness)])})
+        (report,) = row.reports()
+        return replace(row, weights=np.array([self._algorithm.weighting(report) if report["steps"] else 0.0]))
+
+    def _depart(self) -> None:
+        """Send the clients that begin with the present version."""
+        self._clock.depart()
+        size, version = self._size, self._clock.version // self._size
+        if self._clock.version in self._clock.bases:
+            self._versions.setdefault(version, self._model)
+        if self._schedule.counts == "change" and self._clock.version % size == 0:
+            wanted = {base // size for base in self._clock.bases}
+            self._versions = {number: model for number, model in self._versions.items() if number in wanted}
+        self._fleet.lap("sample")
+
+    def _compute(self) -> None:
+        """Compute side by side all client updates that were sent and will arrive: their versions are known."""
+        waiting = [flight for flight in self._clock.under_way if flight.number not in self._computed]
+        start = self._fleet.put((None, self._state.initial))
+        models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
+        maps = []
+        # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.
+        for round_number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
+            parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
+            blocks = [self._block(number, part, models) for number, part in enumerate(parts)]
+            updates = client_updates(self._state, self._algorithm, self._fleet, aggregate=False)
+            returned = ReturnedUpdates(replace(updates, weighting=Equal(), round_number=round_number))
+            maps.append((parts, self._fleet.map(returned, blocks, [start])))
+        for parts, outcomes in maps:
+            self._computed |= _computed(parts, outcomes, self._blocks)
+            self._blocks += len(parts)
+        if self._schedule.counts == "model":
+            self._versions = {}
+
+    def _round_of(self, flight: Flight) -> int:
+        """Return the round in which a client was sent, starting at 1."""
+        return self._began.first + flight.base // self._cohort + 1
+
+    def _cut(self, flights: Sequence[Flight]) -> list[Sequence[Flight]]:
+        sites = self._fleet.census.sites_of(np.array([flight.client for flight in flights]))
+        return [flights[part] for part in cut(len(flights), self._fleet.block_size(self._cohort), sites)]
+
+    def _block(self, number: int, flights: Sequence[Flight], models: Mapping[int, Any]) -> Block:
+        clients = np.array([flight.client for flight in flights])
+        inputs = tuple(ClientInput(None, 0.0, flight.number) for flight in flights)
+        references = tuple(models[flight.base // self._size] for flight in flights)
+        return replace(block_over(clients, self._fleet, number), inputs=inputs, references=references)
+
+
+def _computed(
+    parts: Sequence[Sequence[Flight]], outcomes: Iterable[Outcome], first: int
+) -> Iterator[tuple[int, Computed]]:
+    """Yield each client update of some blocks, with the number of its dispatch; `first` is the first block's number."""
+    for outcome in outcomes:
+        results = iter(outcome.value)
+        for place, machine in zip(outcome.node.blocks, outcome.machine, strict=True):
+            for flight, (row, model) in zip(parts[place], results, strict=False):
+                yield flight.number, (row, first + place, machine, model)
+
+
+def _schedule(algorithm: Algorithm) -> Arrivals:
+    if not isinstance(algorithm.schedule, Arrivals):
+        raise TypeError(f"{algorithm.schedule} is no schedule of arrivals: leave the algorithm's own round out")
+    return algorithm.schedule
+
+
+def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
+    """Return the progress so far; none in the first round of a phase, which begins at the present time."""
+    own = state.own
+    if isinstance(own, AsyncProgress) and (own.schedule, own.round) == (schedule, state.round):
+        return own
+    return AsyncProgress(schedule, state.round, state.round, Timeline(now=state.now))

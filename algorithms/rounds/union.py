@@ -1,0 +1,37 @@
+"""Training on the union of clients' samples, the baseline of a federation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from algorithms.core.errors import DivergedError
+from algorithms.core.fleet import Block, Function, Output
+from algorithms.parts.client_update import BlockResult, ClientInput, ClientUpdates
+from algorithms.training.worker import Worker
+
+
+@dataclass(frozen=True)
+class UnionUpdate(Function):
+    """One client update on all samples of a block's clients, with the random draws of the first client.
+
+    If the block has one client, it equals that client's update.
+
+    Args:
+        updates: settings of the client update.
+        name: name of the trained model in error messages.
+    """
+
+    updates: ClientUpdates
+    name: str = "the union of the clients"
+
+    def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
+        return self.updates.join(left, right)
+
+    def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
+        first = replace(block, clients=block.clients[:1], inputs=(ClientInput(None, 0.0, union=block.clients),))
+        try:
+            # The union is one long update, whose rank would be that of its weights.
+            return self.updates(replace(worker, low_rank=None), first, *values)
+        except DivergedError as error:
+            raise DivergedError(f"{self.name}, trained as {error}") from None

@@ -1,0 +1,341 @@
+"""The part `local`: the content of a client update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from math import cos, floor, inf, pi
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.batch_norm import Statistics
+from algorithms.core.clients import Census
+from algorithms.core.entries import Entry, Kind
+from algorithms.core.errors import InputError, require
+from algorithms.core.finite import Nonfinite
+from algorithms.core.head import ModelPart
+from algorithms.core.layout import Layout
+from algorithms.training.compute import Compute
+from algorithms.training.local_values import check_local
+from algorithms.training.loss import CrossEntropy, Loss
+from algorithms.training.optimiser_names import OPTIMISERS, OWN
+from algorithms.training.own_update import OwnUpdate, refuse_own_update
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from algorithms.training.chain import Chain, LocalSteps, Stage
+    from algorithms.training.contrast import Contrast
+
+Option = bool | float | list[float]
+"""Argument of an optimiser of `torch.optim`."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Minibatch SGD, or another optimiser, on one client's samples.
+
+    With g the gradient of the batch's mean loss and w_r the received weights, a local step is a chain:
+
+        g <- g min(1, clip / |g|)
+        g <- g + weight_decay w + proximal (w - w_r)
+        u <- momentum u + g
+        w <- w - lr u              (with Nesterov's momentum along g + momentum u; for Adam see `AdamDirection`)
+
+    u starts at 0 in each client update, unless `Sharing` lists its slot. Optimisers other than SGD and Adam are those
+    of `torch.optim`, and take `weight_decay` and `optimizer_options` as their arguments.
+
+    Args:
+        loss: loss of a batch; see `algorithms.training.loss`.
+        lr: learning rate, > 0.
+        epochs: passes over the samples, each in a new random order; 1 if nothing else is given.
+        steps: number of batches instead, over several passes if necessary. "largest" takes the number of batches that
+            the largest training client has in `epochs` passes, so smaller clients repeat samples.
+        batches: number of batches instead, taken from the client's own order. A client update continues after the
+            client's last one. After each pass a new order is drawn; the last update of a pass may have fewer batches.
+        batch_size: samples a batch, or "full" for all; the last batch of a pass may be smaller.
+        optimizer: one of `algorithms.training.optimiser_names`, such as "sgd", "adam" or "adamw".
+        optimizer_options: arguments of an optimiser of `torch.optim`, such as `{betas = [0.9, 0.99]}`; SGD and Adam
+            have keys of their own.
+        momentum: momentum of SGD, in [0, 1).
+        nesterov: whether a step looks ahead along the momentum; needs momentum > 0.
+        beta1: Adam's decay of the first moment, in [0, 1).
+        beta2: Adam's decay of the second moment, in [0, 1).
+        eps: Adam's bound of the step, > 0.
+        weight_decay: factor of the weights in the gradient of every parameter, >= 0.
+        proximal: FedProx's mu, >= 0.
+        lr_schedule: learning rate within a client update of T steps: "constant", or a factor on the t-th step's rate
+            that falls to 0, "linear", 1 - t / T, or "cosine", (1 + cos(pi t / T)) / 2.
+        lr_decay: factor on the learning rate after each round, in (0, 1].
+        lr_decay_at: shares of the run's rounds in (0, 1), ascending; the factor then applies only after these.
+        clip: largest norm of a batch's gradient, all parameters together, > 0; None for no limit.
+        statistics: statistics by which batch-norm layers normalise in training: "batch", the batch's own, which are
+            then tracked; "untracked", the batch's own without tracking; "frozen", the received ones, which stay.
+        affine: whether batch norm's scale and shift are "trained" or "frozen".
+        part: part of the model that trains: "all", its "head" or its "body". Batch norm tracks its statistics in all.
+        nonfinite: action if a client update's model, loss or weight is NaN or infinite. "stop" ends the run.
+            "leave-out" treats the client as one without samples: weight 0, and personal state and a travelling model
+            stay unchanged. "last" counts the received model with the update's usual weight; if that weight is not
+            finite, the update is left out.
+        update: a user's own client update, in place of the local steps; it takes `lr`, `loss` and the batches. None for
+            these steps.
+        compute: precision and execution.
+
+    Raises:
+        InputError: a value is out of range, or two exclude each other.
+    """
+
+    loss: Loss = CrossEntropy()
+    lr: float = 0.1
+    epochs: int | None = None
+    steps: int | Literal["largest"] | None = None
+    batches: int | None = None
+    batch_size: int | Literal["full"] = 10
+    optimizer: str = "sgd"
+    optimizer_options: Mapping[str, Option] = field(default_factory=dict)
+    momentum: float = 0.0
+    nesterov: bool = False
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    proximal: float = 0.0
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    lr_decay: float = 1.0
+    lr_decay_at: tuple[float, ...] = ()
+    clip: float | None = None
+    statistics: Statistics = "batch"
+    affine: Literal["trained", "frozen"] = "trained"
+    part: ModelPart = "all"
+    nonfinite: Nonfinite = "stop"
+    update: OwnUpdate | None = None
+    compute: Compute = Compute()
+
+    def __post_init__(self) -> None:
+        if self.epochs is None and self.batches is None and self.steps in (None, "largest"):
+            object.__setattr__(self, "epochs", 1)
+        check_local(vars(self))
+        if self.optimizer not in OWN:
+            _ = self.chain  # PyTorch checks the options
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the values beside the model: one for each parameter; for "batches" and "steps" a counter."""
+        adam = ("first", "second", "steps") if self.optimizer == "adam" else ()
+        momentum = ("momentum",) if self.momentum else ()
+        return (*adam, *momentum, *(("batches",) if self.batches else ()))
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """First values of those slots that hold one personal number."""
+        return {}
+
+    @property
+    def repeats(self) -> int:
+        """Number of steps in a row on each batch."""
+        return 1
+
+    @property
+    def models(self) -> int:
+        """Number of models that train on each batch."""
+        return 1
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Values of the keys of every `Local`, without those that a method adds."""
+        return {each.name: getattr(self, each.name) for each in fields(Local)}
+
+    @property
+    def chain(self) -> Chain:
+        """Arithmetic of a local step. A method with other steps overrides it; see `algorithms.scaffold`."""
+        from algorithms.training.chain import RECEIVED, AffineTerm, Chain, MomentumDirection
+        from algorithms.training.stages import AdamDirection, GradientClip
+
+        terms: list[Stage] = []
+        if self.clip is not None:
+            terms.append(GradientClip(self.clip))
+        if self.weight_decay and self.optimizer in OWN:
+            terms.append(AffineTerm(a=self.weight_decay))
+        if self.proximal:
+            terms.append(AffineTerm(a=self.proximal, b=-self.proximal, v=RECEIVED))
+        if self.optimizer == "adam":
+            return Chain(tuple(terms), AdamDirection(self.beta1, self.beta2, self.eps))
+        if self.optimizer == "sgd":
+            return Chain(tuple(terms), MomentumDirection(self.momentum, self.nesterov))
+        from algorithms.training.optimisers import TorchOptimiser
+
+        # An optimiser may decay the weights in a way of its own, as AdamW does.
+        decay = {"weight_decay": self.weight_decay} if self.weight_decay else {}
+        options = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in self.optimizer_options.items()
+        }
+        return Chain(tuple(terms), optimiser=TorchOptimiser(OPTIMISERS[self.optimizer], decay | options))
+
+    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        """Raise InputError if the local steps cannot train a model; nothing here. See `Algorithm.check_model`."""
+
+    def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
+        """Return the term of the loss that compares features with those of other models; None for none."""
+        return None
+
+    @property
+    def has_gradient_by_hand(self) -> bool:
+        """Whether executions with gradients by hand know the loss and the learning rates."""
+        return self.loss == CrossEntropy() and self.lr_schedule == "constant"
+
+    def trains(self, entry: Entry) -> bool:
+        """Return whether client updates train an entry."""
+        fixed = self.affine == "frozen" and entry.kind is Kind.AFFINE
+        return entry.is_parameter and entry.is_in(self.part) and not fixed
+
+    def trained(self, layout: Layout) -> Layout:
+        """Return a layout for the server: parameters that no client trains are marked as frozen."""
+        if self.affine == "trained" and self.part == "all":
+            return layout
+        entries = (replace(e, frozen=e.frozen or (e.is_parameter and not self.trains(e))) for e in layout.entries)
+        return Layout(tuple(entries), layout.floating)
+
+    def factor(self, step: int, steps: int) -> float:
+        """Return the factor on the learning rate of a step.
+
+        Args:
+            step: number t of the step in the client update, starting at 0.
+            steps: number T of steps of the client update.
+        """
+        if self.lr_schedule == "constant":
+            return 1.0
+        done = step / steps
+        return 1 - done if self.lr_schedule == "linear" else (1 + cos(pi * done)) / 2
+
+    def train(self, trainer: Any, works: Sequence[Any], lr: float) -> NDArray[np.float64]:
+        """Make one client update in each lane; a method in several stages overrides it, as `algorithms.fedrep` does.
+
+        Args:
+            trainer: `Trainer` with the loaded models.
+            works: `Work` of each lane, longest first.
+            lr: learning rate of the round.
+        """
+        losses: NDArray[np.float64] = trainer.train(self, works, lr)
+        return losses
+
+    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+        """Change slots after the last step of a stack of client updates; nothing here.
+
+        Args:
+            steps: weights and slots.
+            taken: number of steps that each lane took.
+        """
+
+    def rate(self, round_number: int, rounds: int | None = None) -> float:
+        """Return the learning rate of a round.
+
+        Args:
+            round_number: round, starting at 1.
+            rounds: number of rounds of the run; None if it is unknown.
+
+        Raises:
+            InputError: the rate decays at shares of the rounds, and their number is unknown.
+        """
+        if not self.lr_decay_at:
+            return self.lr * self.lr_decay ** (round_number - 1)
+        if rounds is None:
+            raise InputError(
+                f"local.lr_decay_at = {self.lr_decay_at}, and the number of rounds is unknown: must be known; "
+                "give `begin` the rounds"
+            )
+        passed = sum(round_number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
+        return self.lr * self.lr_decay**passed
+
+    def fitted(self, census: Census) -> Self:
+        """Return this part with values that depend on the training clients, such as `steps = "largest"`, as numbers.
+
+        Args:
+            census: training clients.
+        """
+        if self.steps != "largest":
+            return self
+        largest = int(census.samples.max(initial=0))
+        return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
+
+    def attended(self, census: Census, clients: int) -> Self:
+        """Return this part for a round in virtual time.
+
+        Args:
+            census: training clients.
+            clients: number of clients that report in time.
+        """
+        return self
+
+    def used(self, samples: NDArray[np.int64]) -> float:
+        """Return how many samples a client update uses: max(sum_k n_k^2 / sum_k n_k, max_k n_k / 4).
+
+        The cost of a form of low rank grows with the square of n_k, and the largest client sets the memory of all.
+
+        Args:
+            samples: number of each client's samples, [K].
+        """
+        size = samples if self.batch_size == "full" else self.batch_size
+        steps = self.batches if self.steps is None else self.steps
+        used = samples * (self.epochs or 1)
+        if isinstance(steps, int):
+            used = np.minimum(steps * np.minimum(size, samples), used if self.batches else inf)
+        return float(max((used.astype(float) ** 2).sum() / max(1, used.sum()), used.max(initial=0) / 4))
+
+    def plan(
+        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
+    ) -> list[NDArray[np.int64]]:
+        """Return the rows of each batch of a client update.
+
+        Args:
+            samples: number of the client's samples.
+            round_number: round, starting at 1.
+            updates: number of the client's earlier updates; used only with `batches`.
+            draw: random stream of a round, or of a pass over the client's batches.
+        """
+        batches = self._batches(samples, round_number, updates, draw)
+        return batches if self.repeats == 1 else [batch for batch in batches for _ in range(self.repeats)]
+
+    def _batches(
+        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
+    ) -> list[NDArray[np.int64]]:
+        if self.batches is None:
+            return list(self.passes(samples, draw(round_number)))
+        size = self._size(samples)
+        count = -(-samples // size)
+        done, place = divmod(updates, max(1, -(-count // self.batches)))
+        order, first = draw(done).permutation(samples), place * self.batches
+        return [order[b * size : (b + 1) * size] for b in range(first, min(first + self.batches, count))]
+
+    def passes(self, samples: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Yield the rows of each batch of `epochs` or `steps`, pass after pass."""
+        if samples == 0:
+            return
+        if self.steps == "largest":
+            raise TypeError('steps = "largest" is not a number yet: call `fitted` first')
+        size = self._size(samples)
+        left = self.steps if self.steps is not None else (self.epochs or 0) * -(-samples // size)
+        while left > 0:
+            order = rng.permutation(samples)
+            for start in range(0, samples, size)[:left]:
+                yield order[start : start + size]
+                left -= 1
+
+    def _size(self, samples: int) -> int:
+        return max(1, samples) if self.batch_size == "full" else self.batch_size
+
+
+def require_defaults(local: Local, method: str, *names: str) -> None:
+    """Refuse keys of `[local]` that a method's equations leave out, and a client update of the user's own.
+
+    Args:
+        local: content of a client update.
+        method: name of the method.
+        names: keys.
+    """
+    for name in names:
+        value, usual = getattr(local, name), getattr(Local, name)
+        require(value == usual, f"local.{name}", value, f"{usual!r} for {method}", "leave it out")
+    refuse_own_update(local.update, method)

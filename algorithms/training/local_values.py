@@ -1,0 +1,144 @@
+"""Ranges of the values of `Local`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args
+
+import numpy as np
+
+from algorithms.core.batch_norm import Statistics
+from algorithms.core.errors import InputError, wrong
+from algorithms.core.finite import Nonfinite
+from algorithms.core.head import ModelPart
+from algorithms.training.optimiser_names import OPTIMISERS, OWN
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""Largest number that single-precision entries of a model can hold."""
+
+CHOICES = {
+    "optimizer": tuple(OPTIMISERS),
+    "statistics": get_args(Statistics),
+    "affine": ("trained", "frozen"),
+    "part": get_args(ModelPart),
+    "lr_schedule": ("constant", "linear", "cosine"),
+    "nonfinite": get_args(Nonfinite),
+}
+
+
+def check_local(values: Mapping[str, Any]) -> None:
+    """Check the values of `Local`.
+
+    Args:
+        values: value of each field, by name.
+
+    Raises:
+        InputError: a value is out of range, or two exclude each other.
+    """
+    lines = list(_mistakes(values))
+    if lines:
+        raise InputError(lines[0], lines[1:])
+
+
+def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
+    yield from _length(values)
+    yield from _numbers(values)
+    if values["update"] is not None:
+        yield from _of_own_update(values)
+    for name, allowed in CHOICES.items():
+        value = values[name]
+        near = get_close_matches(str(value).lower(), allowed, 1) or allowed
+        yield from wrong(value in allowed, f"local.{name}", value, " or ".join(map(repr, allowed)), f'use "{near[0]}"')
+    yield from _optimizer(values)
+
+
+OF_STEPS = {
+    "momentum": 0.0,
+    "nesterov": False,
+    "weight_decay": 0.0,
+    "proximal": 0.0,
+    "clip": None,
+    "optimizer": "sgd",
+    "lr_schedule": "constant",
+    "statistics": "batch",
+    "affine": "trained",
+    "part": "all",
+}
+"""Keys that only the local steps of `Local` read, and their defaults."""
+
+
+def _of_own_update(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the mistake for each key that a client update of the user's own would silently leave out."""
+    compute = values["compute"]
+    given = {**{name: values[name] for name in OF_STEPS}, "compile": compute.compile, "execution": compute.execution}
+    allowed = {**OF_STEPS, "compile": False, "execution": given["execution"]}
+    why = f"left out with local.update = {values['update'].name!r}, which takes its own steps"
+    for name, value in given.items():
+        fits = value == allowed[name] and (name != "execution" or value in ("auto", "sequential"))
+        table, remedy = ("algorithm", "set it to 0") if name == "proximal" else ("local", "remove it")
+        yield from wrong(fits, f"{table}.{name}", value, why, remedy)
+    plain = compute.precision != "bf16" and not compute.channels_last
+    usual = "fp32 or fp64, without channels_last, with local.update"
+    yield from wrong(plain, "local.precision", compute.precision, usual, "remove it")
+
+
+def _optimizer(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the mistakes of keys that do not go with the optimiser."""
+    optimizer, momentum, options = values["optimizer"], values["momentum"], values["optimizer_options"]
+    allowed = f"0 with optimizer = {optimizer!r}"
+    yield from wrong(optimizer == "sgd" or not momentum, "local.momentum", momentum, allowed, "remove it")
+    holds = not values["nesterov"] or momentum > 0
+    yield from wrong(holds, "local.nesterov", values["nesterov"], "false without momentum", "set local.momentum = 0.9")
+    empty = optimizer not in OWN or not options
+    allowed = f"empty with optimizer = {optimizer!r}, which has keys of its own"
+    yield from wrong(
+        empty, "local.optimizer_options", dict(options), allowed, "set local.momentum or local.beta1 instead"
+    )
+    taken = {"lr", "weight_decay", "params"} & set(options)
+    yield from wrong(
+        not taken,
+        "local.optimizer_options",
+        dict(options),
+        "without keys of [local]",
+        f"remove {min(taken, default='')}",
+    )
+
+
+def _length(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a mistake unless exactly one of epochs, steps and batches sets the length of a client update."""
+    largest = values["steps"] == "largest"
+    given = (None if largest else values["epochs"], values["steps"], values["batches"])
+    one = sum(value is not None for value in given) == 1
+    yield from wrong(one, "local.epochs, local.steps, local.batches", given, "one of them", "remove the others")
+    for name in ("epochs", "steps", "batches"):
+        value = values[name]
+        whole = value is None or (isinstance(value, int) and value >= 1) or (name == "steps" and largest)
+        allowed = 'a whole number >= 1, or "largest"' if name == "steps" else "a whole number >= 1"
+        yield from wrong(whole, f"local.{name}", value, allowed, f"set local.{name} = 1")
+    size = values["batch_size"]
+    fits = size == "full" or (isinstance(size, int) and size >= 1)
+    yield from wrong(fits, "local.batch_size", size, 'a whole number >= 1 or "full"', "set local.batch_size = 10")
+
+
+def _numbers(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, remedy in (("lr", "0.1"), ("eps", "1e-8"), ("clip", "1.0, or leave it out")):
+        value = values[name]
+        holds = (name == "clip" and value is None) or 0 < value <= FLOAT32_MAX
+        yield from wrong(holds, f"local.{name}", value, "a float32 number > 0", f"set local.{name} = {remedy}")
+    for name in ("weight_decay", "proximal"):
+        value = values[name]
+        holds = 0 <= value <= FLOAT32_MAX
+        yield from wrong(holds, f"local.{name}", value, "a float32 number >= 0", f"set local.{name} = 0")
+    for name in ("momentum", "beta1", "beta2"):
+        value = values[name]
+        yield from wrong(
+            0 <= value < 1, f"local.{name}", value, "in [0, 1)", f"set local.{name} = 0.9, or leave it out"
+        )
+    decay, shares = values["lr_decay"], values["lr_decay_at"]
+    yield from wrong(0 < decay <= 1, "local.lr_decay", decay, "in (0, 1]", "set local.lr_decay = 1")
+    ascending = all(0 < share < 1 for share in shares) and sorted(set(shares)) == list(shares)
+    allowed = "shares of the rounds in (0, 1), ascending"
+    yield from wrong(ascending, "local.lr_decay_at", shares, allowed, "set local.lr_decay_at = [0.5, 0.75]")
+    drops = not shares or decay < 1
+    yield from wrong(drops, "local.lr_decay", decay, "below 1 with lr_decay_at", "set local.lr_decay = 0.1")

@@ -1,0 +1,143 @@
+"""Resident models of a worker: stacked, with entries that are views on flat vectors, loaded by one copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from algorithms.core.batch_norm import refuses_single
+from algorithms.core.entries import SECOND_MODEL, Entry, Kind, entries_of
+from algorithms.core.finite import first_nonfinite
+from algorithms.core.layout import Packed
+from algorithms.core.layouts import Layouts
+from algorithms.training.local import Local
+
+
+class Resident:
+    """A stack of models of one kind, a lane each: row `lane` of two matrices holds a model's entries.
+
+    In a row shared entries come before personal ones. The module computes with lane 0. Frozen entries are the module's
+    own, one for all lanes: nothing loads or changes them.
+
+    Args:
+        module: the model; its tensors become views.
+        layouts: layouts of shared, personal and frozen entries.
+        sample: one sample of the data, [*shape]; it shows whether batch norm refuses a training batch of one.
+        device: "cpu" or "cuda".
+        lanes: number of models.
+    """
+
+    def __init__(
+        self, module: nn.Module, layouts: Layouts, sample: torch.Tensor, device: str = "cpu", lanes: int = 1
+    ) -> None:
+        self.module = module.to(device)
+        self.layouts = layouts
+        self.device = torch.device(device)
+        self.lanes = lanes
+        whole = layouts.whole
+        self.floating: torch.dtype = getattr(torch, whole.floating)
+        self._floats = torch.zeros(lanes, whole.floats, dtype=self.floating, device=self.device)
+        self._integers = torch.zeros(lanes, whole.integers, dtype=torch.int64, device=self.device)
+        # On a CPU numpy shares the memory, and is faster at it than torch.
+        tensors = (self._floats, self._integers) if self.device.type == "cpu" else ()
+        self._host: dict[torch.dtype, np.ndarray] = {tensor.dtype: tensor.numpy() for tensor in tensors}
+        self.stacks: dict[Entry, torch.Tensor] = {}
+        """Values of each entry in all models, [lanes, *shape]: views."""
+        self.slots: dict[str, dict[str, torch.Tensor]] = {}
+        """Values beside the models, by the names of slot and parameter: stacks like the entries."""
+        self.counters: dict[str, torch.Tensor] = {}
+        """Slots of one number for each model, [lanes]."""
+        self.parameters: dict[str, torch.Tensor] = {}
+        """Parameters of the module, in lane 0."""
+        found = {entry.name: tensor for entry, tensor in entries_of(self.module)}
+        for entry, place in whole.places():
+            stack = (self._integers if entry.integer else self._floats)[:, place].view(lanes, *entry.shape)
+            if entry.kind in (Kind.SLOT, Kind.SECOND):
+                slot, name = entry.name.split("/", 1)
+                if entry.start is not None or (entry.integer and entry.kind is Kind.SLOT):
+                    self.counters[slot] = stack
+                else:
+                    self.slots.setdefault(slot, {})[name] = stack
+                continue
+            self.stacks[entry] = stack
+            tensor = found[entry.name]
+            stack.copy_(tensor.detach())
+            # `.data` keeps the tensor's identity, so tied parameters stay tied and autograd sees a leaf.
+            tensor.data = stack[0]
+            if entry.is_parameter:
+                self.parameters[entry.name] = tensor
+        second = self.slots.get(SECOND_MODEL, {})
+        tracked = [(s, second[e.name]) for e, s in self.stacks.items() if e.name in second and not e.is_parameter]
+        self.beside = self.counters, tracked
+        """Numbers beside the models, and stacks of entries that never train: the models' and the second models'."""
+        self.sample = sample.to(self.device, self.floating)
+        self.refuses_single = refuses_single(self.module, self.sample)
+
+    def trained(self, local: Local) -> dict[str, torch.Tensor]:
+        """Return the stacks of the parameters that client updates train, by name."""
+        return {e.name: stack for e, stack in self.stacks.items() if local.trains(e)}
+
+    def load(self, shared: Packed, personal: Packed, lane: int = 0) -> None:
+        """Load the shared entries of a model and the personal entries of a client into a lane."""
+        self._fill(self._floats, lane, shared.floats, personal.floats)
+        self._fill(self._integers, lane, shared.integers, personal.integers)
+
+    def load_stack(self, shared: Sequence[Packed], personal: Sequence[Packed]) -> None:
+        """Load the first lanes, one for each model; a model that many lanes receive is copied to the device once."""
+        self.load(shared[0], personal[0])
+        equal = [0]
+        for lane in range(1, len(shared)):
+            if shared[lane] is shared[0] and personal[lane] is personal[0]:
+                equal.append(lane)
+            else:
+                self.load(shared[lane], personal[lane], lane)
+        lanes: Any = slice(1, len(shared)) if len(equal) == len(shared) else equal[1:]
+        for rows in self._host.values() or (self._floats, self._integers):
+            rows[lanes] = rows[0].copy() if isinstance(rows, np.ndarray) else rows[0].clone()
+
+    @torch.no_grad()
+    def exchange(self, lanes: int) -> None:
+        """Exchange the models of the first lanes and the clients' second ones."""
+        second = self.slots[SECOND_MODEL]
+        for entry, stack in self.stacks.items():
+            model, own = stack[:lanes], second[entry.name][:lanes]
+            kept = model.clone()
+            model.copy_(own)
+            own.copy_(kept)
+
+    def shared(self, lane: int = 0) -> Packed:
+        """Return the shared entries of a lane; on a CPU a view, valid until the next load."""
+        layout = self.layouts.shared
+        return self._values(lane, slice(None, layout.floats), slice(None, layout.integers))
+
+    def personal(self, lane: int = 0) -> Packed:
+        """Return the personal entries of a lane, as `shared` does."""
+        layout = self.layouts.shared
+        return self._values(lane, slice(layout.floats, None), slice(layout.integers, None))
+
+    def sums(self, lanes: int) -> list[float]:
+        """Return the sum of the floating entries of each of the first lanes: finite if they are and none overflows."""
+        totals: list[float] = self._floats[:lanes].sum(1).tolist()
+        return totals
+
+    def first_nonfinite(self, lane: int) -> str | None:
+        """Name the first entry of a lane that holds NaN or infinity; None if all are finite."""
+        layouts = self.layouts
+        shared = first_nonfinite(layouts.shared, self.shared(lane))
+        return shared or first_nonfinite(layouts.personal, self.personal(lane))
+
+    def _fill(self, lanes: torch.Tensor, lane: int, *parts: np.ndarray) -> None:
+        # Use numpy: torch refuses read-only views on shared memory.
+        if self._host:
+            np.concatenate(parts, out=self._host[lanes.dtype][lane])
+        else:
+            lanes[lane].copy_(torch.from_numpy(np.concatenate(parts)))
+
+    def _values(self, lane: int, floats: slice, integers: slice) -> Packed:
+        if self._host:
+            return Packed(self._host[self.floating][lane, floats], self._host[torch.int64][lane, integers])
+        return Packed(self._floats[lane, floats].cpu().numpy(), self._integers[lane, integers].cpu().numpy())

@@ -1,0 +1,123 @@
+"""Oort: utilities by hand, exploration, the pacer, and a run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import Census, Compute, InputError, Local, Sample, begin, fedavg, next_round
+from algorithms.core.rows import UpdateRows
+from algorithms.options.oort import Oort
+from raysim.fleet.inline import InlineFleet
+from tests.algorithms.conftest import clients, perceptron
+from tests.algorithms.rounds.test_timed import table
+
+Federation = Callable[..., InlineFleet]
+CENSUS = Census(np.array([2, 3, 5, 7, 11, 13]), np.full(6, 10))
+ALL = np.ones(6, bool)
+
+
+def rows(ids: list[int], samples: list[float], rms: list[float]) -> UpdateRows:
+    reports = [{"samples": n, "loss_rms": each, "steps": 1.0} for n, each in zip(samples, rms, strict=True)]
+    return UpdateRows.of(ids, reports, [1.0] * len(ids), [None] * len(ids), [None] * len(ids))
+
+
+def test_the_memory_by_hand() -> None:
+    oort = Oort(window=1, step=20.0)
+    first = oort.moved({}, CENSUS, rows([3, 7], [10, 4], [2.0, 1.5]), np.array([5.0, 1.0]), 1)
+    np.testing.assert_equal(first["utility"], [np.nan, 20, np.nan, 6, np.nan, np.nan])
+    np.testing.assert_equal(first["last"], [np.nan, 1, np.nan, 1, np.nan, np.nan])
+    assert first["rounds"].tolist() == [26] and first["pace"].tolist() == [30]
+    # The utilities of the second round are less, so the pacer lets the preferred time grow.
+    second = oort.moved(first, CENSUS, rows([7, 11], [4, 1], [1.0, 1.0]), np.array([1.0, 2.0]), 2)
+    np.testing.assert_equal(second["utility"], [np.nan, 20, np.nan, 4, 1, np.nan])
+    assert second["pace"].tolist() == [50] and second["rounds"].tolist() == [5]
+
+
+def test_the_first_round_draws_new_clients_by_speed() -> None:
+    seconds = {2: 1.0, 3: 1.0, 5: 1.0, 7: 1e6, 11: 1e6, 13: 1e6}
+    drawn = [Oort().draw({}, CENSUS, ALL, 3, seconds.__getitem__, seed, 1).tolist() for seed in range(40)]
+    assert all(each == [2, 3, 5] for each in drawn)
+
+
+def test_explored_clients_are_drawn_by_utility_and_speed() -> None:
+    nan = np.nan
+    memory = {
+        "utility": np.array([100.0, 100.0, 1.0, 100.0, nan, nan]),
+        "last": np.array([9.0, 9.0, 9.0, 9.0, nan, nan]),
+        "seconds": np.array([1.0, 1.0, 1.0, 1e4, nan, nan]),
+        "rounds": np.array([1.0]),
+        "pace": np.array([50.0]),
+    }
+    oort = Oort(exploration=0.0, least=0.0)
+    found = [oort.draw(memory, CENSUS, ALL, 2, lambda client: 1.0, seed, 10).tolist() for seed in range(20)]
+    assert all(each == [2, 3] for each in found)  # neither the small loss of 5 nor the slow device of 7
+    half = Oort(exploration=0.5, decay=1.0)
+    for seed in range(20):
+        chosen = half.draw(memory, CENSUS, ALL, 4, lambda client: 1.0, seed, 10).tolist()
+        assert {11, 13} <= set(chosen) and {2, 3} <= set(chosen)
+    absent = np.array([False, True, True, False, True, True])
+    chosen = half.draw(memory, CENSUS, absent, 6, lambda client: 1.0, 0, 10).tolist()
+    assert chosen == [3, 5, 11, 13]  # all that are available
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(0.677, 2), (0.6835, 3)])
+def test_a_client_that_was_long_away_is_worth_more(share: float, chosen: int) -> None:
+    """In round 10: 1 + sqrt(0.1 ln(10) / 9) = share + sqrt(0.1 ln(10) / 1) for a share of 0.680."""
+    utility = 0.95 * share / (1 - 0.05 * share)  # the share is of the 95th percentile of both
+    nan = np.nan
+    memory = {
+        "utility": np.array([1.0, utility, nan, nan, nan, nan]),
+        "last": np.array([9.0, 1.0, nan, nan, nan, nan]),
+        "seconds": np.array([1.0, 1.0, nan, nan, nan, nan]),
+        "rounds": np.array([1.0]),
+        "pace": np.array([50.0]),
+    }
+    oort = Oort(exploration=0.0, least=0.0, cutoff=1.0)
+    assert oort.draw(memory, CENSUS, ALL, 1, lambda client: 1.0, 0, 10).tolist() == [chosen]
+
+
+def test_exploration_fades() -> None:
+    memory: dict[str, Any] = {
+        "utility": np.array([1.0] * 3 + [np.nan] * 3),
+        "last": np.array([1.0] * 3 + [np.nan] * 3),
+        "seconds": np.array([1.0] * 3 + [np.nan] * 3),
+        "rounds": np.array([1.0]),
+        "pace": np.array([50.0]),
+    }
+
+    def new(number: int) -> int:
+        return int((Oort().draw(memory, CENSUS, ALL, 3, lambda client: 1.0, 0, number) > 5).sum())
+
+    assert [new(number) for number in (1, 40, 200)] == [3, 2, 1]
+
+
+def test_a_run_prefers_large_losses(federation: Federation) -> None:
+    compute, local = Compute("sequential", "fp64"), Local(lr=0.05, batch_size=4)
+    algorithm = fedavg(Sample(cohort=3, by=Oort(exploration=1.0, decay=0.5, least=0.0)), local)
+    data = clients([10] * 8)
+    fleet = federation(data, perceptron(True).double(), algorithm.sharing, compute=compute)
+    fleet.census = replace(fleet.census, devices=table([5.0] * 8))
+    state = begin(perceptron(True).double(), fleet, 0, 6)
+    received = state
+    for _ in range(6):
+        received, state = state, next_round(state, algorithm.computed(compute), fleet)
+    assert state.report is not None
+    x, y = data[int(state.report.updates.clients[0])]
+    module = perceptron(True).double().eval()
+    values = fleet.layouts.model(received.model, received.average)
+    module.load_state_dict({name: torch.tensor(value) for name, value in values.items()})
+    with torch.no_grad():
+        losses = torch.nn.functional.cross_entropy(module(x.double()), y, reduction="none")
+    assert state.report.updates.column("loss_rms")[0] == pytest.approx(float(losses.square().mean().sqrt()))
+    explored = ~np.isnan(state.utility["utility"])
+    assert 3 <= explored.sum() <= 8 and state.utility["last"][explored].max() == 6
+
+
+@pytest.mark.parametrize("given", [{"alpha": -1.0}, {"pace": 0.0}, {"window": 0}, {"cutoff": 1.5}, {"decay": 0.0}])
+def test_numbers_out_of_range(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=rf"algorithm\.oort\.{next(iter(given))} = "):
+        Oort(**given)
