@@ -39,13 +39,16 @@ from algorithms.moon import moon
 from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
 from algorithms.options.attack import Attack
 from algorithms.options.choice import PowerOfChoice
+from algorithms.options.downlink import Downlink
 from algorithms.options.importance import Importance
-from algorithms.options.privacy import AdaptiveClip, Privacy, Spent
+from algorithms.options.privacy import AdaptiveClip, Privacy
+from algorithms.options.robust import Robust
 from algorithms.options.stages import Clip, Noise, Quantise, RandomK, Sign, Stage, TopK
-from algorithms.options.uplink import Broadcasts, Downlink, Uplink
+from algorithms.options.uplink import Uplink
 from algorithms.parts.adaptive import Adagrad, Adam, Adaptive, Yogi
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Drawn, matching, parallelism
+from algorithms.parts.option import Option
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import AfterRound, LossAgreement, Rule, SteadyStatistics
 from algorithms.parts.schedule import Rounds, Sample, Schedule
@@ -91,7 +94,6 @@ __all__ = [
     "Augmented",
     "Availability",
     "Block",
-    "Broadcasts",
     "Census",
     "Chain",
     "ClientData",
@@ -131,6 +133,7 @@ __all__ = [
     "Momentum",
     "MultiKrum",
     "Noise",
+    "Option",
     "Outcome",
     "Output",
     "Packed",
@@ -143,6 +146,7 @@ __all__ = [
     "Quantise",
     "RandomK",
     "Resident",
+    "Robust",
     "RoundReport",
     "Rounds",
     "Rule",
@@ -153,7 +157,6 @@ __all__ = [
     "Server",
     "Sharing",
     "Sign",
-    "Spent",
     "Stage",
     "State",
     "SteadyStatistics",

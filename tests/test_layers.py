@@ -47,11 +47,8 @@ FLOORS = ("core", "training", "parts", "options", "rounds")
 """Rooms of `algorithms`, from the lowest; the methods stand on the highest."""
 
 ABOVE = {
-    "core.state": {"options.privacy", "options.uplink"},
-    "parts.algorithm": {"options.aggregation", "options.attack", "options.privacy", "options.uplink"},
     "parts.arrivals": {"options.oort"},
-    "parts.client_update": {"options.sending", "options.uplink"},
-    "parts.combinations": {"options.aggregation", "options.attack", "options.choice", "options.uplink"},
+    "parts.combinations": {"options.choice"},
     "parts.schedule": {"options.choice", "options.importance", "options.oort", "options.reporting"},
 }
 """Imports that still point up; an entry is removed with its import, and none is added."""

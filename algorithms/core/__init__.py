@@ -1,1 +1,1 @@
-"""What everything stands on: keys, layouts, sums and their tree, clients, the state and the fleet protocol."""
+"""Base of all floors: keys, layouts, sums and their tree, clients, the state and the fleet protocol."""

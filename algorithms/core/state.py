@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,6 @@ from algorithms.core.layout import Memory, Packed
 from algorithms.core.personal import PersonalLedger
 from algorithms.core.report import RoundReport
 from algorithms.core.sums import Sum
-from algorithms.options.privacy import Spent
-from algorithms.options.uplink import Broadcasts
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class State:
         average: mean of the personal entries of the last aggregated cohort; `initial` before the first aggregation, and
             under privacy.
         travelling_models: models between two aggregations; empty after an aggregation.
-        memory: memory of the server's rule.
+        memory: memory of the server's rule ("server") and of each option, by name; see `of`.
         phase: phase of the algorithm, starting at 0.
         rule_memory: memory of the rule that ends the phase.
         personal: locations of all clients' personal entries.
@@ -68,11 +66,9 @@ class State:
         measures: names of the measures to take of each round.
         importance: chance of each training client to be drawn, [K], under importance sampling.
         measure_memory: memory of the measures.
-        privacy: differential privacy so far; None before the first round with noise.
         utility: memory of a selection by utility.
         attending: clients of the next round, where the clock sets them; None if the round draws its cohort itself.
         now: virtual time in seconds, where the clients' devices set the clock.
-        broadcasts: changes of the global model sent so far; None before the first with a compressed downlink.
         own: memory of an algorithm's own round, or of late client updates.
         report: report of the last round.
     """
@@ -83,7 +79,7 @@ class State:
     initial: Packed
     average: Packed
     travelling_models: tuple[TravellingModel, ...] = ()
-    memory: Memory = field(default_factory=dict)
+    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     phase: int = 0
     rule_memory: Memory = field(default_factory=dict)
     personal: PersonalLedger = field(default_factory=PersonalLedger)
@@ -91,13 +87,19 @@ class State:
     measures: tuple[str, ...] = ()
     importance: NDArray[np.float64] | None = None
     measure_memory: Memory = field(default_factory=dict)
-    privacy: Spent | None = None
     utility: Memory = field(default_factory=dict)
     attending: Attending | None = None
     now: float = 0.0
-    broadcasts: Broadcasts | None = None
     own: Any = None
     report: RoundReport | None = None
+
+    def of(self, name: str) -> Mapping[str, Any]:
+        """Return the memory of an option, or of the "server"; empty before the first round that left one."""
+        return self.memory.get(name, {})
+
+    def keeping(self, name: str, memory: Mapping[str, Any]) -> State:
+        """Return the state with the new memory of an option, or of the "server"."""
+        return replace(self, memory={**self.memory, name: memory})
 
 
 def begin(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, isfinite
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
+from algorithms.options.aggregation import Mean
+from algorithms.options.robust import Robust
+from algorithms.parts.option import Draft, Option, Parts, Updates
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
+
+    from algorithms.parts.client_update import Trained
+    from algorithms.training.work import Work
+    from algorithms.training.worker import Worker
+
 
 AttackKind = Literal["label-flip", "sign-flip", "gaussian", "little-is-enough", "inner-product"]
 
@@ -22,7 +30,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Attack:
+class Attack(Option):
     """Attack by a fixed share of the training clients, with d_k = w_k - w the honest update of client k.
 
     - label-flip: the client trains honestly on labels y <- classes - 1 - y.
@@ -47,6 +55,9 @@ class Attack:
     scale: float | None = None
     classes: int | None = None
 
+    name: ClassVar[str] = "attack"
+    forms_models: ClassVar[str] = "the aggregation or an attack looks at each client's model"
+
     def __post_init__(self) -> None:
         require(0 <= self.share <= 1, "attack.share", self.share, "in [0, 1]", "set attack.share = 0.2")
         require(
@@ -65,6 +76,39 @@ class Attack:
     def colludes(self) -> bool:
         """Whether an attacker's update is made from those of all attackers of the cohort."""
         return self.kind in ("little-is-enough", "inner-product")
+
+    @property
+    def brings(self) -> tuple[Option, ...]:
+        return (Robust(Mean()),) if self.colludes else ()
+
+    def check(self, parts: Parts) -> None:
+        uplink = next((option for option in parts.options if option.name == "uplink"), None)
+        if self.colludes and uplink is not None:
+            raise InputError(
+                f"attack = {self} with uplink = {uplink}: must be used without an uplink, because its attackers only "
+                "know each other's updates before they are sent; remove [attack], or use another algorithm"
+            )
+        robust = parts.option(Robust)
+        if robust is not None and not isinstance(robust.rule, Mean):
+            return  # its own reasons are as good
+        for found, other, why in (
+            (parts.own_round is not None, "rounds of its own", "with a cohort that trains at once"),
+            (
+                parts.every > 1 and self.colludes,
+                f"aggregate_every = {parts.every}",
+                "with aggregate_every = 1, because a model that visits many clients has met an attacker",
+            ),
+            (parts.sharing.weights == "personal", 'sharing.weights = "personal"', "with weights that are sent"),
+        ):
+            if found:
+                raise InputError(
+                    f"attack = {self} with {other}: must be used {why}; remove [attack], or use another algorithm"
+                )
+
+    def wrap(self, draft: Draft, updates: Updates) -> Updates:
+        attackers = frozenset(self.attackers(draft.fleet.census.clients, draft.state.seed).tolist())
+        attacked = Attacked(self, attackers.intersection(draft.cohort.tolist()))
+        return replace(updates, on_the_way=(*updates.on_the_way, attacked))
 
     def attackers(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """Draw the attackers of a run.
@@ -116,6 +160,34 @@ class Attack:
             return np.asarray(received - (1.0 if self.scale is None else self.scale) * (mean - received))
         z = little(cohort, len(trained)) if self.scale is None else self.scale
         return np.asarray(mean - z * trained.std(axis=0))
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Attackers that flip their labels, or change their models before they send them.
+
+    Args:
+        attack: attack.
+        attackers: the cohort's attackers.
+    """
+
+    attack: Attack
+    attackers: frozenset[int]
+
+    def prepared(self, works: list[Work]) -> list[Work]:
+        return [replace(w, y=self.attack.flipped(w.y)) if w.client in self.attackers else w for w in works]
+
+    def __call__(self, worker: Worker, trained: Trained) -> None:
+        if self.attack.kind not in ("sign-flip", "gaussian"):
+            return
+        places, trainer, updates = worker.resident.layouts.shared.parameters, trained.trainer, trained.updates
+        for lane, work, received in zip(trained.lanes, trained.works, trained.received, strict=True):
+            if work.batches and work.client in self.attackers:
+                model = trainer.shared(lane).copy()
+                rng = generator(updates.seed, Purpose.ATTACK, updates.round_number, work.client)
+                w, after = (each.floats[places].astype(np.float64) for each in (received, model))
+                model.floats[places] = self.attack.sent(w, after, rng)
+                trainer.reload(lane, model, trainer.personal(lane).copy())
 
 
 def little(cohort: int, attackers: int) -> float:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, isfinite, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from algorithms.core.errors import InputError, require
-from algorithms.parts.rules import AfterRound, Rule
-from algorithms.parts.schedule import Rounds, Schedule
-from algorithms.parts.server import Server, takes_updates
-from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import Equal, Weighting
-from algorithms.training.local import Local
+from algorithms.core.keys import Purpose, generator
+from algorithms.core.sums import Sum
+from algorithms.options.uplink import clipped
+from algorithms.parts.option import Draft, Option, Parts, Received, Updates
+from algorithms.parts.rules import AfterRound
+from algorithms.parts.schedule import Rounds
+from algorithms.parts.server import takes_updates
+from algorithms.parts.weighting import Equal
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
+    from algorithms.core.rows import UpdateRows
+    from algorithms.core.state import State
 
 Rules = Iterator[tuple[str, bool, str]]
+
+ROUNDING = 1e-3
+"""Share of C by which a clipped change may be shorter than C because of rounding, when it counts as clipped."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class AdaptiveClip:
 
 
 @dataclass(frozen=True)
-class Privacy:
+class Privacy(Option):
     """Differential privacy of users at the server: DP-FedAvg.
 
         D_k <- D_k min(1, C / |D_k|),   mean <- w + (sum_k D_k + N(0, (z C)^2)) / (q K)
@@ -86,6 +95,9 @@ class Privacy:
     noise: float | None
     clip: float
     adaptive: AdaptiveClip | None = None
+
+    name: ClassVar[str] = "privacy"
+    forms_models: ClassVar[str] = "the uplink changes each client's model"
 
     def __post_init__(self) -> None:
         noise = self.noise
@@ -118,15 +130,24 @@ class Privacy:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Entries read in a report beside those that every report has."""
         return ("change",) if self.adaptive else ()
 
-    def check_entries(self, layouts: Layouts) -> None:
-        """Refuse a model with shared entries that would leave the clients without noise.
+    def check(self, parts: Parts) -> None:
+        if parts.own_round is not None or not isinstance(parts.schedule, Rounds):
+            raise InputError(
+                "[privacy] with an algorithm that has a round of its own: must be left out, because the accounting "
+                "covers synchronous aggregations alone; use fedavg"
+            )
+        for what, holds, text in (*_draws(parts.schedule), *_leaks(parts)):
+            if not holds:
+                raise InputError(f"{what} with [privacy]: must be {text}")
+        if {"attack", "aggregate"} & {option.name for option in parts.options}:
+            raise InputError(
+                "server.aggregate or [attack] with [privacy]: must be left out, because the noise is for a sum of "
+                "clipped changes; remove one of the two"
+            )
 
-        Raises:
-            InputError: a shared entry is no parameter.
-        """
+    def check_entries(self, layouts: Layouts) -> None:
         for entry in layouts.shared.entries:
             if not (entry.is_parameter or entry.frozen):
                 raise InputError(
@@ -134,10 +155,26 @@ class Privacy:
                     'the clients without noise; use model.norm = "none" or "group", fedbn, or no shared slots'
                 )
 
+    def wrap(self, draft: Draft, updates: Updates) -> Updates:
+        return clipped(updates, self.spent(draft.state).clip)
+
+    def reduce(self, draft: Draft, received: Received) -> Received:
+        models, spent = with_noise(self, draft, received)
+        return replace(received, models=models).keeping(self.name, vars(spent))
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        # A mean of personal entries has no noise, and the average is written and evaluated.
+        return replace(state, average=draft.state.average)
+
+    def spent(self, state: State) -> Spent:
+        """Return the differential privacy of a run so far."""
+        memory = state.of(self.name)
+        return Spent(**memory) if memory else Spent(self.clip)
+
 
 @dataclass(frozen=True)
 class Spent:
-    """Differential privacy of a run so far.
+    """Differential privacy of a run so far: the memory of `Privacy`.
 
     Args:
         clip: C of the next round.
@@ -155,40 +192,43 @@ class Spent:
         return Spent(clip, (*before, (rate, noise, last[2] + 1)))
 
 
-def check_private(
-    schedule: Schedule,
-    local: Local,
-    sharing: Sharing,
-    weighting: Weighting,
-    server: Server,
-    until: Rule | None,
-    *,
-    own_round: bool,
-    honest_mean: bool,
-) -> None:
-    """Refuse the parts of an algorithm that the accounting does not cover.
+def with_noise(privacy: Privacy, draft: Draft, received: Received) -> tuple[Sum, Spent]:
+    """Return the noised sum of the cohort's models, with the expected cohort as its weight; and the privacy spent.
+
+        qK w + sum_k (w_k - w) + N(0, (z C)^2)
 
     Args:
-        schedule, local, sharing, weighting, server, until: the parts.
-        own_round: whether the algorithm replaces the engine's round.
-        honest_mean: whether the aggregate is the mean, and nobody attacks.
-
-    Raises:
-        InputError: the accounting does not cover a part; the reason is named.
+        privacy: privacy of the algorithm.
+        draft: the round.
+        received: sum of the models of the clients that trained, each with weight 1, and their reports.
     """
-    if own_round or not isinstance(schedule, Rounds):
-        raise InputError(
-            "[privacy] with an algorithm that has a round of its own: must be left out, because the accounting covers "
-            "synchronous aggregations alone; use fedavg"
-        )
-    for what, holds, text in (*_draws(schedule), *_leaks(local, sharing, weighting, server, until)):
-        if not holds:
-            raise InputError(f"{what} with [privacy]: must be {text}")
-    if not honest_mean:
-        raise InputError(
-            "server.aggregate or [attack] with [privacy]: must be left out, because the noise is for a sum of clipped "
-            "changes; remove one of the two"
-        )
+    state, algorithm, fleet, models = draft.state, draft.algorithm, draft.fleet, received.models
+    if models is None:
+        raise RuntimeError("a private round sums its models")
+    spent, rate = privacy.spent(state), algorithm.rounds.sample.rate
+    expected = rate * len(fleet.census.clients)
+    rng = generator(state.seed, Purpose.PRIVACY, draft.number)
+    start = state.model.floats.astype(np.float64)
+    # An entry that nobody trains must not show the cohort's size in its last bits.
+    floats = expected * start
+    for entry, place in algorithm.local.trained(fleet.layouts.shared).places():
+        if entry.frozen:
+            continue
+        floats[place] = models.floats[place] + (expected - models.total) * start[place]
+        if privacy.multiplier and entry.is_parameter:
+            floats[place] += privacy.sum_noise * spent.clip * rng.standard_normal(entry.size)
+    clip = spent.clip
+    if privacy.adaptive:
+        clip = privacy.adaptive.moved(clip, _share_within(clip, privacy.adaptive, received.rows, expected, rng))
+    return Sum(floats, models.integers, models.floating, expected), spent.after(rate, privacy.multiplier, clip)
+
+
+def _share_within(
+    clip: float, rule: AdaptiveClip, rows: UpdateRows, expected: float, rng: np.random.Generator
+) -> float:
+    """Return the noised share of changes that were not clipped; each client moves the sum by at most 1/2."""
+    within = rows.column("change")[rows.trained] < (clip * (1 - ROUNDING)) ** 2
+    return float(0.5 + (np.sum(within - 0.5) + rule.count_noise * rng.standard_normal()) / expected)
 
 
 def _draws(schedule: Rounds) -> Rules:
@@ -212,8 +252,9 @@ def _draws(schedule: Rounds) -> Rules:
     )
 
 
-def _leaks(local: Local, sharing: Sharing, weighting: Weighting, server: Server, until: Rule | None) -> Rules:
+def _leaks(parts: Parts) -> Rules:
     """Return the rules of everything that may leave the clients without noise."""
+    local, sharing, weighting, server, until = parts.local, parts.sharing, parts.weighting, parts.server, parts.until
     yield (
         f"weighting = {weighting}",
         isinstance(weighting, Equal),

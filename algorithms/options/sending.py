@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Changes
-from algorithms.options.uplink import FEEDBACK, Uplink
 
 if TYPE_CHECKING:
     from algorithms.core.layout import Packed
@@ -24,7 +24,7 @@ CACHED = 2**20
 @torch.no_grad()
 def send(
     resident: Resident,
-    uplink: Uplink,
+    uplink: StageChain,
     local: Local,
     lanes: Sequence[int],
     received: Sequence[Packed],

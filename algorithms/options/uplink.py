@@ -1,28 +1,28 @@
-"""The parts `uplink` and `downlink`: stages on the way of a model's change to the server, and to the clients."""
+"""The option `uplink`: stages on the way of a client's change of the model to the server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from algorithms.core.errors import InputError
-from algorithms.core.layout import Floats
-from algorithms.core.returned import Returned, is_own, name_of
-from algorithms.options.stages import Changes, Clip, Message, Noise, RandomK, Stage
+from algorithms.core.keys import Purpose, torch_seed
+from algorithms.options.chain import FEEDBACK, StageChain
+from algorithms.options.stages import Clip
+from algorithms.parts.arrivals import Arrivals
+from algorithms.parts.option import Draft, Parts, Updates
 
-if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
-    import torch
-
-FEEDBACK = "feedback"
-"""Personal slot of the residual: the part of a client's changes that the server has not received yet."""
+if TYPE_CHECKING:
+    from algorithms.core.layouts import Layouts
+    from algorithms.parts.client_update import ClientUpdates, Trained
+    from algorithms.training.work import Work
+    from algorithms.training.worker import Worker
 
 
 @dataclass(frozen=True)
-class Uplink:
-    """Chain of stages on the change D = w_k - w of the shared parameters that a client trained; empty by default.
+class Uplink(StageChain):
+    """Chain of stages on the change D = w_k - w of the shared parameters that a client trained.
 
         v = D + e_k,   w_k <- w + chain(v),   e_k <- v - chain(v)
 
@@ -38,155 +38,78 @@ class Uplink:
         InputError: two stages contradict each other, or feedback contradicts a stage.
     """
 
-    chain: tuple[Stage, ...] = ()
-    feedback: bool = False
-    table: ClassVar[str] = "uplink"
+    name: ClassVar[str] = "uplink"
+    forms_models: ClassVar[str] = "the uplink changes each client's model"
 
     def __post_init__(self) -> None:
-        for text in (*self._order(), *self._feedback()):
-            raise InputError(text)
+        if self.feedback and not self.chain:
+            raise InputError("uplink.feedback = true with an empty chain: must have a stage; set uplink.chain")
+        super().__post_init__()
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Slots that outlast a client update."""
         return (FEEDBACK,) if self.feedback else ()
-
-    @property
-    def draws(self) -> bool:
-        """Whether a stage draws random numbers."""
-        return any(stage.draws for stage in self.chain)
-
-    @property
-    def has_own(self) -> bool:
-        """Whether a stage is a user's own."""
-        return any(is_own(stage) for stage in self.chain)
 
     def clipped(self, norm: float) -> Uplink:
         """Return the chain with a last stage that clips a model's change to a norm."""
         return replace(self, chain=(*self.chain, Clip(norm)))
 
-    @property
-    def clips_alone(self) -> float | None:
-        """Norm to which a change is clipped as a whole, if nothing else happens to it; else None."""
-        only = self.chain[0] if len(self.chain) == 1 and not self.feedback else None
-        return only.norm if isinstance(only, Clip) and only.by == "model" else None
+    def check(self, parts: Parts) -> None:
+        sends = getattr(parts.schedule, "sends", True)
+        if not sends or parts.sharing.weights == "personal":
+            other = 'sharing.weights = "personal"' if sends else "united data, as in centralized"
+            raise InputError(
+                f"uplink = {self} with {other}: must be empty, because no client sends its weights; remove [uplink]"
+            )
+        if self.feedback and isinstance(parts.schedule, Arrivals):
+            raise InputError(
+                "uplink.feedback = true with asynchronous arrivals: must be false, because overlapping client updates "
+                "have no order in a client's residual; use a synchronous algorithm"
+            )
+        if self.feedback and parts.sharing.newcomer == "average":
+            raise InputError(
+                'uplink.feedback = true with algorithm.newcomer = "average": must be "initial", because a newcomer '
+                'owes the server nothing; set algorithm.newcomer = "initial"'
+            )
 
-    def nbytes(self, size: int, scalar: int) -> int:
-        """Return the bytes of a message.
+    def saved_bytes(self, parts: Parts, layouts: Layouts) -> int:
+        return self.shortening(parts, layouts)
 
-        Args:
-            size: n, number of values of a change.
-            scalar: bytes of a number of the model, 4 or 8.
-        """
-        message = Message(size, size, 8 * scalar, scalar)
-        for stage in self.chain if size else ():
-            message = stage.message(message)
-            if is_own(stage) and not isinstance(message, Message):
-                raise self._returned(stage).fault(f"return a Message from `message`, and returns a {_kind(message)}")
-        return message.nbytes
-
-    def sent(self, changes: Changes) -> torch.Tensor:
-        """Return the changes as they are received, [models, n]."""
-        for stage in self.chain:
-            given, changes = changes, stage(changes)
-            if is_own(stage) and (duty := _broken_duty(given, changes)):
-                raise self._returned(stage).fault(duty)
-        return changes.whole()
-
-    def _returned(self, stage: Stage) -> Returned:
-        return Returned(f"{self.table}.chain has {name_of(stage)!r}")
-
-    def _order(self) -> list[str]:
-        """Return the mistakes in the order of the stages."""
-        found = []
-        for number, stage in enumerate(self.chain):
-            earlier, has = self.chain[:number], f"{self.table}.chain has {stage}"
-            for what in ("picks", "rounds"):
-                if getattr(stage, what) and (before := [each for each in earlier if getattr(each, what)]):
-                    duty = "pick values" if what == "picks" else "round values"
-                    found.append(f"{has} after {before[0]}: must {duty} only once; remove one")
-            per_layer = isinstance(stage, Clip) and stage.by == "layer"
-            if per_layer and (before := [each for each in earlier if each.picks]):
-                found.append(f"{has} after {before[0]}: must clip whole layers; clip first")
-            if per_layer and (before := [each for each in earlier if each.rounds]):
-                found.append(f"{has} after {before[0]}: must have one scale; clip first")
-            if isinstance(stage, Noise) and (before := [each for each in earlier if each.rounds]):
-                found.append(f"{has} after {before[0]}: must add noise first; change their order")
-        return found
-
-    def _feedback(self) -> list[str]:
-        """Return the mistakes of error feedback."""
-        if self.feedback and not self.chain and self.table == "uplink":
-            return ["uplink.feedback = true with an empty chain: must have a stage; set uplink.chain"]
-        return [
-            f"{self.table}.chain has {stage} with error feedback: must not stand together, because {why}; remove it"
-            for stage in self.chain
-            if self.feedback and (why := _unfed(stage))
-        ]
+    def wrap(self, draft: Draft, updates: Updates) -> Updates:
+        return replace(updates, on_the_way=(*updates.on_the_way, Sent(self)))
 
 
 @dataclass(frozen=True)
-class Downlink(Uplink):
-    """Chain of stages on the change of the global model that the server sends to all clients; empty by default.
+class Sent:
+    """The uplink, as the last stage on the way of the trained models that are finite."""
 
-        v = server(w, ...) - w + e,   w <- w + chain(v),   e <- v - chain(v)
+    uplink: Uplink
 
-    w is the global model that all clients have, and the one that is evaluated and written. e is the server's residual:
-    error feedback is always on. Other entries are sent whole, as by `Uplink`.
+    def prepared(self, works: list[Work]) -> list[Work]:
+        return works
 
-    Args:
-        chain: stages in their order.
+    def __call__(self, worker: Worker, trained: Trained) -> None:
+        from algorithms.options.sending import send  # late, because the experiment file is checked without torch
 
-    Paper: Tang et al., 2019, "DoubleSqueeze", Algorithm 1, the server's part.
-    """
+        sending, updates = trained.finite(), trained.updates
 
-    feedback: bool = field(default=True, init=False)
-    table: ClassVar[str] = "downlink"
+        def seed(first: int, number: int) -> int:
+            place = sending[first + number]
+            return torch_seed(updates.seed, Purpose.UPLINK, trained.counter(place), trained.clients[place])
 
-
-@dataclass(frozen=True)
-class Broadcasts:
-    """Changes of the global model that the server has sent so far.
-
-    Args:
-        owed: e, what the clients have not received yet, [floating values of the model].
-        total: bytes of all broadcasts.
-        heard: bytes of the broadcasts that each training client has received, [K]; -1 if it has no model yet.
-    """
-
-    owed: Floats
-    total: int
-    heard: NDArray[np.int64]
+        if worker.own is None or not self.uplink.has_own:
+            lanes, models = [trained.lanes[i] for i in sending], [trained.received[i] for i in sending]
+            send(worker.resident, self.uplink, updates.local, lanes, models, partial(seed, 0))
+            return
+        # The stages of a user may draw from the default generators: each client's change goes alone.
+        for number, i in enumerate(sending):
+            with worker.keyed(Purpose.OWN_UPLINK, trained.counter(i), trained.clients[i], updates.seed):
+                place, model = [trained.lanes[i]], [trained.received[i]]
+                send(worker.resident, self.uplink, updates.local, place, model, partial(seed, number))
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
-
-
-def _broken_duty(given: Changes, sent: object) -> str:
-    """Return the duty that a user's stage does not fulfil; "" if it returns changes that can be sent."""
-    if not isinstance(sent, Changes):
-        return f"return Changes, and returns a {_kind(sent)}"
-    values, places = sent.values, sent.places
-    rows = getattr(values, "shape", ())[:1]
-    if len(getattr(values, "shape", ())) != 2 or rows != given.values.shape[:1] or values.dtype != given.values.dtype:
-        shape, dtype = tuple(getattr(values, "shape", ())), getattr(values, "dtype", _kind(values))
-        return (
-            f"return values [{len(given.values)}, k] of {given.values.dtype}, a row for each model, and returns "
-            f"{list(shape)} of {dtype}"
-        )
-    if (sent.size, sent.layers) != (given.size, given.layers):
-        return f"leave the size {given.size} and the layers of the changes"
-    if values.shape[1] != given.size and (places is None or places.shape != values.shape):
-        return f"return a place for each value if it sends fewer than {given.size}; use `changes.at`"
-    return ""
-
-
-def _unfed(stage: Stage) -> str:
-    """Return the reason why a stage cannot have error feedback; "" if it can."""
-    if isinstance(stage, Noise):
-        return "the residual would take the noise out again"
-    if isinstance(stage, Clip):
-        return "the residual would keep what the clipping cut off, and grow"
-    grows = isinstance(stage, RandomK) and stage.scale and stage.share < 1
-    return "the residual would grow unless you set scale = false" if grows else ""
+def clipped(updates: ClientUpdates, norm: float) -> ClientUpdates:
+    """Return client updates whose changes are clipped to a norm in the end, in one chain with their uplink."""
+    earlier = tuple(stage for stage in updates.on_the_way if not isinstance(stage, Sent))
+    uplink = next((stage.uplink for stage in updates.on_the_way if isinstance(stage, Sent)), Uplink())
+    return replace(updates, on_the_way=(*earlier, Sent(uplink.clipped(norm))))

@@ -1,4 +1,4 @@
-"""An algorithm: a value made of six parts, and perhaps the next phase."""
+"""An algorithm: a value made of parts and options, and perhaps the next phase."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from algorithms.core.entries import Kind
 from algorithms.core.errors import InputError, require
 from algorithms.core.layout import Layout
 from algorithms.core.layouts import Layouts, Scope
-from algorithms.options.aggregation import Aggregate, Mean
-from algorithms.options.attack import Attack
-from algorithms.options.privacy import Privacy, check_private
-from algorithms.options.uplink import Downlink, Uplink
-from algorithms.parts.combinations import check, check_downlink, check_models
+from algorithms.parts.combinations import check
+from algorithms.parts.option import Option, OptionKind, ordered
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server
@@ -43,17 +38,13 @@ class Algorithm:
         sharing: shared and personal entries of the model.
         weighting: share of a client update in the aggregation.
         server: step from the weighted mean to the next global model.
-        uplink: stages that a client's change of the model passes on its way to the server; none by default.
-        downlink: stages that the global model's change passes on its way to the clients; none by default.
-        privacy: differential privacy of users, in every phase; None for none.
+        options: departures from the plain round, in every phase; see `algorithms.parts.option`.
         until: rule that ends this phase; None for the only or last phase. See `phases`.
         then: next phase.
         own_round: function that replaces the engine's round; None for the engine's.
         needs_batch_norm: whether the model must have batch-norm layers that track statistics. `local` with untracked
             or frozen statistics needs them in any case.
         refuses_dropout: error for models with dropout or random numbers of their own; "" if they are allowed.
-        aggregate: rule that turns the cohort's models into one.
-        attack: attack of a share of the clients; None for none.
 
     Raises:
         InputError: the parts contradict each other.
@@ -64,40 +55,30 @@ class Algorithm:
     sharing: Sharing = Sharing()
     weighting: Weighting = Samples()
     server: Server = Assign()
-    uplink: Uplink = Uplink()
-    downlink: Downlink = Downlink()
-    privacy: Privacy | None = None
+    options: tuple[Option, ...] = ()
     until: Rule | None = None
     then: Algorithm | None = None
     own_round: RoundFunction | None = field(default=None, repr=False)
     needs_batch_norm: bool = False
     refuses_dropout: str = ""
-    aggregate: Aggregate = Mean()
-    attack: Attack | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", ordered(self.options))
         # Each client stores its own position in the order of its batches, and what it has not sent yet.
-        own = (*(("batches",) if self.local.batches else ()), *self.uplink.slots)
+        beside = [slot for option in self.options for slot in option.slots]
+        own = (*(("batches",) if self.local.batches else ()), *beside)
         if any(slot not in self.sharing.slots for slot in own):
             slots: dict[str, Scope | float] = {**self.sharing.slots, **dict.fromkeys(own, "personal")}
             object.__setattr__(self, "sharing", replace(self.sharing, slots=slots))
         check(
-            *(self.schedule, self.local, self.sharing, self.weighting, self.server, self.uplink),
+            *(self.schedule, self.local, self.sharing, self.weighting, self.server),
+            slots=beside,
             own_round=self.own_round is not None,
             later=None if self.then is None else self.then.local,
             needs=self.needs,
         )
-        check_models(
-            *(self.aggregate, self.attack, self.schedule, self.sharing, self.weighting, self.uplink),
-            own_round=self.own_round is not None,
-        )
-        check_downlink(self.downlink, self.schedule, self.sharing, own_round=self.own_round is not None)
-        if self.privacy is not None:
-            check_private(
-                *(self.schedule, self.local, self.sharing, self.weighting, self.server, self.until),
-                own_round=self.own_round is not None,
-                honest_mean=isinstance(self.aggregate, Mean) and self.attack is None,
-            )
+        for option in self.options:
+            option.check(self)
 
     @property
     def rounds(self) -> Rounds:
@@ -107,15 +88,19 @@ class Algorithm:
         return self.schedule
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Entries that the parts read in a report, beside those that every report has."""
-        parts = (self.weighting, self.schedule.sample.by, self.until, self.privacy)
-        return tuple(name for part in parts for name in getattr(part, "needs", ()))
+    def every(self) -> int:
+        """Rounds from one aggregation to the next; 1 if models are not redistributed."""
+        return self.schedule.aggregate_every if isinstance(self.schedule, Rounds) else 1
+
+    def option(self, kind: type[OptionKind]) -> OptionKind | None:
+        """Return the algorithm's option of a class; None if it has none."""
+        return next((option for option in self.options if isinstance(option, kind)), None)
 
     @property
-    def keeps_models(self) -> bool:
-        """Whether an aggregation needs each client's model, and not only their sum."""
-        return not isinstance(self.aggregate, Mean) or (self.attack is not None and self.attack.colludes)
+    def needs(self) -> tuple[str, ...]:
+        """Entries that the parts read in a report, beside those that every report has."""
+        parts = (self.weighting, self.schedule.sample.by, self.until, *self.options)
+        return tuple(name for part in parts for name in getattr(part, "needs", ()))
 
     @property
     def phases(self) -> Iterator[Algorithm]:
@@ -140,8 +125,8 @@ class Algorithm:
             holds = any(entry.is_parameter and entry.is_in(part) for entry in layout.entries)
             require(holds, "local.part", part, "a part of the model with parameters", 'set local.part = "all"')
         layouts = self.sharing.divide(layout)
-        if self.privacy is not None:
-            self.privacy.check_entries(layouts)
+        for option in self.options:
+            option.check_entries(layouts)
         return layouts
 
     def forms_models(self, layout: Layout) -> str:
@@ -156,20 +141,18 @@ class Algorithm:
             return "clients keep entries of their own"
         if self.needs:
             return f"the reports measure each client's model ({', '.join(self.needs)})"
-        if self.uplink.chain or self.privacy is not None:
-            return "the uplink changes each client's model"
-        if self.keeps_models or self.attack is not None:
-            return "the aggregation or an attack looks at each client's model"
+        if reason := next((option.forms_models for option in self.options if option.forms_models), ""):
+            return reason
         return "the algorithm has rounds of its own" if self.own_round else ""
 
-    def saved_bytes(self, layouts: Layouts, by: Uplink | None = None) -> int:
-        """Return the bytes by which the uplink, or `by`, makes a message shorter than the model; negative if longer."""
-        by = by or self.uplink
-        if not by.chain:
-            return 0
-        size = sum(entry.size for entry in layouts.shared.entries if self.local.trains(entry))
-        scalar = np.dtype(layouts.shared.floating).itemsize
-        return size * scalar - by.nbytes(size, scalar)
+    def model_bytes(self, layouts: Layouts) -> int:
+        """Return the bytes of a whole model on its way; statistics that nobody tracks are not sent."""
+        tracked = self.local.statistics != "untracked"
+        return layouts.shared.only(lambda entry: tracked or entry.kind is not Kind.STATISTIC).nbytes
+
+    def saved_bytes(self, layouts: Layouts) -> int:
+        """Return the bytes by which the options make a message shorter than the model; negative if longer."""
+        return sum(option.saved_bytes(self, layouts) for option in self.options)
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         """Refuse a model with random draws if the algorithm does not allow them, or one that a phase cannot train.
@@ -193,24 +176,13 @@ class Algorithm:
         """Return a phase; the first is 0."""
         return list(self.phases)[number]
 
-    def sending(self, uplink: Uplink) -> Algorithm:
-        """Return the algorithm with one uplink in all phases."""
-        return replace(self, uplink=uplink, then=self.then and self.then.sending(uplink))
-
-    def receiving(self, downlink: Downlink) -> Algorithm:
-        """Return the algorithm with one downlink in all phases."""
-        return replace(self, downlink=downlink, then=self.then and self.then.receiving(downlink))
-
-    def private(self, privacy: Privacy) -> Algorithm:
-        """Return the algorithm with differential privacy in all phases."""
-        return replace(self, privacy=privacy, then=self.then and self.then.private(privacy))
+    def having(self, *options: Option) -> Algorithm:
+        """Return the algorithm with further options in all phases; they replace those of their names."""
+        replaced = {option.name for option in options}
+        kept = tuple(option for option in self.options if option.name not in replaced)
+        return replace(self, options=(*kept, *options), then=self.then and self.then.having(*options))
 
     def computed(self, compute: Compute) -> Algorithm:
         """Return the algorithm with one way of computing in all phases."""
         then = self.then and self.then.computed(compute)
         return replace(self, local=replace(self.local, compute=compute), then=then)
-
-    def under(self, aggregate: Aggregate | None = None, attack: Attack | None = None) -> Algorithm:
-        """Return the algorithm with another rule of aggregation, or under an attack, in all phases."""
-        then = self.then and self.then.under(aggregate, attack)
-        return replace(self, aggregate=aggregate or self.aggregate, attack=attack or self.attack, then=then)

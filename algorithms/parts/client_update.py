@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import isfinite, nan
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from algorithms.core.personal import Location
 from algorithms.core.returned import Returned, is_own, name_of
 from algorithms.core.rows import NO_ROWS, Report, UpdateRows
 from algorithms.core.sums import Sum
-from algorithms.options.sending import send
-from algorithms.options.uplink import Uplink
 from algorithms.parts.weighting import Weighting
 from algorithms.training.augment import Augmented
 from algorithms.training.forked import drawn
@@ -78,6 +76,59 @@ class BlockResult:
     personal: Sum
 
 
+class OnTheWay(Protocol):
+    """Stage on the way of trained models to the server; a picklable value."""
+
+    def prepared(self, works: list[Work]) -> list[Work]:
+        """Return the samples and batches of some client updates before they train."""
+        ...
+
+    def __call__(self, worker: Worker, trained: Trained) -> None:
+        """Change trained models in their lanes."""
+        ...
+
+
+@dataclass
+class Trained:
+    """Trained models in their lanes, before they are summed or left behind.
+
+    Args:
+        updates: settings of the client updates.
+        trainer: trainer with the lanes.
+        clients: ids of the clients.
+        inputs: input of each client.
+        received: model that each client received.
+        lanes: lane of each client's model.
+        works: samples and batches of each client.
+    """
+
+    updates: ClientUpdates
+    trainer: Trainer
+    clients: Sequence[int]
+    inputs: Sequence[ClientInput]
+    received: Sequence[Packed]
+    lanes: Sequence[int]
+    works: Sequence[Work]
+    _wrong: list[str | None] | None = field(default=None, repr=False)
+
+    def nonfinite(self) -> list[str | None]:
+        """Return the first quantity of each lane that was not finite now or at an earlier look; None if all were."""
+        found = self.trainer.nonfinite(len(self.works))
+        if self._wrong is not None:
+            found = [first or then for first, then in zip(self._wrong, found, strict=True)]
+        self._wrong = found
+        return found
+
+    def finite(self) -> list[int]:
+        """Return the places of the clients that took a step and whose models are finite."""
+        wrong = self.nonfinite()
+        return [i for i, work in enumerate(self.works) if work.batches and wrong[self.lanes[i]] is None]
+
+    def counter(self, place: int) -> int:
+        """Return the counter of a client update's random draws."""
+        return self.updates.counter(self.inputs[place])
+
+
 @dataclass(frozen=True)
 class ClientUpdates(Function):
     """Client updates of a block: sum their models, or leave each model behind as an object of its own.
@@ -93,7 +144,7 @@ class ClientUpdates(Function):
         aggregate: whether the round ends in an aggregation.
         rounds: rounds of the run, if known.
         needs: measurements after each client update, for its report; see `algorithms.training.reports`.
-        uplink: stages that each change of the model passes on its way to the server.
+        on_the_way: stages that the trained models pass on their way to the server, in their order.
     """
 
     local: Local
@@ -103,7 +154,7 @@ class ClientUpdates(Function):
     aggregate: bool
     rounds: int | None = None
     needs: tuple[str, ...] = ()
-    uplink: Uplink = Uplink()
+    on_the_way: tuple[OnTheWay, ...] = ()
 
     def objects(self, block: Block) -> int:
         return 0 if self.aggregate else len(block.clients)
@@ -152,43 +203,18 @@ class ClientUpdates(Function):
     ) -> tuple[list[int], UpdateRows]:
         """Train at most as many clients as there are lanes; return the lane of each, and the rows."""
         lanes, works, losses = self.train(worker, trainer, clients, inputs, received, personal)
-        wrong = trainer.nonfinite(len(works))
-        if self.uplink.chain:
-            sending = [i for i, work in enumerate(works) if work.batches and wrong[lanes[i]] is None]
-            self._send(worker, clients, inputs, received, lanes, sending)
-            wrong = [first or then for first, then in zip(wrong, trainer.nonfinite(len(works)), strict=True)]
-        rows = []
+        trained = Trained(self, trainer, clients, inputs, received, lanes, works)
+        for stage in self.on_the_way:
+            stage(worker, trained)
+        wrong, rows = trained.nonfinite(), []
         for i, client in enumerate(clients):
             finished = FinishedUpdate(worker, trainer, self.local, works[i], lanes[i], received[i], personal[i])
-            with worker.keyed(Purpose.OWN_REPORT, self._counter(inputs[i]), client, self.seed):
+            with worker.keyed(Purpose.OWN_REPORT, self.counter(inputs[i]), client, self.seed):
                 rows.append(self._row(finished, client, inputs[i], float(losses[lanes[i]]), wrong[lanes[i]]))
         return lanes, UpdateRows.of(clients, *zip(*rows, strict=True))
 
-    def _send(
-        self,
-        worker: Worker,
-        clients: Sequence[int],
-        inputs: Sequence[ClientInput],
-        received: Sequence[Packed],
-        lanes: Sequence[int],
-        sending: Sequence[int],
-    ) -> None:
-        """Pass the models of some of these clients, by their places, through the uplink."""
-
-        def seed(first: int, number: int) -> int:
-            place = sending[first + number]
-            return torch_seed(self.seed, Purpose.UPLINK, self._counter(inputs[place]), clients[place])
-
-        if worker.own is None or not self.uplink.has_own:
-            models = [received[i] for i in sending]
-            send(worker.resident, self.uplink, self.local, [lanes[i] for i in sending], models, partial(seed, 0))
-            return
-        # The stages of a user may draw from the default generators: each client's change goes alone.
-        for number, i in enumerate(sending):
-            with worker.keyed(Purpose.OWN_UPLINK, self._counter(inputs[i]), clients[i], self.seed):
-                send(worker.resident, self.uplink, self.local, [lanes[i]], [received[i]], partial(seed, number))
-
-    def _counter(self, given: ClientInput) -> int:
+    def counter(self, given: ClientInput) -> int:
+        """Return the counter of a client update's random draws."""
         return self.round_number if given.counter is None else given.counter
 
     def train(
@@ -206,7 +232,7 @@ class ClientUpdates(Function):
         order = sorted(range(len(works)), key=lambda i: -len(works[i].batches))
         lanes = sorted(range(len(works)), key=order.__getitem__)
         trainer.load([received[i] for i in order], [personal[i] for i in order])
-        rate, first = self.local.rate(self.round_number, self.rounds), self._counter(inputs[0])
+        rate, first = self.local.rate(self.round_number, self.rounds), self.counter(inputs[0])
         with worker.keyed(Purpose.OWN_UPDATE, first, clients[0], self.seed):
             unused = drawn() if worker.own is not None and len(clients) > 1 else None
             losses = self.local.train(trainer, [works[i] for i in order], rate)
@@ -224,7 +250,7 @@ class ClientUpdates(Function):
         for place, (client, given, own) in enumerate(zip(clients, inputs, personal, strict=True)):
             data = worker.data
             x, y = data.union(given.union, "train") if given.union else data.samples(client, "train")
-            counter = self._counter(given)
+            counter = self.counter(given)
             updates = int(worker.resident.layouts.personal.unpack(own)[BATCHES]) if self.local.batches else 0
 
             def draw(number: int, place: int = place, client: int = client) -> np.random.Generator:
@@ -237,7 +263,7 @@ class ClientUpdates(Function):
             masks, augment = self._draws(worker, client, counter, batches, x.device)
             x = x if x.dtype is floating else x.to(floating)
             works.append(Work(x, y, batches, masks, augment, client, self.round_number))
-        return works
+        return reduce(lambda given, stage: stage.prepared(given), self.on_the_way, works)
 
     def _draws(
         self, worker: Worker, client: int, counter: int, batches: Sequence[NDArray[np.int64]], device: torch.device

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from algorithms.core.errors import InputError
 from algorithms.core.rows import REPORTED
-from algorithms.options.aggregation import Aggregate, Mean
-from algorithms.options.attack import Attack
 from algorithms.options.choice import PowerOfChoice
-from algorithms.options.uplink import Downlink, Uplink
 from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server, takes_updates
 from algorithms.parts.sharing import Sharing
 from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed, Weighting
+from algorithms.parts.weighting import ClientLoss, Samples, SamplesUsed, Weighting
 from algorithms.training.local import Local
 
 MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
@@ -26,16 +25,17 @@ def check(
     sharing: Sharing,
     weighting: Weighting,
     server: Server,
-    uplink: Uplink,
     *,
+    slots: Sequence[str],
     own_round: bool,
     later: Local | None,
     needs: tuple[str, ...],
 ) -> None:
-    """Refuse an algorithm's six parts if two contradict each other.
+    """Refuse an algorithm's parts if two contradict each other.
 
     Args:
-        schedule, local, sharing, weighting, server, uplink: the parts.
+        schedule, local, sharing, weighting, server: the parts.
+        slots: personal slots of the options.
         own_round: whether the algorithm replaces the engine's round.
         later: `local` of the next phase, if there is one.
         needs: entries of a report that the parts name.
@@ -45,9 +45,7 @@ def check(
     """
     every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
     for text in (
-        _slot_without_use(local, sharing, uplink),
-        _uplink_of_nothing(schedule, sharing, uplink),
-        _feedback_without_order(schedule, sharing, uplink),
+        _slot_without_use(local, sharing, slots),
         _sizes_after_redistribution(every, weighting) if every > 1 else "",
         _redistribution_of_nothing(every, sharing) if every > 1 else "",
         _server_without_models(server, sharing),
@@ -66,71 +64,8 @@ def check(
             raise InputError(text)
 
 
-def check_models(
-    aggregate: Aggregate,
-    attack: Attack | None,
-    schedule: Schedule,
-    sharing: Sharing,
-    weighting: Weighting,
-    uplink: Uplink,
-    *,
-    own_round: bool,
-) -> None:
-    """Refuse a robust aggregation or an attack with parts that contradict it.
-
-    Raises:
-        InputError: the algorithm has rounds of its own, redistributes, weights by more than samples, or sends nothing.
-    """
-    robust = not isinstance(aggregate, Mean)
-    if not robust and attack is None:
-        return
-    what = f"server.aggregate = {aggregate}" if robust else f"attack = {attack}"
-    every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
-    alone = not robust and not (attack and attack.colludes)
-    plain = isinstance(weighting, Samples | SamplesUsed | Equal)
-    for holds, other, why in (
-        (not own_round, "rounds of its own", "with a cohort that trains at once"),
-        (
-            every == 1 or alone,
-            f"aggregate_every = {every}",
-            "with aggregate_every = 1, because a model that visits many clients has met an attacker",
-        ),
-        (plain or not robust, f"weighting = {weighting}", "with weights by samples, which it ignores"),
-        (sharing.weights != "personal", 'sharing.weights = "personal"', "with weights that are sent"),
-        (
-            not (uplink.chain and attack and attack.colludes),
-            f"uplink = {uplink}",
-            "without an uplink, because its attackers only know each other's updates before they are sent",
-        ),
-    ):
-        if not holds:
-            remedy = 'set server.aggregate = "mean"' if robust else "remove [attack]"
-            raise InputError(f"{what} with {other}: must be used {why}; {remedy}, or use another algorithm")
-
-
-def check_downlink(downlink: Downlink, schedule: Schedule, sharing: Sharing, *, own_round: bool) -> None:
-    """Refuse a compressed downlink with parts that contradict it.
-
-    Raises:
-        InputError: the algorithm has rounds of its own, redistributes, sends no weights, or scores candidates.
-    """
-    every = schedule.aggregate_every if isinstance(schedule, Rounds) else 1
-    for found, other, why in (
-        (own_round, "rounds of its own", "rounds that begin with one global model"),
-        (every > 1, f"aggregate_every = {every}", "1, because models travel from client to client"),
-        (sharing.weights == "personal", 'sharing.weights = "personal"', '"shared", because no weights are sent'),
-        (
-            isinstance(schedule.sample.by, PowerOfChoice),
-            "algorithm.candidates",
-            "left out, because they all receive it",
-        ),
-    ):
-        if found and downlink.chain:
-            raise InputError(f"{downlink} with {other}: must be {why}; remove [downlink], or use another algorithm")
-
-
-def _slot_without_use(local: Local, sharing: Sharing, uplink: Uplink) -> str:
-    unused = [slot for slot in sharing.slots if slot not in (*local.slots, *uplink.slots)]
+def _slot_without_use(local: Local, sharing: Sharing, slots: Sequence[str]) -> str:
+    unused = [slot for slot in sharing.slots if slot not in (*local.slots, *slots)]
     if not unused:
         return ""
     if unused[0] == "momentum":
@@ -139,30 +74,6 @@ def _slot_without_use(local: Local, sharing: Sharing, uplink: Uplink) -> str:
             "set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
         )
     return f"sharing.slots = {unused[0]!r}: must be one of {local.slots}, the slots of this `local`; leave the slot out"
-
-
-def _uplink_of_nothing(schedule: Schedule, sharing: Sharing, uplink: Uplink) -> str:
-    sends = getattr(schedule, "sends", True)
-    if not uplink.chain or (sends and sharing.weights != "personal"):
-        return ""
-    other = 'sharing.weights = "personal"' if sends else "united data, as in centralized"
-    return f"uplink = {uplink} with {other}: must be empty, because no client sends its weights; remove [uplink]"
-
-
-def _feedback_without_order(schedule: Schedule, sharing: Sharing, uplink: Uplink) -> str:
-    if not uplink.feedback:
-        return ""
-    if isinstance(schedule, Arrivals):
-        return (
-            "uplink.feedback = true with asynchronous arrivals: must be false, because overlapping client updates have "
-            "no order in a client's residual; use a synchronous algorithm"
-        )
-    if sharing.newcomer == "average":
-        return (
-            'uplink.feedback = true with algorithm.newcomer = "average": must be "initial", because a newcomer owes '
-            'the server nothing; set algorithm.newcomer = "initial"'
-        )
-    return ""
 
 
 def _sizes_after_redistribution(every: int, weighting: Weighting) -> str:

@@ -21,6 +21,7 @@ from algorithms.options.durations import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Clock, Dispatcher, Flight, Timeline
 from algorithms.parts.client_update import ClientInput, ClientUpdates
+from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
 from algorithms.rounds.round import client_updates
@@ -103,9 +104,10 @@ class _ArrivalRound:
     def __init__(self, state: State, algorithm: Algorithm, fleet: RoundWatch) -> None:
         self._state, self._algorithm, self._fleet = state, algorithm, fleet
         self._schedule, census = _schedule(algorithm), fleet.census
+        self._draft = Draft(state, algorithm, fleet, census.clients)
         self._layout = algorithm.local.trained(fleet.layouts.shared)
         self._parameters = fleet.layouts.shared.parameters
-        self._model, self._memory = state.model, state.memory
+        self._model, self._memory = state.model, state.of("server")
         began = self._began = _progress(state, self._schedule)
         self._blocks, self._buffer = began.blocks, began.buffer and began.buffer.copy()
         self._versions, self._computed = dict(began.versions), dict(began.computed)
@@ -140,7 +142,7 @@ class _ArrivalRound:
             blocks=self._blocks,
             buffer=self._buffer,
         )
-        state = replace(self._state, round=round_number, model=self._model, memory=self._memory, own=own)
+        state = replace(self._state, round=round_number, model=self._model, own=own).keeping("server", self._memory)
         now = timeline.now if self._schedule.delay.counts_seconds else state.now
         return replace(state, now=now, report=self._report(arrived, timeline))
 
@@ -244,7 +246,8 @@ class _ArrivalRound:
             parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
             blocks = [self._block(number, part, models) for number, part in enumerate(parts)]
             updates = client_updates(self._state, self._algorithm, self._fleet, aggregate=False)
-            returned = ReturnedUpdates(replace(updates, weighting=Equal(), round_number=round_number))
+            updates = self._draft.wrapped(replace(updates, weighting=Equal(), round_number=round_number))
+            returned = ReturnedUpdates(updates)
             maps.append((parts, self._fleet.map(returned, blocks, [start])))
         for parts, outcomes in maps:
             self._computed |= _computed(parts, outcomes, self._blocks)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.options.aggregation import Mean
 from algorithms.options.choice import PowerOfChoice
 from algorithms.options.importance import Importance
 from algorithms.options.oort import Oort
 from algorithms.parts.arrivals import Arrivals, Drawn
-from algorithms.parts.schedule import Rounds
 from algorithms.parts.server import takes_updates
 
 if TYPE_CHECKING:
@@ -54,13 +52,10 @@ def _refuse(pairs: Sequence[Pair]) -> None:
             raise InputError(f"{first} with {other}: must not be used together; {why}")
 
 
-def _every(algorithm: Algorithm) -> int:
-    return algorithm.schedule.aggregate_every if isinstance(algorithm.schedule, Rounds) else 1
-
-
 def _parts(algorithm: Algorithm, what: str) -> Sequence[Pair]:
     """Return the parts that do not go with the clock; `what` sets it."""
-    schedule, sample, every = algorithm.schedule, algorithm.schedule.sample, _every(algorithm)
+    schedule, sample, every = algorithm.schedule, algorithm.schedule.sample, algorithm.every
+    others = {option.name for option in algorithm.options}
     drawn = isinstance(schedule, Arrivals) and isinstance(schedule.delay, Drawn)
     return (
         (drawn, what, "algorithm.max_staleness", "set concurrency instead, because this clock counts arrivals"),
@@ -70,8 +65,8 @@ def _parts(algorithm: Algorithm, what: str) -> Sequence[Pair]:
             "an algorithm with rounds of its own",
             "use another algorithm, because all clients of such a round exchange with the server at once",
         ),
-        (bool(algorithm.downlink.chain), what, "[downlink]", "remove one of the two, because it sends whole models"),
-        (algorithm.privacy is not None, what, "[privacy]", "remove one of the two, because the accounting assumes q"),
+        ("downlink" in others, what, "[downlink]", "remove one of the two, because it sends whole models"),
+        ("privacy" in others, what, "[privacy]", "remove one of the two, because the accounting assumes q"),
         (
             isinstance(sample.by, PowerOfChoice),
             what,
@@ -101,7 +96,7 @@ def _parts(algorithm: Algorithm, what: str) -> Sequence[Pair]:
 
 def _over(algorithm: Algorithm) -> Sequence[Pair]:
     """Return what does not go with over-selection."""
-    sample, every = algorithm.schedule.sample, _every(algorithm)
+    sample, every = algorithm.schedule.sample, algorithm.every
     reporting = sample.reporting
     return (
         (
@@ -121,11 +116,11 @@ def _over(algorithm: Algorithm) -> Sequence[Pair]:
 
 def _stale(algorithm: Algorithm) -> Sequence[Pair]:
     """Return what does not go with late updates that count."""
-    stale, every, server = algorithm.schedule.sample.reporting.late == "stale", _every(algorithm), algorithm.server
+    stale, every, server = algorithm.schedule.sample.reporting.late == "stale", algorithm.every, algorithm.server
     return (
         (every > 1 and stale, 'algorithm.late = "stale"', f"aggregate_every = {every}", 'set algorithm.late = "drop"'),
         (
-            stale and (algorithm.attack is not None or not isinstance(algorithm.aggregate, Mean)),
+            stale and bool({"attack", "aggregate"} & {option.name for option in algorithm.options}),
             'algorithm.late = "stale"',
             "an attack or a robust aggregation",
             'set algorithm.late = "drop", because late models are added to a sum',

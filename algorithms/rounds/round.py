@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.clients import Census
-from algorithms.core.fleet import Block, Fleet, Reference, cut, map_joined
+from algorithms.core.fleet import Block, Fleet, Function, cut, map_joined
 from algorithms.core.layout import Memory, Packed
-from algorithms.core.rows import UpdateRows
+from algorithms.core.rows import NO_ROWS, UpdateRows
 from algorithms.core.state import State, TravellingModel
 from algorithms.core.sums import Sum
-from algorithms.options.broadcast import broadcast
 from algorithms.options.choice import PowerOfChoice
-from algorithms.options.kept import KeptUpdates, aggregate_kept, guarded
-from algorithms.options.noise import spent_by, with_noise
 from algorithms.options.scores import Scores
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.client_update import NO_INPUT, BlockResult, ClientInput, ClientUpdates
+from algorithms.parts.client_update import NO_INPUT, ClientInput, ClientUpdates
+from algorithms.parts.option import Draft, Parts, Received
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import next_model
 from algorithms.rounds.redistribution import deal, redistributed, sum_models
@@ -42,31 +40,29 @@ def run_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = 
 
     Paper: McMahan et al., 2017, Algorithm 1. Between two aggregations models are redistributed: RADFed, Algorithm 1.
     """
-    round_number = state.round + 1
-    cohort = sample_cohort(state, algorithm, fleet)
-    dealt, waiting = deal(state, algorithm, len(cohort))
-    updates = client_updates(state, algorithm, fleet, last or algorithm.rounds.aggregates(round_number))
-    if algorithm.keeps_models or algorithm.attack is not None:
-        updates = guarded(state, algorithm, fleet, updates, cohort)
-    result, models = _train(state, algorithm, fleet, updates, cohort, dealt)
-    if isinstance(updates, KeptUpdates):
-        result = aggregate_kept(state, algorithm, fleet, updates, result, models)
-    for client, location in zip(result.rows.clients.tolist(), result.rows.personal, strict=True):
+    draft = Draft(state, algorithm, fleet, sample_cohort(state, algorithm, fleet))
+    dealt, waiting = deal(state, algorithm, len(draft.cohort))
+    aggregates = last or algorithm.rounds.aggregates(draft.number)
+    received = _trained(draft, draft.wrapped(client_updates(state, algorithm, fleet, aggregates)), dealt)
+    for client, location in zip(received.rows.clients.tolist(), received.rows.personal, strict=True):
         if location is not None:
-            state.personal.add(round_number, client, location)
-    if result.models is None:
-        return redistributed(state, dealt, models, result.rows, waiting)
-    total = result.models.plus(sum_models(waiting, fleet)) if waiting else result.models
-    if state.attending is not None:
-        total = total.plus(state.attending.late)
-    if algorithm.privacy is not None:
-        total, spent = with_noise(state, algorithm, algorithm.privacy, fleet, total, result.rows)
-        state = replace(state, privacy=spent)
-    model, memory = aggregate(state, algorithm, fleet, total, result.rows)
-    state = broadcast(state, algorithm, fleet, model, cohort)
-    # A mean of personal entries has no noise, and the average is written and evaluated.
-    average = state.average if algorithm.privacy else result.personal.mean() or state.average
-    return replace(state, round=round_number, memory=memory, average=average, travelling_models=())
+            state.personal.add(draft.number, client, location)
+    if not aggregates:
+        return redistributed(state, dealt, received.objects, received.rows, waiting)
+    received = draft.reduced(with_late(state, with_waiting(waiting, fleet, received)))
+    after = served(draft, received)
+    return draft.published(received, replace(after, memory={**after.memory, **received.memory}))
+
+
+def served(draft: Draft, received: Received) -> State:
+    """Return the run after the server's step."""
+    state, models = draft.state, received.models
+    if models is None:
+        raise RuntimeError("the models of an aggregation are summed")
+    model, memory = aggregate(state, draft.algorithm, draft.fleet, models, received.rows)
+    average = received.personal.mean() or state.average
+    after = replace(state, round=draft.number, model=model, average=average, travelling_models=())
+    return after.keeping("server", memory)
 
 
 def sample_cohort(state: State, algorithm: Algorithm, fleet: Fleet) -> NDArray[np.int64]:
@@ -104,21 +100,16 @@ def client_updates(state: State, algorithm: Algorithm, fleet: Fleet, aggregate: 
     if state.attending is not None:
         local = local.attended(fleet.census, len(state.attending.cohort))
     needs = tuple(dict.fromkeys((*algorithm.needs, *(("bn_shift",) if "bn" in state.measures else ()))))
-    number, uplink = state.round + 1, algorithm.uplink
-    if algorithm.privacy is not None:
-        uplink = uplink.clipped(spent_by(state, algorithm.privacy).clip)
-    return ClientUpdates(local, algorithm.weighting, state.seed, number, aggregate, state.rounds, needs, uplink)
+    return ClientUpdates(local, algorithm.weighting, state.seed, state.round + 1, aggregate, state.rounds, needs)
 
 
-def round_input(state: State, algorithm: Algorithm, fleet: Fleet) -> tuple[Packed | None, Packed]:
+def round_input(state: State, algorithm: Parts, fleet: Fleet) -> tuple[Packed | None, Packed]:
     """Return the global model and the personal entries of a newcomer, as `ClientUpdates` takes them."""
     newcomer = fleet.layouts.begun(state.average) if algorithm.sharing.newcomer == "average" else state.initial
     return (None if state.travelling_models else state.model), newcomer
 
 
-def aggregate(
-    state: State, algorithm: Algorithm, fleet: Fleet, models: Sum, updates: UpdateRows
-) -> tuple[Packed, Memory]:
+def aggregate(state: State, algorithm: Parts, fleet: Fleet, models: Sum, updates: UpdateRows) -> tuple[Packed, Memory]:
     """Return the next global model and the memory of the server's rule.
 
     Args:
@@ -130,25 +121,36 @@ def aggregate(
     """
     mean = models.mean()
     if mean is None:  # no client had a sample to train on
-        return state.model, state.memory
+        return state.model, state.of("server")
     layout, rule = algorithm.local.trained(fleet.layouts.shared), algorithm.server
     if hasattr(rule, "fitted"):
         rule = rule.fitted(fleet.census)
-    return next_model(rule, state.model, mean, models.total, state.memory, layout, state.round + 1, updates)
+    return next_model(rule, state.model, mean, models.total, state.of("server"), layout, state.round + 1, updates)
 
 
-def _train(
-    state: State,
-    algorithm: Algorithm,
-    fleet: Fleet,
-    updates: ClientUpdates,
-    cohort: NDArray[np.int64],
-    dealt: Sequence[TravellingModel],
-) -> tuple[BlockResult, list[Reference]]:
-    """Train the cohort; return its rows and sums, and references to models that are not summed."""
-    start = fleet.put(round_input(state, algorithm, fleet))
-    blocks = blocks_of(state, fleet, cohort, dealt)
-    return map_joined(fleet, updates, blocks, [start]) if blocks else (updates.nothing(fleet.layouts), [])
+def _trained(draft: Draft, updates: Function, dealt: Sequence[TravellingModel]) -> Received:
+    """Train the cohort; return what the server receives."""
+    state, fleet = draft.state, draft.fleet
+    start = fleet.put(round_input(state, draft.algorithm, fleet))
+    blocks = blocks_of(state, fleet, draft.cohort, dealt)
+    if not blocks:
+        return Received(NO_ROWS, Sum.zero(fleet.layouts.shared), Sum.zero(fleet.layouts.personal))
+    result, objects = map_joined(fleet, updates, blocks, [start])
+    return Received(result.rows, result.models, result.personal, objects)
+
+
+def with_waiting(waiting: Sequence[TravellingModel], fleet: Fleet, received: Received) -> Received:
+    """Return what the server receives with the models that waited."""
+    if not waiting or received.models is None:
+        return received
+    return replace(received, models=received.models.plus(sum_models(waiting, fleet)))
+
+
+def with_late(state: State, received: Received) -> Received:
+    """Return what the server receives with the late updates."""
+    if state.attending is None or received.models is None:
+        return received
+    return replace(received, models=received.models.plus(state.attending.late))
 
 
 def blocks_of(state: State, fleet: Fleet, cohort: NDArray[np.int64], dealt: Sequence[TravellingModel]) -> list[Block]:

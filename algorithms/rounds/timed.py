@@ -18,9 +18,9 @@ from algorithms.core.rows import UpdateRows
 from algorithms.core.state import Attending, State
 from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, Late, LateUpdate, attend
-from algorithms.options.broadcast import model_bytes
 from algorithms.options.oort import Oort
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.option import Draft
 from algorithms.rounds.round import blocks_of, client_updates, round_input
 from algorithms.rounds.watched import watched_round, with_importance
 
@@ -83,7 +83,9 @@ def _train_late(state: State, algorithm: Algorithm, fleet: Fleet, arrived: Seque
     for round_number, updates in groupby(arrived, key=lambda each: each.round):
         then = replace(state, round=round_number - 1, model=state.own.models[round_number])
         clients = np.array([each.client for each in updates])
-        function, blocks = client_updates(then, algorithm, fleet, aggregate=True), blocks_of(state, fleet, clients, ())
+        function = client_updates(then, algorithm, fleet, aggregate=True)
+        function = Draft(then, algorithm, fleet, clients).wrapped(function)
+        blocks = blocks_of(state, fleet, clients, ())
         outcomes = list(fleet.map(function, blocks, [fleet.put(round_input(then, algorithm, fleet))]))
         result, _ = joined(function, blocks, iter(outcomes))
         for client, location in zip(result.rows.clients.tolist(), result.rows.personal, strict=True):
@@ -137,7 +139,7 @@ def _accounted(
     report: RoundReport, state: State, attended: Attendance, algorithm: Algorithm, fleet: Fleet
 ) -> RoundReport:
     """Return the report with the round's virtual seconds, dropped updates, and the bytes of all that were selected."""
-    model, arrived = model_bytes(algorithm, fleet.layouts), len(attended.arrived)
+    model, arrived = algorithm.model_bytes(fleet.layouts), len(attended.arrived)
     sent = len(attended.dropped) + sum(each.round == state.round + 1 for each in attended.late)
     measures = {**report.measures, "simulated_seconds": attended.ends - state.now}
     return replace(

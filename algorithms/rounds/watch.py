@@ -14,6 +14,7 @@ from algorithms.core.fleet import Block, Fleet, Function, Outcome, Reference, jo
 from algorithms.core.layouts import Layouts
 from algorithms.core.rows import NO_ROWS, UpdateRows
 from algorithms.core.tree import Node
+from algorithms.options.gathered import Gathered
 from algorithms.options.measures import Compared, Directions
 from algorithms.parts.client_update import BlockResult, ClientUpdates
 
@@ -64,7 +65,7 @@ class RoundWatch:
     ) -> Iterator[Outcome]:
         """Run the function on every block; yield one outcome of all blocks, or none if there is no block."""
         self.lap("sample")
-        if isinstance(function, ClientUpdates):
+        if isinstance(function, ClientUpdates | Gathered):
             function = Compared(function) if self._compares else function
             function = self._wrap(function) if self._wrap else function
         outcomes = self._fleet.map(function, blocks, references)

@@ -13,8 +13,8 @@ from algorithms.core.fleet import Fleet, Function
 from algorithms.core.layouts import Layouts
 from algorithms.core.report import RoundReport
 from algorithms.core.state import State
-from algorithms.options.broadcast import bytes_down, model_bytes
 from algorithms.options.choice import PowerOfChoice
+from algorithms.options.downlink import Downlink, bytes_down
 from algorithms.options.importance import Importance
 from algorithms.options.measures import batch_statistics
 from algorithms.parts.algorithm import Algorithm
@@ -97,9 +97,11 @@ def _report(state: State, algorithm: Algorithm, watch: RoundWatch, aggregated: b
     average = _average_bytes(algorithm, watch.layouts)
     inputs = [each for block in watch.blocks for each in block.inputs]
     saved = algorithm.saved_bytes(watch.layouts)
-    up = [model_bytes(algorithm, watch.layouts) + average - saved] * len(inputs)
+    whole = algorithm.model_bytes(watch.layouts)
+    up = [whole + average - saved] * len(inputs)
     clients = np.array([client for block in watch.blocks for client in block.clients], np.int64)
-    received = bytes_down(state, algorithm, watch, clients).tolist()
+    compressed = algorithm.option(Downlink) is not None
+    received = bytes_down(state, algorithm, watch, clients).tolist() if compressed else [whole] * len(inputs)
     down = [own + (average if each.personal is None else 0) for own, each in zip(received, inputs, strict=True)]
     if isinstance(algorithm.schedule.sample.by, PowerOfChoice):
         down = [0] * len(inputs)  # they received the model as candidates
@@ -128,7 +130,7 @@ def _with_scoring(
     report: RoundReport, state: State, algorithm: Algorithm, fleet: Fleet, clients: NDArray[np.int64]
 ) -> RoundReport:
     """Add the cost of scoring some clients: each received the model, passed its samples, and sent a number."""
-    model, average = model_bytes(algorithm, fleet.layouts), _average_bytes(algorithm, fleet.layouts)
+    model, average = algorithm.model_bytes(fleet.layouts), _average_bytes(algorithm, fleet.layouts)
     new = [state.personal.latest(client, state.round) is None for client in clients.tolist()]
     down, measures = [model + average * each for each in new], dict(report.measures)
     if (devices := fleet.census.devices) is not None:

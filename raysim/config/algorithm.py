@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from inspect import signature
 from types import ModuleType
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from algorithms import Algorithm, Compute, Local, PowerOfChoice, Sample
+from algorithms import Algorithm, Compute, Local, Mean, Option, PowerOfChoice, Robust, Sample
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.options.oort import Oort
@@ -148,12 +148,8 @@ class AlgorithmTable(ConfigTable):
                     own.resolve("server.rule", self.server.rule, SERVERS)(**self.server.rule_keys),
                     **self.beyond(AlgorithmTable),
                 )
-                if self.uplink is not None and isinstance(algorithm, Algorithm):
-                    algorithm = algorithm.sending(self.uplink.value())
-                if self.downlink is not None and isinstance(algorithm, Algorithm):
-                    algorithm = algorithm.receiving(self.downlink.value())
-                if self.privacy is not None and isinstance(algorithm, Algorithm):
-                    algorithm = self._private(algorithm, self.privacy)
+                if isinstance(algorithm, Algorithm):
+                    algorithm = algorithm.having(*self._options())
         except (InputError, KeyboardInterrupt):
             raise
         except BaseException as error:  # The user's code may raise anything.
@@ -166,7 +162,8 @@ class AlgorithmTable(ConfigTable):
                 f"{type(algorithm).__name__}; change the function"
             )
         with one_input_error():
-            return algorithm.under(self.server.aggregation)
+            rule = self.server.aggregation
+            return algorithm if isinstance(rule, Mean) else algorithm.having(Robust(rule))
 
     def _sampling(self) -> Sampling:
         """Return the rule by which clients are drawn."""
@@ -185,13 +182,20 @@ class AlgorithmTable(ConfigTable):
             return PowerOfChoice(self.candidates)
         return Oort(**given) if self.sampling == "oort" else self.sampling
 
-    def _private(self, algorithm: Algorithm, privacy: PrivacyTable) -> Algorithm:
+    def _options(self) -> Iterator[Option]:
+        """Return the options of the tables that the algorithm has."""
+        if self.uplink is not None and (uplink := self.uplink.value()).chain:
+            yield uplink
+        if self.downlink is not None and (downlink := self.downlink.value()).chain:
+            yield downlink
+        if self.privacy is None:
+            return
         if self.joins:
             raise InputError(
                 "algorithm.joins with [privacy]: must be left out, because the accounting knows one rate and number of "
                 "clients; remove one of the two"
             )
-        return algorithm.private(privacy.value())
+        yield self.privacy.value()
 
     def solved(self, rounds: int | None) -> AlgorithmTable:
         """Return the table with `privacy.epsilon` resolved to a noise."""

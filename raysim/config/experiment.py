@@ -158,7 +158,7 @@ class Experiment(TopLevelKeys):
         if self.attack is None:
             return algorithm
         with one_input_error():
-            return algorithm.under(attack=replace(self.attack.value(), classes=classes))
+            return algorithm.having(replace(self.attack.value(), classes=classes))
 
     @property
     def own_code(self) -> list[ModuleType]:

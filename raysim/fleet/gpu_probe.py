@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from algorithms import Block, ClientInput, begin
 from algorithms.core.clients import SamplePart
+from algorithms.parts.option import Draft
 from algorithms.rounds.round import client_updates
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
@@ -44,7 +45,9 @@ def rehearse(plan: WorkerPlan) -> None:
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
             updates = client_updates(state, own.algorithm, fleet, aggregate=True)
-            list(fleet.map(updates, [largest_block(own)], [(state.model, state.initial)]))
+            block = largest_block(own)
+            updates = Draft(state, own.algorithm, fleet, np.array(block.clients)).wrapped(updates)
+            list(fleet.map(updates, [block], [(state.model, state.initial)]))
             shape = own.model.whole or own.model.shape
             for function, block in _evaluations(own, prod(shape)):
                 list(fleet.map(function, [block], [(state.model, state.average)]))

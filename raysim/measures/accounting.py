@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log
 from threading import Timer
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from algorithms import Spent
 from raysim.common.distribution import install
 from raysim.common.errors import InputError
+
+if TYPE_CHECKING:
+    from algorithms import State
 
 AccountantName = Literal["pld", "rdp"]
 
@@ -129,9 +131,9 @@ class Accountant:
         )
 
 
-def epsilon_of(spent: Spent | None, accountant: Accountant) -> float:
+def epsilon_of(state: State, accountant: Accountant) -> float:
     """Return epsilon of a run so far."""
-    return accountant.epsilon(() if spent is None else spent.events)
+    return accountant.epsilon(state.of("privacy").get("events", ()))
 
 
 @contextmanager

@@ -27,7 +27,6 @@ from algorithms import (
     RoundReport,
     Samples,
     State,
-    Uplink,
     Work,
     Worker,
     aggregated_model,
@@ -109,7 +108,7 @@ class Divergence:
         """Start the twin's round that belongs to the run's last one."""
         report = _report(state)
         updates = client_updates(state, algorithm.phase(report.phase), fleet, aggregate=True)
-        updates = replace(updates, weighting=Samples(), round_number=state.round, needs=(), uplink=Uplink())
+        updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
         start = fleet.put((self.state.model, self.state.personal))
         self._outcomes = fleet.map(update, [block_over(_cohort(report, fleet), fleet)], [start])

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn import Module
 
+from algorithms import Attack, Privacy, Purpose, Robust, State, TrimmedMean, begin
 from algorithms import DivergedError as AlgorithmDivergedError
-from algorithms import Purpose, State, TrimmedMean, begin
 from algorithms.rounds.clock import on_clock
 from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
@@ -120,10 +120,10 @@ def _files(
 ) -> AlgorithmFolder:
     """Return the output files of an algorithm: columns of its own metrics, and its attackers if there are any."""
     algorithm = plan.algorithm
-    attack, clients = algorithm.attack, plan.census.clients
+    attack, clients = algorithm.option(Attack), plan.census.clients
     attackers = None if attack is None else attack.attackers(clients, seed).tolist()
     reports = algorithm.local.update is not None
-    private = ["epsilon"] if algorithm.privacy else []
+    private = ["epsilon"] if algorithm.option(Privacy) else []
     timed = any(on_clock(phase, plan.devices) for phase in algorithm.phases)
     return AlgorithmFolder(folder, [*columns, *private], checkpoints, written, reports, attackers, timed)
 
@@ -196,7 +196,8 @@ def _too_few_blocks(name: str, plan: WorkerPlan, workers: int) -> str:
 
 def _trims_none(name: str, plan: WorkerPlan) -> str:
     """Return a notice if a trimmed mean of so few models is their mean; otherwise nothing."""
-    rule = plan.algorithm.aggregate
+    robust = plan.algorithm.option(Robust)
+    rule = None if robust is None else robust.rule
     if not isinstance(rule, TrimmedMean) or not rule.trim or rule.cut(plan.cohort):
         return ""
     return (

@@ -182,7 +182,7 @@ class Records:
             row |= metrics
             if self._accountant is not None:
                 with told_if_slow(self._accountant.by, partial(self._tell, logging.WARNING)):
-                    row["epsilon"] = epsilon_of(done.state.privacy, self._accountant)
+                    row["epsilon"] = epsilon_of(done.state, self._accountant)
             row["seconds_evaluate"] += time.perf_counter() - started
             progress = self._selected(progress, row["round"], metrics, done.evaluation.state)
         started = time.perf_counter()

@@ -15,14 +15,12 @@ from safetensors.numpy import save
 from algorithms import (
     Algorithm,
     Arrivals,
-    Broadcasts,
     Concurrent,
     Drawn,
     Importance,
     Packed,
     PersonalLedger,
     Sample,
-    Spent,
     State,
 )
 from algorithms.core.errors import DamagedError
@@ -48,11 +46,11 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed),
     *(Late, LateUpdate, Oort, Reporting, Sum),
-    *(AsyncProgress, Broadcasts, Spent, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
+    *(AsyncProgress, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "6"
+VERSION = "7"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 

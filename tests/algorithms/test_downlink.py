@@ -43,7 +43,7 @@ SAMPLE = Sample(fraction=0.7)
 def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
     model, algorithm = "cnn with batch norm", named(name, SAMPLE, LOCAL)
     plain, _ = simulate(federation, algorithm, model, "sequential", "fp32", 3)
-    sent, _ = simulate(federation, algorithm.receiving(Downlink(chain)), model, "sequential", "fp32", 3)
+    sent, _ = simulate(federation, algorithm.having(Downlink(chain)), model, "sequential", "fp32", 3)
     assert same(plain.model, sent.model) and same(plain.average, sent.average)
 
 
@@ -52,7 +52,7 @@ def test_reference_of_top_k(name: str, federation: Federation) -> None:
     """Each broadcast is the largest part of the server's step and of what it still owes; nothing is lost."""
     compute = Compute("sequential", "fp64")
     plain = named(name, SAMPLE, LOCAL).computed(compute)
-    algorithm = plain.receiving(Downlink((TopK(0.2),)))
+    algorithm = plain.having(Downlink((TopK(0.2),)))
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3, compute)
     state = begin(made("mlp", True), fleet, 1, 4)
     size = sum(entry.size for entry in fleet.layouts.shared.entries)
@@ -64,8 +64,7 @@ def test_reference_of_top_k(name: str, federation: Federation) -> None:
         sent[np.argsort(-np.abs(step))[round(0.2 * size) :]] = 0.0
         np.testing.assert_allclose(after.model.floats, state.model.floats + sent, rtol=0, atol=1e-14)
         owed = step - sent
-        assert after.broadcasts is not None
-        np.testing.assert_allclose(after.broadcasts.owed, owed, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(after.of("downlink")["owed"], owed, rtol=0, atol=1e-14)
         assert 0 < np.count_nonzero(sent) < np.count_nonzero(step)
         state = after
 
@@ -74,24 +73,23 @@ def test_statistics_and_counters_are_sent_whole(federation: Federation) -> None:
     algorithm = fedavg(SAMPLE, LOCAL)
     model = "cnn with batch norm"
     plain, fleet = simulate(federation, algorithm, model, "sequential", "fp64", 1)
-    sent, _ = simulate(federation, algorithm.receiving(Downlink((Sign(),))), model, "sequential", "fp64", 1)
+    sent, _ = simulate(federation, algorithm.having(Downlink((Sign(),))), model, "sequential", "fp64", 1)
     one, other = fleet.layouts.shared.unpack(plain.model), fleet.layouts.shared.unpack(sent.model)
     for entry in fleet.layouts.shared.entries:
         assert np.array_equal(one[entry.name], other[entry.name]) == (not entry.is_parameter)
 
 
 def test_draws_are_keyed_by_the_round(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), replace(LOCAL, lr=1e-30)).receiving(Downlink((RandomK(0.5, scale=False),)))
+    algorithm = fedavg(Sample(), replace(LOCAL, lr=1e-30)).having(Downlink((RandomK(0.5, scale=False),)))
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3)
     start = begin(made("mlp", True), fleet, 1, 2)
-    moved = replace(start, broadcasts=None)
+    moved = start
 
     def places(state: State) -> np.ndarray:
         """Return the places that are sent if the server owes 1 everywhere."""
         first = next_round(state, algorithm, fleet)
-        assert first.broadcasts is not None
-        owing = replace(first.broadcasts, owed=np.ones_like(first.broadcasts.owed))
-        after = next_round(replace(first, broadcasts=owing), algorithm, fleet)
+        owing = {**first.of("downlink"), "owed": np.ones_like(first.of("downlink")["owed"])}
+        after = next_round(first.keeping("downlink", owing), algorithm, fleet)
         return np.flatnonzero(after.model.floats > first.model.floats + 0.5)
 
     assert np.array_equal(places(start), places(moved))
@@ -102,7 +100,7 @@ def test_draws_are_keyed_by_the_round(federation: Federation) -> None:
 def test_bytes_down_are_those_of_missed_messages(federation: Federation) -> None:
     """A newcomer receives the model; others every message since their last round, or the model if that is shorter."""
     downlink = Downlink((TopK(0.25),))
-    algorithm = fedavg(Sample(cohort=2), LOCAL).receiving(downlink)
+    algorithm = fedavg(Sample(cohort=2), LOCAL).having(downlink)
     fleet = federation(clients(SIZES), made("mlp", True), algorithm.sharing, 3)
     state = begin(made("mlp", True), fleet, 1, 12)
     whole = fleet.layouts.shared.nbytes
@@ -124,9 +122,9 @@ def test_bytes_down_are_those_of_missed_messages(federation: Federation) -> None
 
 
 def test_both_ways_compressed_train(federation: Federation) -> None:
-    algorithm = fedavg(Sample(), LOCAL).sending(Uplink((TopK(0.2),), feedback=True))
+    algorithm = fedavg(Sample(), LOCAL).having(Uplink((TopK(0.2),), feedback=True))
     plain, _ = simulate(federation, algorithm, "mlp", "sequential", "fp64", 3)
-    both, _ = simulate(federation, algorithm.receiving(Downlink((Quantise(64),))), "mlp", "sequential", "fp64", 3)
+    both, _ = simulate(federation, algorithm.having(Downlink((Quantise(64),))), "mlp", "sequential", "fp64", 3)
     assert not same(plain.model, both.model) and np.isfinite(both.model.floats).all()
 
 
@@ -135,12 +133,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Downlink((Clip(1.0),)), "would keep what the clipping cut off"),
     (lambda: Downlink((RandomK(0.1),)), "set scale = false"),
     (lambda: Downlink((TopK(0.1), TopK(0.1))), "downlink.chain has TopK"),
-    (lambda: radfed(Sample(), LOCAL, aggregate_every=2).receiving(Downlink((Sign(),))), "aggregate_every = 2"),
-    (lambda: fedasync(Sample(), LOCAL).receiving(Downlink((Sign(),))), "rounds of its own"),
-    (lambda: ALGORITHMS["fedtan"](Sample(), LOCAL).receiving(Downlink((Sign(),))), "rounds of its own"),
-    (lambda: ALGORITHMS["centralized"](Sample(), LOCAL).receiving(Downlink((Sign(),))), "rounds of its own"),
-    (lambda: ALGORITHMS["singleset"](Sample(), LOCAL).receiving(Downlink((Sign(),))), "no weights are sent"),
-    (lambda: fedavg(Sample(cohort=2, by=PowerOfChoice(3)), LOCAL).receiving(Downlink((Sign(),))), "candidates"),
+    (lambda: radfed(Sample(), LOCAL, aggregate_every=2).having(Downlink((Sign(),))), "aggregate_every = 2"),
+    (lambda: fedasync(Sample(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
+    (lambda: ALGORITHMS["fedtan"](Sample(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
+    (lambda: ALGORITHMS["centralized"](Sample(), LOCAL).having(Downlink((Sign(),))), "rounds of its own"),
+    (lambda: ALGORITHMS["singleset"](Sample(), LOCAL).having(Downlink((Sign(),))), "no weights are sent"),
+    (lambda: fedavg(Sample(cohort=2, by=PowerOfChoice(3)), LOCAL).having(Downlink((Sign(),))), "candidates"),
 ]
 
 

@@ -63,7 +63,7 @@ def test_the_servers_h_is_the_mean_of_the_clients(federation: Federation) -> Non
     own = [duals(state, fleet, client) for client in range(6)]
     for entry, place in fleet.layouts.shared.places():
         if entry.is_parameter:
-            h = -alpha * state.memory["v"][place].reshape(entry.shape)
+            h = -alpha * state.of("server")["v"][place].reshape(entry.shape)
             np.testing.assert_allclose(h, sum(each[entry.name] for each in own) / 6, rtol=1e-9, atol=1e-12)
 
 

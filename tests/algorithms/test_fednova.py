@@ -119,5 +119,5 @@ def test_a_server_rule_behind_the_step_gets_the_reports(federation: Federation) 
 
     own, _ = engine(federation, fednova(SAMPLE, LOCAL, Reads()), rounds=2)
     plain, _ = engine(federation, fednova(SAMPLE, LOCAL), rounds=2)
-    assert len(seen) == 2 and all(len(steps) == 3 for steps in seen) and own.memory["rounds"] == [2]
+    assert len(seen) == 2 and all(len(steps) == 3 for steps in seen) and own.of("server")["rounds"] == [2]
     np.testing.assert_array_equal(own.model.floats, plain.model.floats)

@@ -20,6 +20,7 @@ from algorithms import (
     PowerOfChoice,
     Privacy,
     Purpose,
+    Robust,
     Sample,
     Sharing,
     State,
@@ -98,7 +99,7 @@ def test_rounds_match_the_papers_algorithm(
     """Clients of 4 to 23 samples, cohorts of 0 to 5: some changes are clipped, some are not."""
     rule = Adam(lr=0.01, beta1=0.5, beta2=0.9, tau=0.1) if momentum else None
     plain = fedadam(POISSON, LOCAL, rule) if rule else fedavg(POISSON, LOCAL, weighting="equal")
-    state = simulated(federation, plain.private(Privacy(0.7, 0.1, adaptive)))
+    state = simulated(federation, plain.having(Privacy(0.7, 0.1, adaptive)))
     x, clip, clipped, sizes = perceptron().double(), 0.1, [], []
     first, second = np.zeros(len(flat(x))), np.full(len(flat(x)), 0.1**2)
     for number in range(1, 7):
@@ -123,8 +124,8 @@ def test_rounds_match_the_papers_algorithm(
     assert 0 < sum(clipped) < len(clipped)
     assert min(sizes) < 2 < max(sizes)
     np.testing.assert_allclose(entries(state), flat(x), rtol=1e-9, atol=1e-9)
-    assert state.privacy is not None and state.privacy.events == ((0.4, 0.7, 6),)
-    assert state.privacy.clip == pytest.approx(clip, rel=1e-9)
+    assert state.of("privacy")["events"] == ((0.4, 0.7, 6),)
+    assert state.of("privacy")["clip"] == pytest.approx(clip, rel=1e-9)
 
 
 def test_without_noise_and_clipping_all_clients_make_federated_averaging(federation: Federation) -> None:
@@ -133,14 +134,14 @@ def test_without_noise_and_clipping_all_clients_make_federated_averaging(federat
     for compute in (FP64, Compute("vectorised", "fp32")):
         plain = simulated(federation, fedavg(Sample(), LOCAL, weighting="equal"), compute=compute)
         private = simulated(
-            federation, fedavg(whole, LOCAL, weighting="equal").private(Privacy(0.0, np.inf)), compute=compute
+            federation, fedavg(whole, LOCAL, weighting="equal").having(Privacy(0.0, np.inf)), compute=compute
         )
         assert np.array_equal(private.model.floats, plain.model.floats)
 
 
 def test_an_empty_cohort_has_noise(federation: Federation) -> None:
     nobody = Sample(1e-9, by="poisson")
-    state = simulated(federation, fedavg(nobody, LOCAL, weighting="equal").private(Privacy(1.0, 1e-9)), rounds=1)
+    state = simulated(federation, fedavg(nobody, LOCAL, weighting="equal").having(Privacy(1.0, 1e-9)), rounds=1)
     start = flat(perceptron().double())
     noise = generator(0, Purpose.PRIVACY, 1).standard_normal(len(start)) / 6
     np.testing.assert_allclose(entries(state), start + noise, rtol=1e-9)
@@ -148,7 +149,7 @@ def test_an_empty_cohort_has_noise(federation: Federation) -> None:
 
 def test_noise_spares_what_nobody_trains(federation: Federation) -> None:
     local = Local(lr=0.05, batch_size=4, part="head")
-    algorithm = fedavg(POISSON, local, weighting="equal").private(Privacy(1.0, 1.0))
+    algorithm = fedavg(POISSON, local, weighting="equal").having(Privacy(1.0, 1.0))
     state = simulated(federation, algorithm, rounds=3)
     start, body = flat(perceptron().double()), 4 * 6 + 6
     np.testing.assert_allclose(entries(state)[:body], start[:body], rtol=1e-15)
@@ -158,7 +159,7 @@ def test_noise_spares_what_nobody_trains(federation: Federation) -> None:
 def test_an_entry_that_nobody_trains_does_not_show_the_size_of_the_cohort(federation: Federation) -> None:
     """Its value is a sum over clients, of whom one run lacks one: the last bits would show it."""
     local, nobody = Local(lr=0.05, batch_size=4, part="head"), tuple(each[:0] for each in DATA[0])
-    algorithm = fedavg(Sample(0.9, by="poisson"), local, weighting="equal").private(Privacy(1.0, 1.0)).computed(FP64)
+    algorithm = fedavg(Sample(0.9, by="poisson"), local, weighting="equal").having(Privacy(1.0, 1.0)).computed(FP64)
     bodies = []
     for data in (DATA, [nobody, *DATA[1:]]):
         model = perceptron().double()
@@ -172,7 +173,7 @@ def test_an_entry_that_nobody_trains_does_not_show_the_size_of_the_cohort(federa
 @pytest.mark.parametrize("make", [fedavg, fedprox, fedadam, feddyn])
 def test_stacked_client_updates_give_the_same(federation: Federation, make: Callable[..., Algorithm]) -> None:
     keys = {} if make is feddyn else {"weighting": "equal"}
-    algorithm = make(POISSON, LOCAL, **keys).private(Privacy(0.5, 0.1, ADAPTIVE))
+    algorithm = make(POISSON, LOCAL, **keys).having(Privacy(0.5, 0.1, ADAPTIVE))
     one = simulated(federation, algorithm)
     for execution, block in (("vectorised", 2), ("vectorised", 3)):
         other = simulated(federation, algorithm, compute=Compute(execution, "fp64"), block=block)  # type: ignore[arg-type]
@@ -206,7 +207,7 @@ EQUAL = fedavg(POISSON, LOCAL, weighting="equal")
 )
 def test_what_the_accounting_does_not_cover_is_refused(algorithm: Algorithm, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        algorithm.private(PRIVATE)
+        algorithm.having(PRIVATE)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_what_the_accounting_does_not_cover_is_refused(algorithm: Algorithm, mes
     ],
 )
 def test_shared_entries_that_are_no_parameters_are_refused(algorithm: Algorithm, norm: bool, entry: str | None) -> None:
-    private = replace(algorithm, schedule=EQUAL.schedule).private(PRIVATE)
+    private = replace(algorithm, schedule=EQUAL.schedule).having(PRIVATE)
     layout = Layout.of(perceptron(norm))
     if entry is None:
         assert private.divide(layout).shared.entries
@@ -250,10 +251,10 @@ def test_numbers_out_of_range_are_refused(make: Callable[[], object], message: s
 
 
 def test_phases_are_private_in_all_rounds() -> None:
-    both = phases(EQUAL, (2, EQUAL)).private(PRIVATE)
-    assert [phase.privacy for phase in both.phases] == [PRIVATE, PRIVATE]
+    both = phases(EQUAL, (2, EQUAL)).having(PRIVATE)
+    assert [phase.option(Privacy) for phase in both.phases] == [PRIVATE, PRIVATE]
 
 
 def test_robust_rules_and_attacks_are_refused() -> None:
     with pytest.raises(InputError, match=r"server.aggregate or \[attack\] with \[privacy\]: must be left out"):
-        replace(EQUAL, aggregate=Median()).private(PRIVATE)
+        EQUAL.having(Robust(Median())).having(PRIVATE)

@@ -27,7 +27,7 @@ def models(
     federation: Federation, last: tuple[torch.Tensor, torch.Tensor], privacy: Privacy, runs: range
 ) -> np.ndarray:
     """The model after one round of each run, a seed each, with a last client of these samples."""
-    algorithm = ALGORITHM.private(privacy)
+    algorithm = ALGORITHM.having(privacy)
     fleet = federation([*OTHERS, last], perceptron(), algorithm.sharing, block=4)
     found = [next_round(begin(perceptron(), fleet, seed, 1), algorithm, fleet, last=True) for seed in runs]
     return np.array([state.model.floats for state in found])
@@ -80,7 +80,7 @@ def test_the_noise_of_a_round_has_the_size_that_is_accounted(
 ) -> None:
     """Nobody has a sample, so all that moves the model is noise; a factor of 1.1 is seen, and repeated noise."""
     privacy = Privacy(1.0, CLIP, adaptive)
-    algorithm = replace(ALGORITHM, schedule=Rounds(Sample(0.4, by="poisson"))).private(privacy)
+    algorithm = replace(ALGORITHM, schedule=Rounds(Sample(0.4, by="poisson"))).having(privacy)
     fleet = federation([NOBODY] * 10, perceptron(), algorithm.sharing, block=4)
     # Between entries the vector has places without a value.
     used = np.concatenate([np.r_[place] for _, place in fleet.layouts.shared.places()])
@@ -89,9 +89,9 @@ def test_the_noise_of_a_round_has_the_size_that_is_accounted(
         start = begin(perceptron(), fleet, seed, 2)
         one = next_round(start, algorithm, fleet)
         two = next_round(one, algorithm, fleet, last=True)
-        assert one.privacy is not None
+        assert one.of("privacy")
         first.append((one.model.floats - start.model.floats)[used] / CLIP)
-        second.append((two.model.floats - one.model.floats)[used] / one.privacy.clip)
+        second.append((two.model.floats - one.model.floats)[used] / one.of("privacy")["clip"])
     expected = privacy.sum_noise / (0.4 * 10)
     for noise in (first, second):
         assert np.std(noise) == pytest.approx(expected, rel=0.05) and abs(np.mean(noise)) < 0.05 * expected

@@ -15,6 +15,7 @@ from algorithms import (
     InputError,
     Local,
     Purpose,
+    Robust,
     Sample,
     begin,
     fedavg,
@@ -25,7 +26,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.names import ALGORITHMS
-from algorithms.options import kept
+from algorithms.options import gathered
 from algorithms.options.aggregation import (
     AGGREGATES,
     Aggregate,
@@ -73,8 +74,8 @@ REFUSED = {
 @pytest.fixture(autouse=True)
 def thin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the small models into slices of 16 values."""
-    monkeypatch.setattr(kept, "MOST", 1)
-    monkeypatch.setattr(kept, "LEAST", 1)
+    monkeypatch.setattr(gathered, "MOST", 1)
+    monkeypatch.setattr(gathered, "LEAST", 1)
 
 
 def plain_rule(rule: Aggregate, models: np.ndarray, weights: list[float]) -> np.ndarray:
@@ -158,21 +159,28 @@ def reference(rule: Aggregate, attack: Attack | None, rounds: int) -> dict[str, 
     return w.state_dict()
 
 
+def under(algorithm: Algorithm, rule: Aggregate, attack: Attack | None) -> Algorithm:
+    """Return the algorithm with a rule other than the mean, and an attack, if there are any."""
+    robust = () if isinstance(rule, Mean) else (Robust(rule),)
+    return algorithm.having(*robust, *(() if attack is None else (attack,)))
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_each_rule_agrees_with_a_plain_loop(rule: Aggregate, federation: Federation) -> None:
-    state, fleet = engine(federation, fedavg(SAMPLE, EXACT).under(rule), 3)
+    state, fleet = engine(federation, fedavg(SAMPLE, EXACT).having(Robust(rule)), 3)
     agree(state, fleet, reference(rule, None, 3))
 
 
 @pytest.mark.parametrize("rule", [Mean(), Median(), Krum(1)], ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: f"{attack.kind}-{attack.scale}")
 def test_each_attack_agrees_with_a_plain_loop(attack: Attack, rule: Aggregate, federation: Federation) -> None:
-    state, fleet = engine(federation, fedavg(SAMPLE, EXACT).under(rule, attack), 3)
+    state, fleet = engine(federation, under(fedavg(SAMPLE, EXACT), rule, attack), 3)
     agree(state, fleet, reference(rule, attack, 3))
 
 
 def test_a_server_rule_acts_on_the_aggregate(federation: Federation) -> None:
-    state, fleet = engine(federation, ALGORITHMS["fedadam"](SAMPLE, EXACT, Adam(lr=0.1, tau=0.01)).under(Median()), 1)
+    algorithm = ALGORITHMS["fedadam"](SAMPLE, EXACT, Adam(lr=0.1, tau=0.01)).having(Robust(Median()))
+    state, fleet = engine(federation, algorithm, 1)
     found, aim = fleet.layouts.shared.unpack(state.model), reference(Median(), None, 1)
     for name, w in module().named_parameters():
         d = aim[name].numpy() - w.detach().numpy()
@@ -184,7 +192,7 @@ def test_a_server_rule_acts_on_the_aggregate(federation: Federation) -> None:
 @pytest.mark.parametrize("rule", [TrimmedMean(0.0), MultiKrum(0)], ids=lambda rule: type(rule).__name__)
 def test_without_anything_left_out_it_is_the_equal_mean(rule: Aggregate, federation: Federation) -> None:
     plain = fedavg(SAMPLE, EXACT, weighting="equal")
-    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(rule)))
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(rule))))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
     assert np.array_equal(one.model.integers, other.model.integers)
 
@@ -192,21 +200,21 @@ def test_without_anything_left_out_it_is_the_equal_mean(rule: Aggregate, federat
 def test_a_server_rule_gets_the_number_of_clients(federation: Federation) -> None:
     """FedDyn's step depends on it."""
     plain = feddyn(SAMPLE, EXACT)
-    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(TrimmedMean(0.0))))
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(TrimmedMean(0.0)))))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_the_aggregate_of_one_client_is_its_model(rule: Aggregate, federation: Federation) -> None:
     plain = fedavg(Sample(cohort=1), EXACT, weighting="equal")
-    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(rule)))
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(Robust(rule))))
     np.testing.assert_array_equal(one.model.floats, other.model.floats)
 
 
 @pytest.mark.parametrize("attack", [Attack(0.0, "sign-flip"), Attack(0.0, "inner-product"), Attack(0.5, scale=-1.0)])
 def test_an_attack_by_nobody_or_with_the_honest_sign_is_none(attack: Attack, federation: Federation) -> None:
     plain = fedavg(SAMPLE, EXACT)
-    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.under(attack=attack)))
+    (one, _), (other, _) = (engine(federation, each, 3) for each in (plain, plain.having(attack)))
     np.testing.assert_allclose(other.model.floats, one.model.floats, rtol=1e-12, atol=1e-14)
 
 
@@ -215,7 +223,7 @@ def test_every_algorithm_runs_under_it_or_says_why_not(name: str, federation: Fe
     algorithm = named(name, Sample(cohort=4), replace(LOCAL, epochs=1))
     for rule, attack in ((Median(), None), (Mean(), Attack(0.4)), (Krum(1), Attack(0.4, "inner-product"))):
         try:
-            guarded = algorithm.under(rule, attack)
+            guarded = under(algorithm, rule, attack)
         except InputError:
             assert name in REFUSED
             continue
@@ -236,10 +244,10 @@ def test_the_wrong_pairs_are_refused() -> None:
     ]
     for algorithm, rule, attack in refused:
         with pytest.raises(InputError, match="must be used with"):
-            algorithm.under(rule, attack)
+            under(algorithm, rule, attack)
     with pytest.raises(InputError, match="without an uplink"):
-        replace(fedavg(SAMPLE, LOCAL), uplink=Uplink((Clip(1.0),))).under(attack=Attack(0.2, "inner-product"))
-    assert radfed(SAMPLE, LOCAL, aggregate_every=3).under(attack=Attack()).attack == Attack()
+        fedavg(SAMPLE, LOCAL).having(Uplink((Clip(1.0),))).having(Attack(0.2, "inner-product"))
+    assert radfed(SAMPLE, LOCAL, aggregate_every=3).having(Attack()).option(Attack) == Attack()
 
 
 @pytest.mark.parametrize("rule", [Median(), Krum(1)], ids=lambda rule: type(rule).__name__)
@@ -247,7 +255,7 @@ def test_executions_agree(rule: Aggregate, federation: Federation) -> None:
     models = []
     for execution, norm in (("sequential", False), ("vectorised", False), ("fused", False)):
         compute = Compute(execution, precision="fp64")  # type: ignore[arg-type]
-        algorithm = fedavg(SAMPLE, replace(LOCAL, compute=compute)).under(rule, Attack(0.3, "sign-flip"))
+        algorithm = fedavg(SAMPLE, replace(LOCAL, compute=compute)).having(Robust(rule), Attack(0.3, "sign-flip"))
         fleet = federation(DATA, perceptron(norm).double(), algorithm.sharing, 3, compute, 3)
         models.append(simulate(algorithm, fleet, perceptron(norm).double(), 3).model.floats)
     for model in models[1:]:
@@ -258,7 +266,7 @@ def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Fe
     sizes = (11, 4, 9, 0, 6, 7)
     data = clients(sizes, seed=1)
     broken = [(x * np.inf if i == 1 else x, y) for i, (x, y) in enumerate(data)]
-    all_of_them = fedavg(Sample(), replace(EXACT, nonfinite="leave-out")).under(Median())
+    all_of_them = fedavg(Sample(), replace(EXACT, nonfinite="leave-out")).having(Robust(Median()))
     without = federation([data[i] for i in (0, 2, 4, 5)], module(), compute=FP64)
     state = next_round(begin(module(), federation(broken, module(), compute=FP64), 0), all_of_them,
                        federation(broken, module(), compute=FP64))  # fmt: skip
@@ -270,15 +278,16 @@ def test_an_update_that_is_not_finite_or_took_no_step_is_left_out(federation: Fe
     one = simulate(full, federation(broken, module(), compute=FP64), module(), 2)
     other = simulate(full, without, module(), 2)
     np.testing.assert_allclose(one.model.floats, other.model.floats, rtol=1e-9, atol=1e-12)
+    robust = fedavg(Sample(), EXACT).having(Robust(Median()))
     with pytest.raises(DivergedError):
-        simulate(fedavg(Sample(), EXACT).under(Median()), federation(broken, module(), compute=FP64), module(), 1)
+        simulate(robust, federation(broken, module(), compute=FP64), module(), 1)
 
 
 def test_nobody_with_a_step_leaves_the_model(federation: Federation) -> None:
     empty = clients((0, 0, 0))
     fleet = federation(empty, perceptron(True))
     state = begin(perceptron(True), fleet, 0)
-    assert same(next_round(state, fedavg(Sample(), LOCAL).under(Krum(1)), fleet).model, state.model)
+    assert same(next_round(state, fedavg(Sample(), LOCAL).having(Robust(Krum(1))), fleet).model, state.model)
 
 
 def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:
@@ -286,7 +295,7 @@ def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:
     for rule in (Mean(), Median()):
         fleet = federation(DATA, module(), compute=FP64)
         state = begin(module(), fleet, 0, measures=("dl",))
-        after = next_round(state, fedavg(SAMPLE, EXACT).under(rule), fleet)
+        after = next_round(state, fedavg(SAMPLE, EXACT).having(Robust(rule)), fleet)
         assert after.report is not None
         measured.append(after.report.measures["dl"])
     assert measured[0] == measured[1]
@@ -311,12 +320,12 @@ def test_the_shift_of_little_is_enough_is_the_papers() -> None:
 
 def test_slices_depend_on_the_model_the_cohort_and_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    slices = kept.slices_of(200_000, 1_000, 10)
+    slices = gathered.slices_of(200_000, 1_000, 10)
     assert slices[0] == slice(0, 4256) and slices[-1].stop == 200_000 and len(slices) == 47
-    lengths = [part.stop - part.start for part in kept.slices_of(75_024, 8, 2)]
-    assert lengths == [75_024] and [part.stop for part in kept.slices_of(10**6, 100, 4)][-1] == 10**6
-    assert kept.slices_of(64, 6, 2) == (slice(0, 64),)
-    assert kept.slices_of(0, 6, 2) == (slice(0, 0),)
+    lengths = [part.stop - part.start for part in gathered.slices_of(75_024, 8, 2)]
+    assert lengths == [75_024] and [part.stop for part in gathered.slices_of(10**6, 100, 4)][-1] == 10**6
+    assert gathered.slices_of(64, 6, 2) == (slice(0, 64),)
+    assert gathered.slices_of(0, 6, 2) == (slice(0, 0),)
 
 
 def test_krum_is_not_moved_by_a_far_model_and_the_mean_is() -> None:
@@ -364,4 +373,4 @@ def test_numbers_out_of_range_are_refused(make: Callable[[], object], text: str)
 
 def test_the_table_has_every_rule() -> None:
     assert {type(rule) for rule in (Mean(), *RULES)} == set(AGGREGATES.values())
-    assert fedprox(SAMPLE, LOCAL).under(Median()).aggregate == Median()
+    assert fedprox(SAMPLE, LOCAL).having(Robust(Median())).option(Robust) == Robust(Median())

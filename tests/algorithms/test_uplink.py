@@ -53,9 +53,9 @@ def sending(name: str, uplink: Uplink, model: str) -> Algorithm:
     layout = Layout.of(MODELS[model]())
     if name in refusing | (NORMS if model == "mlp" else set()):
         with pytest.raises(InputError) as caught:
-            named(name, SAMPLE, LOCAL).sending(uplink).divide(layout)
+            named(name, SAMPLE, LOCAL).having(uplink).divide(layout)
         pytest.skip(str(caught.value))
-    algorithm = named(name, SAMPLE, LOCAL).sending(uplink)
+    algorithm = named(name, SAMPLE, LOCAL).having(uplink)
     algorithm.divide(layout)
     return algorithm
 
@@ -77,7 +77,7 @@ def test_every_algorithm_with_a_chain(name: str, uplink: Uplink, federation: Fed
 
 @pytest.mark.parametrize("uplink", [*CHAINS.values(), Uplink((Sign(),), feedback=True)])
 def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
-    algorithm = fedavg(SAMPLE, LOCAL).sending(uplink)
+    algorithm = fedavg(SAMPLE, LOCAL).having(uplink)
     models = [
         simulate(federation, algorithm, "mlp", way, "fp64", 3)[0] for way in ("sequential", "vectorised", "fused")
     ]
@@ -92,7 +92,7 @@ def test_executions_agree(uplink: Uplink, federation: Federation) -> None:
 def test_identities_to_the_byte(name: str, chain: tuple, federation: Federation) -> None:
     model = "cnn with batch norm"
     plain, _ = simulate(federation, named(name, SAMPLE, LOCAL), model, "sequential", "fp32", 3)
-    sent, _ = simulate(federation, named(name, SAMPLE, LOCAL).sending(Uplink(chain)), model, "sequential", "fp32", 3)
+    sent, _ = simulate(federation, named(name, SAMPLE, LOCAL).having(Uplink(chain)), model, "sequential", "fp32", 3)
     assert same(plain.model, sent.model) and same(plain.average, sent.average)
 
 
@@ -119,7 +119,7 @@ def test_reference_loop_of_top_k(feedback: bool, federation: Federation) -> None
     """FedAvg by hand, on gradients by autograd, with unequal sizes, partial participation and full batches."""
     local = replace(LOCAL, batch_size="full", epochs=2)
     chain = (TopK(0.2),) if feedback else (Clip(0.05), TopK(0.2))
-    algorithm = fedavg(SAMPLE, local).sending(Uplink(chain, feedback))
+    algorithm = fedavg(SAMPLE, local).having(Uplink(chain, feedback))
     found = rounds(federation, algorithm, 4)
     data, owed = clients(SIZES), {}
     w = flat(found[0])
@@ -152,7 +152,7 @@ def test_feedback_loses_nothing(federation: Federation) -> None:
     """One client: the sum of its changes is the sum of what arrived and what it still owes."""
     uplink = Uplink((TopK(0.05), Sign()), feedback=True)
     local, compute = replace(LOCAL, lr=0.01), Compute("sequential", "fp64")
-    algorithm = fedavg(Sample(), local).sending(uplink).computed(compute)
+    algorithm = fedavg(Sample(), local).having(uplink).computed(compute)
     fleet = federation(clients((9,)), made("mlp", True), algorithm.sharing, 1, compute)
     changes: list[np.ndarray] = []
     trainer = fleet.worker.trainer if hasattr(fleet, "worker") else fleet._worker.trainer
@@ -180,7 +180,7 @@ def test_feedback_loses_nothing(federation: Federation) -> None:
 
 def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
     uplink = Uplink((Clip(1e-3),))
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).sending(uplink)
+    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).having(uplink)
     found = rounds(federation, algorithm, 3, (9,))
     # Three clipped hops move a model by at most 3 norms.
     distance = float(np.linalg.norm(flat(found[3]) - flat(found[0])))
@@ -191,7 +191,7 @@ def test_redistribution_sends_on_every_hop(federation: Federation) -> None:
 def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
     uplink = Uplink((TopK(0.1),), feedback=True)
     for model, whole in (("mlp", 0), ("cnn with batch norm", 2 * 4 * 4 + 8)):
-        algorithm = fedavg(Sample(), LOCAL).sending(uplink)
+        algorithm = fedavg(Sample(), LOCAL).having(uplink)
         state, fleet = simulate(federation, algorithm, model, "sequential", "fp32", 1)
         size = sum(entry.size for entry in fleet.layouts.shared.entries if entry.is_parameter)
         assert state.report is not None
@@ -201,14 +201,14 @@ def test_bytes_up_are_those_of_the_message(federation: Federation) -> None:
 
 def test_asynchronous_arrivals_send_messages(federation: Federation) -> None:
     uplink = Uplink((TopK(0.1),))
-    algorithm = named("fedasync", Sample(cohort=2), LOCAL).sending(uplink)
+    algorithm = named("fedasync", Sample(cohort=2), LOCAL).having(uplink)
     state, fleet = simulate(federation, algorithm, "mlp", "sequential", "fp32", 2)
     size = sum(entry.size for entry in fleet.layouts.shared.entries)
     assert state.report is not None and state.report.bytes_up == 2 * uplink.nbytes(size, 4)
 
 
 def test_a_client_that_takes_no_step_sends_no_noise(federation: Federation) -> None:
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=2).sending(Uplink((Noise(1.0),)))
+    algorithm = radfed(Sample(), LOCAL, aggregate_every=2).having(Uplink((Noise(1.0),)))
     fleet = federation([*clients((0, 0))], perceptron(), algorithm.sharing, 1)
     state = begin(perceptron(), fleet, 1, 2)
     after = next_round(next_round(state, algorithm, fleet), algorithm, fleet)

@@ -87,9 +87,7 @@ def _options() -> dict[str, dict[str, Any]]:
         "geometric-median": experiment(server={"aggregate": "geometric-median"}),
         "top-k": experiment(uplink={"chain": TOP_K}),
         "feedback": experiment(uplink={"chain": TOP_K, "feedback": True}),
-        "clip and noise": experiment(
-            uplink={"chain": [{"name": "clip", "norm": 0.1}, {"name": "noise", "std": 0.01}]}
-        ),
+        "clip and noise": experiment(uplink={"chain": [{"name": "clip", "norm": 0.1}, {"name": "noise", "std": 0.01}]}),
         "random-k": experiment(uplink={"chain": [{"name": "random-k", "share": 0.1}]}),
         "quantise": experiment(uplink={"chain": [{"name": "quantise", "levels": 15}]}),
         "sign": experiment(uplink={"chain": [{"name": "sign"}]}),

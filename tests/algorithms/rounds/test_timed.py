@@ -255,7 +255,7 @@ def test_stale_rows_are_the_updates_of_their_round(federation: Federation) -> No
             '"stale" with aggregate_every = 2',
         ),
         (
-            fedavg(Sample(reporting=Reporting(deadline=3.0)), LOCAL).receiving(Downlink((Sign(),))),
+            fedavg(Sample(reporting=Reporting(deadline=3.0)), LOCAL).having(Downlink((Sign(),))),
             table([1.0]),
             r"deadline = 3.0 with \[downlink\]",
         ),

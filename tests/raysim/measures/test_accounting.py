@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld, rdp
 
-from algorithms import Spent
+from algorithms.options.privacy import Spent
 from raysim.common.errors import InputError
 from raysim.measures.accounting import Accountant, AccountantName, Events, told_if_slow
 

@@ -9,8 +9,8 @@ import pytest
 
 import partitioning
 import raysim
-from algorithms import Attack, GeometricMedian, Krum, Local, Median, Sample, begin, fedavg, next_round
-from algorithms.options import kept
+from algorithms import Attack, GeometricMedian, Krum, Local, Median, Robust, Sample, begin, fedavg, next_round
+from algorithms.options import gathered
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
@@ -92,15 +92,15 @@ def test_labels_that_are_no_classes_cannot_be_flipped(tmp_path: Path) -> None:
 def test_the_bytes_are_those_of_one_and_two_actors_and_the_driver_holds_one_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "MOST", 2**16)
-    monkeypatch.setattr(kept, "LEAST", 2**15)
+    monkeypatch.setattr(gathered, "MOST", 2**16)
+    monkeypatch.setattr(gathered, "LEAST", 2**15)
     partitioning.make(load("digits").train, tmp_path / "population", scheme="iid", clients=12)
     sample, local = Sample(cohort=8), Local(lr=0.1, batch_size=16)
     found: dict[str, set[bytes]] = {}
     for place in (InlineWorkplace(), ClientActors(1), ClientActors(2)):
         with place:
             for rule in (Median(), Krum(2), GeometricMedian()):
-                algorithm = fedavg(sample, local).under(rule, Attack(0.3, "inner-product"))
+                algorithm = fedavg(sample, local).having(Robust(rule), Attack(0.3, "inner-product"))
                 model = ModelPlan("mlp", {"hidden": (1000,)}, (1, 8, 8), 10, seed=1)
                 plan = WorkerPlan(tmp_path / "population", model, algorithm, tmp_path / "personal", 2).resolved()
                 fleet = place.fleet(plan)

@@ -6,23 +6,19 @@ blocks, so an actor holds cohort x slice, and the driver holds references and on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, map_joined
+from algorithms.core.fleet import Block, Function, Output, map_joined
 from algorithms.core.layout import ALIGNMENT, Layout, Packed
-from algorithms.core.state import State
 from algorithms.core.sums import Sum
-from algorithms.options.aggregation import GeometricMedian, Krum, Mean, Median, TrimmedMean
-from algorithms.options.attack import Attack
-from algorithms.options.attacked import AttackedUpdates, parameters_of
-from algorithms.parts.algorithm import Algorithm
+from algorithms.options.aggregation import Aggregate, GeometricMedian, Krum, Mean, Median, TrimmedMean
 from algorithms.parts.client_update import BlockResult, ClientUpdates
+from algorithms.parts.option import Draft, Received
 from algorithms.training.worker import Worker
 
 MOST, LEAST = 2**22, 2**15
@@ -47,23 +43,40 @@ def slices_of(floats: int, cohort: int, block: int) -> tuple[slice, ...]:
     return tuple(slice(start, min(start + length, floats)) for start in range(0, max(1, floats), length))
 
 
+@runtime_checkable
+class Colluding(Protocol):
+    """Attack that changes the updates of all attackers of a cohort together; see `algorithms.options.attack`."""
+
+    @property
+    def colludes(self) -> bool: ...
+    def attackers(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]: ...
+    def colluded(
+        self, received: NDArray[np.float64], trained: NDArray[np.float64], cohort: int
+    ) -> NDArray[np.float64]: ...
+
+
 @dataclass(frozen=True)
-class KeptUpdates(AttackedUpdates):
+class Gathered(Function):
     """Client updates of a block that leave their models behind, an object [clients, slice] for each slice.
 
     The sum of models has no floating values: it only has the largest counters and the total weight.
 
     Args:
+        updates: client updates that leave each model behind.
         slices: slices of a model's floating values.
     """
 
-    slices: tuple[slice, ...] = ()
+    updates: ClientUpdates
+    slices: tuple[slice, ...]
 
     def objects(self, block: Block) -> int:
         return len(self.slices)
 
+    def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
+        return self.updates.join(left, right)
+
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
-        output = super().__call__(worker, block, *values)
+        output = self.updates(worker, block, *values)
         result, models = output.value, output.objects
         counters = replace(Sum.zero(worker.resident.layouts.shared), floats=np.zeros(0))
         for model, weight in zip(models, result.rows.weights.tolist(), strict=True):
@@ -80,21 +93,21 @@ class OfSlices(Function):
         slices: slices of a model's floating values.
         counts: whether each client update of the cohort counts, [cohort].
         attacks: whether each update that counts is an attacker's.
-        attack: attack; None for none.
+        attack: attack by all attackers together; None for none.
     """
 
     slices: tuple[slice, ...]
     counts: NDArray[np.bool_]
     attacks: NDArray[np.bool_]
-    attack: Attack | None
+    attack: Colluding | None
 
     def values(self, block: Block, layout: Layout, model: Packed, *parts: Any) -> tuple[Any, Any]:
         """Return the slice of the global model, [n], and that of all updates that count, [m, n], in float64."""
         place = self.slices[block.number]
         received = model.floats[place].astype(np.float64)
         rows = np.concatenate(parts)[self.counts].astype(np.float64)
-        if self.attack is not None and self.attack.colludes and self.attacks.any():
-            trains = np.flatnonzero(parameters_of(layout)[place])
+        if self.attack is not None and self.attacks.any():
+            trains = np.flatnonzero(layout.parameters[place])
             attackers = np.flatnonzero(self.attacks)
             chosen = np.ix_(attackers, trains)
             rows[chosen] = self.attack.colluded(received[trains], rows[chosen], len(rows))
@@ -139,63 +152,46 @@ class Reduced(OfSlices):
         return Output(total)
 
 
-def guarded(
-    state: State, algorithm: Algorithm, fleet: Fleet, updates: ClientUpdates, cohort: NDArray[np.int64]
-) -> AttackedUpdates:
-    """Return the client updates of a cohort under an attack, or for an aggregation that needs every model.
-
-    Args:
-        state: the run so far.
-        algorithm: parts of the current phase.
-        fleet: fleet that runs the blocks.
-        updates: client updates without either.
-        cohort: clients of the round.
-    """
-    attack = algorithm.attack
-    attackers = () if attack is None else attack.attackers(fleet.census.clients, state.seed).tolist()
-    given = {**vars(updates), "attack": attack, "attackers": frozenset(attackers).intersection(cohort.tolist())}
-    if not algorithm.keeps_models:
-        return AttackedUpdates(**given)
-    slices = slices_of(fleet.layouts.shared.floats, len(cohort), fleet.block_size(len(cohort)))
-    return KeptUpdates(**{**given, "aggregate": False, "slices": slices})
+def slices_for(draft: Draft) -> tuple[slice, ...]:
+    """Return the slices of a round's models."""
+    size = len(draft.cohort)
+    return slices_of(draft.fleet.layouts.shared.floats, size, draft.fleet.block_size(size))
 
 
-def aggregate_kept(
-    state: State,
-    algorithm: Algorithm,
-    fleet: Fleet,
-    updates: KeptUpdates,
-    result: BlockResult,
-    objects: Sequence[Reference],
-) -> BlockResult:
-    """Return the result of a round with the aggregate of its models in place of their sum.
+def gathered(draft: Draft, updates: ClientUpdates) -> Gathered:
+    """Return client updates that leave their models behind for an aggregation that needs every model."""
+    return Gathered(replace(updates, aggregate=False), slices_for(draft))
+
+
+def aggregated(draft: Draft, rule: Aggregate, received: Received) -> Received:
+    """Return what the server receives with the aggregate of the models in place of their sum.
 
     Updates of weight 0 are left out. Robust rules count the others equally, whatever their weights.
 
     Args:
-        state: the run so far.
-        algorithm: parts of the current phase.
-        fleet: fleet that ran the blocks.
-        updates: client updates of the round.
-        result: rows and counters of the round.
-        objects: references to the slices of each block, block after block.
+        draft: the round.
+        rule: rule of aggregation.
+        received: rows and counters of the round, and the slices of each block, block after block.
     """
-    counts, rule = result.rows.weights > 0, algorithm.aggregate
-    if result.models is None or not counts.any():
-        return replace(result, models=Sum.zero(fleet.layouts.shared))
-    attacks = np.isin(result.rows.clients[counts], list(updates.attackers))
-    given = updates.slices, counts, attacks, algorithm.attack
-    start, each = [fleet.put(state.model)], len(updates.slices)
-    blocks = [Block(n, (n,), len(counts), references=tuple(objects[n::each])) for n in range(each)]
+    rows, fleet, slices = received.rows, draft.fleet, slices_for(draft)
+    counts = rows.weights > 0
+    if received.models is None or not counts.any():
+        return replace(received, models=Sum.zero(fleet.layouts.shared))
+    attack = next((option for option in draft.algorithm.options if isinstance(option, Colluding)), None)
+    attack = attack if attack is not None and attack.colludes else None
+    attackers = () if attack is None else attack.attackers(fleet.census.clients, draft.state.seed)
+    given = slices, counts, np.isin(rows.clients[counts], attackers), attack
+    start, each = [fleet.put(draft.state.model)], len(slices)
+    blocks = [Block(n, (n,), len(counts), references=tuple(received.objects[n::each])) for n in range(each)]
     if isinstance(rule, Krum | GeometricMedian):
         products: NDArray[np.float64] = map_joined(fleet, Products(*given), blocks, start)[0]
         lengths = np.diag(products)
         reduce = Reduced(*given, rule.shares(np.maximum(lengths[:, None] + lengths - 2 * products, 0)))
     elif isinstance(rule, Mean):
-        weights = result.rows.weights[counts]
+        weights = rows.weights[counts]
         reduce = Reduced(*given, weights / weights.sum())
     else:
         reduce = Reduced(*given, rule)
     floats: NDArray[np.float64] = map_joined(fleet, reduce, blocks, start)[0]
-    total = float(result.rows.weights[counts].sum() if isinstance(rule, Mean) else counts.sum())
-    return replace(result, models=replace(result.models, floats=floats * total, total=total))
+    total = float(rows.weights[counts].sum() if isinstance(rule, Mean) else counts.sum())
+    return replace(received, models=replace(received.models, floats=floats * total, total=total))

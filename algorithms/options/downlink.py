@@ -1,0 +1,123 @@
+"""The option `downlink`: stages on the way of the global model's change to all clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.errors import InputError
+from algorithms.core.keys import Purpose, torch_seed
+from algorithms.core.layout import Floats, Packed
+from algorithms.options.chain import StageChain
+from algorithms.options.choice import PowerOfChoice
+from algorithms.options.stages import Changes
+from algorithms.parts.option import Draft, Parts, Received
+
+if TYPE_CHECKING:
+    from algorithms.core.fleet import Fleet
+    from algorithms.core.state import State
+
+
+@dataclass(frozen=True)
+class Downlink(StageChain):
+    """Chain of stages on the change of the global model that the server sends to all clients.
+
+        v = server(w, ...) - w + e,   w <- w + chain(v),   e <- v - chain(v)
+
+    w is the global model that all clients have, and the one that is evaluated and written. e is the server's residual:
+    error feedback is always on. Other entries are sent whole, as by `Uplink`.
+
+    Args:
+        chain: stages in their order.
+
+    Paper: Tang et al., 2019, "DoubleSqueeze", Algorithm 1, the server's part.
+    """
+
+    feedback: bool = field(default=True, init=False)
+
+    name: ClassVar[str] = "downlink"
+
+    def check(self, parts: Parts) -> None:
+        for found, other, why in (
+            (parts.own_round is not None, "rounds of its own", "rounds that begin with one global model"),
+            (parts.every > 1, f"aggregate_every = {parts.every}", "1, because models travel from client to client"),
+            (
+                parts.sharing.weights == "personal",
+                'sharing.weights = "personal"',
+                '"shared", because no weights are sent',
+            ),
+            (
+                isinstance(parts.schedule.sample.by, PowerOfChoice),
+                "algorithm.candidates",
+                "left out, because they all receive it",
+            ),
+        ):
+            if found:
+                raise InputError(f"{self} with {other}: must be {why}; remove [downlink], or use another algorithm")
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        import torch  # late, because the experiment file is checked before it is imported
+
+        parts, layouts, before = draft.algorithm, draft.fleet.layouts, draft.state.model
+        places = [place for entry, place in layouts.shared.places() if parts.local.trains(entry)]
+        if not places:
+            return state
+        columns, sent = np.concatenate([np.r_[place] for place in places]), sent_by(draft.state, draft.fleet)
+        old, new = (torch.from_numpy(each.floats[columns])[None] for each in (before, state.model))
+        change = new - old
+        owed = change + torch.from_numpy(sent.owed[columns])
+        stream = torch.Generator().manual_seed(torch_seed(state.seed, Purpose.DOWNLINK, draft.number))
+        received_by_all = self.sent(Changes(owed, len(columns), (len(columns),), draws=(stream,)))
+        floats, residual = state.model.floats.copy(), sent.owed.copy()
+        # A value that is sent unchanged stays the server's to the last bit.
+        floats[columns] = torch.where(received_by_all == change, new, old + received_by_all)[0].numpy()
+        residual[columns] = (owed - received_by_all)[0].numpy()
+        message = parts.model_bytes(layouts) - self.shortening(parts, layouts)
+        memory = sent.after(draft.fleet.census.clients, draft.cohort, residual, message)
+        return replace(state, model=Packed(floats, state.model.integers)).keeping(self.name, vars(memory))
+
+
+@dataclass(frozen=True)
+class Broadcasts:
+    """Changes of the global model that the server has sent so far: the memory of `Downlink`.
+
+    Args:
+        owed: e, what the clients have not received yet, [floating values of the model].
+        total: bytes of all broadcasts.
+        heard: bytes of the broadcasts that each training client has received, [K]; -1 if it has no model yet.
+    """
+
+    owed: Floats
+    total: int
+    heard: NDArray[np.int64]
+
+    def after(self, clients: NDArray[np.int64], cohort: NDArray[np.int64], owed: Floats, message: int) -> Broadcasts:
+        """Return the broadcasts after a round: its cohort had received all earlier ones.
+
+        Args:
+            clients: ids of the training clients, [K].
+            cohort: ids of the clients of the round, [m].
+            owed: what the clients have not received.
+            message: bytes of the round's broadcast.
+        """
+        heard = self.heard.copy()
+        heard[np.searchsorted(clients, cohort)] = self.total
+        return Broadcasts(owed, self.total + message, heard)
+
+
+def sent_by(state: State, fleet: Fleet) -> Broadcasts:
+    """Return the broadcasts of a run so far."""
+    memory = state.of(Downlink.name)
+    if memory:
+        return Broadcasts(**memory)
+    return Broadcasts(np.zeros_like(state.model.floats), 0, np.full(len(fleet.census.clients), -1))
+
+
+def bytes_down(state: State, parts: Parts, fleet: Fleet, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bytes that each client of a cohort receives: missed broadcasts, or the whole model if shorter."""
+    whole, sent = parts.model_bytes(fleet.layouts), sent_by(state, fleet)
+    heard = sent.heard[np.searchsorted(fleet.census.clients, clients)]
+    return np.where(heard < 0, whole, np.minimum(sent.total - heard, whole))
