@@ -78,7 +78,8 @@ def applied(
     found = rule(model, mean, total, memory, layout, **reports)
     if is_own(rule) and (duty := _broken_duty(found, mean)):
         raise Returned(f"server.rule = {name_of(rule)!r}").fault(duty)
-    return found
+    model, kept = found
+    return model, {name: np.asarray(value) for name, value in kept.items()}
 
 
 def _broken_duty(found: object, mean: Packed) -> str:
@@ -95,7 +96,7 @@ def _broken_duty(found: object, mean: Packed) -> str:
     if not isinstance(memory, Mapping) or not all(map(encodes, memory)):
         return "return a memory of arrays by names of UTF-8"
     for name, value in memory.items():
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
+        if not isinstance(value, np.ndarray | np.number) or value.dtype.kind not in "fiu":
             return f"return a memory of arrays of numbers, and {name!r} is a {type(value).__name__}"
     return ""
 
