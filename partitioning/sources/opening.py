@@ -42,6 +42,20 @@ def open_source(path: str | Path) -> Source:
             f"{path} is of an unknown kind: give a folder of images by class, or one of {', '.join(_OPENERS)}"
         )
     try:
-        return opener(regular(path))
+        source = opener(regular(path))
+        _check_names(source, path)
+        return source
     except OSError as error:  # the readers turn their own into InputError
         raise InputError(f"{path} cannot be opened ({error.strerror}): check the path") from error
+
+
+def _check_names(source: Source, path: Path) -> None:
+    """Raise InputError if the name of a column is not UTF-8; Arrow decodes names only when they are asked for."""
+    for number in range(len(source.schema)):
+        try:
+            str(source.schema.field(number).name)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}: the name of column {number} has byte {error.object[error.start]:#x}: must be text in UTF-8; "
+                "read the table in its own encoding, often Latin-1, and save it in UTF-8"
+            ) from None

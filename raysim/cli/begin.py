@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 import pyarrow as pa
 
-from partitioning.common.columns import check_text, distinct, is_label
+from partitioning.common.columns import check_text, distinct, has_nulls, is_label, repeated
 from partitioning.common.errors import listing
 from partitioning.common.text import printable, word
 from partitioning.sources.opening import open_source
@@ -141,6 +141,8 @@ def _facts(data: str, label: str | None) -> Facts:
 def _of_table(path: Path, label: str | None) -> Facts:
     """Return the facts about a user's own table."""
     source = open_source(path)
+    if (twice := repeated(source.schema.names)) is not None:
+        raise InputError(f"{path} has several columns named {twice!r}: give each its own name")
     fields = {field.name: field.type for field in source.schema}
     label = _label(fields, label, str(path))
     others = [name for name in fields if name != label]
@@ -184,6 +186,8 @@ def _texts(source: Source, label: str) -> Iterator[pa.Array]:
     rows = 0
     for batch in source.batches([label]):
         check_text(batch, name=source.name, first=rows)
+        if has_nulls(batch.column(0)):
+            raise InputError(f"label column {label!r} has missing values: fill them in, or drop the rows")
         rows += batch.num_rows
         yield batch.column(0)
 

@@ -11,6 +11,9 @@ from raysim.common.errors import InputError, one_input_error
 from raysim.config.check import ConfigTable, checked
 from raysim.measures.accounting import Accountant, AccountantName
 
+LEAST_BY_PLD = 0.1
+"""Smallest noise above 0 of which privacy loss distributions are computed."""
+
 
 class AdaptiveTable(ConfigTable):
     """`[privacy.adaptive]`: a clipping norm that follows a quantile of the changes' norms."""
@@ -85,7 +88,12 @@ def privacy_of(common: dict[str, Any], special: dict[str, Any]) -> PrivacyTable 
     table = checked(PrivacyTable, keys, "privacy")
     if (table.noise is None) == (table.epsilon is None):
         both = (table.noise, table.epsilon)
-        raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; set privacy.noise = 1.0")
+        raise InputError(f"privacy.noise, privacy.epsilon = {both}: must be one of them; remove the other")
+    if table.accountant == "pld" and table.noise is not None and 0 < table.noise < LEAST_BY_PLD:
+        raise InputError(
+            f"privacy.noise = {table.noise:g} with privacy.accountant = 'pld': must be 0 or at least {LEAST_BY_PLD}, "
+            "because its distributions would fill the memory; set privacy.accountant = 'rdp'"
+        )
     with one_input_error():
         table.value()
     return table

@@ -22,6 +22,7 @@ EXCLUSIVE = (
     ("epochs", "steps", "batches"),
     ("epochs", "rounds"),
     ("concurrency", "max_staleness"),
+    ("noise", "epsilon"),
     ("folds", "test_clients"),
     ("folds", "validation_clients"),
 )

@@ -303,7 +303,11 @@ def metric_of(name: str) -> Metric:
     found = own.resolve("evaluate.metrics", name, METRICS)
     if isinstance(found, Metric):
         return found
-    thing = own.instance("evaluate.metrics", name, found, "sums", "value")
+    thing: Any = own.instance("evaluate.metrics", name, found, "sums", "value")
+    given = ("sums", thing.sums) if hasattr(thing, "sums") else ("", thing)
+    own.check_parameters("evaluate.metrics", f"{name}.{given[0]}".rstrip("."), given[1], ("outputs", "y"))
+    if hasattr(thing, "sums"):
+        own.check_parameters("evaluate.metrics", f"{name}.value", thing.value, ("sums", "samples"))
     return own_metric(re.split("[:.]", name)[-1], thing)
 
 

@@ -21,7 +21,12 @@ class StageTable(ConfigTable):
     def stage(self) -> Stage:
         """Return the stage as a value; raise InputError if a number is out of range."""
         with own.secluded(self.name):
-            stage: Stage = own.resolve("uplink.chain", self.name, STAGES)(**self.beyond(StageTable))
+            kind = own.resolve("uplink.chain", self.name, STAGES)
+            if lacking := sorted(getattr(kind, "__abstractmethods__", ())):
+                raise InputError(f"uplink.chain has {self.name!r}: must define {', '.join(lacking)}; see Stage")
+            stage: Stage = kind(**self.beyond(StageTable))
+            own.check_parameters("uplink.chain", self.name, stage, ("changes",))
+            own.check_parameters("uplink.chain", f"{self.name}.message", stage.message, ("message",))
         return stage
 
 

@@ -113,7 +113,8 @@ def _own_files(experiment: Experiment) -> dict[str, Path]:
     """Return the files of the user's modules and packages, by path relative to the folder that contains them."""
     files: dict[str, Path] = {}
     for module in experiment.own_code:
-        if module.__file__:
+        # A script from standard input has the name of a file, and none.
+        if module.__file__ and Path(module.__file__).exists():
             path = Path(module.__file__).resolve()
             is_package = path.stem == "__init__"
             base = path.parent.parent if is_package else path.parent

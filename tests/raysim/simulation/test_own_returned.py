@@ -40,6 +40,18 @@ def array_loss(outputs, y): return np.zeros(len(y))
 
 
 @dataclass(frozen=True)
+class Args(Stage):
+    def __call__(self): return None
+
+
+class Abstract(Stage):
+    pass
+
+
+def one_argument(outputs): return 1.0
+
+
+@dataclass(frozen=True)
 class NoStage(Stage):
     def __call__(self, changes): return None
 
@@ -171,6 +183,9 @@ def stage(name: str) -> dict[str, Any]:
         ({"local": {"loss": "own_returned:no_loss"}}, "no_loss': must give a loss for each .* gives NoneType"),
         ({"local": {"loss": "own_returned:whole_loss"}}, "whole_loss': must give a loss .* gives .2,. of torch.int64"),
         ({"local": {"loss": "own_returned:array_loss"}}, "array_loss': must give a loss .* gives .2,. of float64"),
+        ({"uplink": stage("Args")}, r"Args': must take \(changes\), and does not"),
+        ({"uplink": stage("Abstract")}, "Abstract': must define __call__"),
+        ({"evaluate": {"metrics": ["own_returned:one_argument"]}}, r"one_argument': must take \(outputs, y\)"),
         ({"uplink": stage("NoStage")}, "NoStage': must return Changes, and returns a NoneType"),
         ({"downlink": stage("NoStage")}, "downlink.chain has 'own_returned:NoStage': must return Changes"),
         ({"uplink": stage("Flat")}, "Flat': must return values"),

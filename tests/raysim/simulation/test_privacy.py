@@ -72,6 +72,7 @@ def test_a_stopped_run_is_accounted_as_if_it_had_not_been_stopped(tmp_path: Path
     ("changes", "message"),
     [
         ({"privacy": {"clip": 0.5}}, r"privacy.noise, privacy.epsilon = \(None, None\): must be one of them"),
+        ({"privacy": {"clip": 0.5, "noise": 0.01, "delta": 1e-3}}, "must be 0 or at least 0.1"),
         ({"privacy": {"clip": 0.5, "noise": 1.0, "epsilon": 8.0}}, "must be one of them"),
         ({"privacy": {"clip": 0.5, "nois": 1.0}}, "did you mean 'noise'"),
         ({"privacy": {"clip": -1.0, "noise": 1.0}}, "privacy.clip = -1.0: must be a finite number > 0"),
