@@ -35,6 +35,9 @@ Computed = tuple[UpdateRows, int, Mapping[str, float], Packed]
 Arrived = tuple[UpdateRows, int, Mapping[str, float]]
 """A client update that has arrived: its row, and the number and the machine facts of its block."""
 
+VANISHED = 10_000
+"""Clients that may vanish in a row before a run is refused, and at least ten times all clients."""
+
 
 @dataclass(frozen=True)
 class AsyncProgress:
@@ -186,8 +189,13 @@ class _ArrivalRound:
         return row, block, machine
 
     def _next(self) -> Flight:
-        """Return the next client update that arrives; clients that vanish before make room for others."""
-        while True:
+        """Return the next client update that arrives; clients that vanish before make room for others.
+
+        Raises:
+            InputError: too many clients vanish in a row.
+        """
+        most = max(VANISHED, 10 * len(self._fleet.census.clients))
+        for _ in range(most):
             coming = self._clock.coming
             if coming.number not in self._computed and not coming.lost:
                 self._compute()
@@ -196,6 +204,12 @@ class _ArrivalRound:
                 return flight
             self._lost.append(flight)
             self._depart()
+        longest = max(each.seconds for each in self._lost[-most:])
+        raise InputError(
+            f"[devices]: no update has arrived, of {most} that were sent by {self._clock.now:g} virtual seconds: "
+            f"must have devices that are available for as long as an update lasts, here up to {longest:g} seconds; "
+            "raise devices.compute, or make the updates shorter"
+        )
 
     def _counted(self, model: Packed, version: int) -> Packed:
         """Return the model that an update counts as: its own, or the present one with its change."""

@@ -39,7 +39,8 @@ PUBLIC = frozenset(
 )
 """Keys of a query whose values are shown: options of file systems, and a few plain ones."""
 
-_START = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{2,}")
+# A path has one slash in place of two.
+_START = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/(?:/+|(?=[^/\s]+@))")
 _END = re.compile(r"\s|$")
 _CLOSING = re.compile(r"[)\]}>'\",.;:!…]*$")
 _PIECE = re.compile(r"([?&;#])([^?&;#]*)")
@@ -52,7 +53,7 @@ def masked(text: str) -> str:
 
     A URI ends at white space, or at the quote that opened before it.
     """
-    if "://" not in text:
+    if ":/" not in text:
         return text
     shown, place = "", 0
     while found := _START.search(text, place):

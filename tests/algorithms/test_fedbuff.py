@@ -27,6 +27,7 @@ from algorithms import (
 )
 from algorithms.core.layout import Layout
 from algorithms.options.reporting import Reporting
+from algorithms.rounds import asynchronous
 from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples as Data
@@ -226,3 +227,11 @@ def test_a_rule_that_reads_reports_needs_single_arrivals() -> None:
     for buffer in (None, 2):
         with pytest.raises(InputError, match=r"with a buffer of arrivals: must not read the clients' reports"):
             fedbuff(HALF, LOCAL, Reads(), buffer=buffer)
+
+
+def test_updates_that_never_arrive_are_refused(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client is there for a second a day, and an update lasts longer."""
+    monkeypatch.setattr(asynchronous, "VANISHED", 50)
+    devices = table([0.5] * 6, [[(float(hour), hour + 1.0)] for hour in range(6)], 24.0)
+    with pytest.raises(InputError, match=r"no update has arrived, of 60 that were sent by .* seconds"):
+        simulate(federation, fedbuff(HALF, LOCAL), clients((11, 4, 17, 6, 9, 3)), 1, devices=devices)

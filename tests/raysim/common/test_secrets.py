@@ -65,6 +65,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("s3://b/p?endpoint_override=localhost:9000", "s3://b/p?endpoint_override=localhost:9000"),
         ("http://a:b@c http://d:e@f", "http://a:***@c http://d:***@f"),
         ("http://h/a:b/c@d", "http://h/a:b/c@d"),
+        ("/home/me/http:/u:secret@h/x.csv is missing", "/home/me/http:/u:***@h/x.csv is missing"),
+        ("C:/data/a@b and file:/a/b@c", "C:/data/a@b and file:/a/b@c"),
     ],
 )
 def test_what_is_secret_is_masked_and_nothing_else(text: str, shown: str) -> None:
