@@ -69,9 +69,11 @@ from algorithms.training.local import Local
 if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
     from algorithms.core.state import State, TravellingModel, begin
+    from algorithms.options.measures import BatchStatistics, Divergence
     from algorithms.parts.client_update import ClientInput, ClientUpdates
     from algorithms.rounds.global_model import aggregated_model, current_model
-    from algorithms.rounds.next_round import next_round
+    from algorithms.rounds.next_round import next_round, start_round
+    from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
     from algorithms.training.chain import AffineTerm, Chain, LocalSteps
     from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
@@ -93,6 +95,7 @@ __all__ = [
     "Augment",
     "Augmented",
     "Availability",
+    "BatchStatistics",
     "Block",
     "Census",
     "Chain",
@@ -107,6 +110,7 @@ __all__ = [
     "DeviceTable",
     "Devices",
     "DivergedError",
+    "Divergence",
     "Downlink",
     "Drawn",
     "DrawnDevices",
@@ -137,6 +141,7 @@ __all__ = [
     "Outcome",
     "Output",
     "Packed",
+    "PendingRound",
     "PersonalLedger",
     "PersonalStore",
     "Polynomial",
@@ -219,6 +224,8 @@ __all__ = [
     "scaffold",
     "silobn",
     "singleset",
+    "start_round",
+    "start_synchronous",
     "static_bn",
     "torch_seed",
     "trainer",
@@ -231,7 +238,9 @@ _MODULES = {
     "Worker": "algorithms.training.worker",
     **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.global_model"),
     "Resident": "algorithms.training.resident",
-    "next_round": "algorithms.rounds.next_round",
+    **dict.fromkeys(("next_round", "start_round"), "algorithms.rounds.next_round"),
+    **dict.fromkeys(("PendingRound", "start_synchronous"), "algorithms.rounds.round"),
+    **dict.fromkeys(("BatchStatistics", "Divergence"), "algorithms.options.measures"),
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
     **dict.fromkeys(("AffineTerm", "Chain", "LocalSteps"), "algorithms.training.chain"),

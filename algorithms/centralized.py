@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +18,7 @@ from algorithms.training.local import Local
 if TYPE_CHECKING:
     from algorithms.core.fleet import Fleet
     from algorithms.core.state import State
+    from algorithms.rounds.round import PendingRound
 
 ALL_CLIENTS = -1
 """Client id of an update on all clients' data."""
@@ -35,16 +35,12 @@ class UnionRounds(Rounds):
         return 1
 
 
-def union_round(
-    state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
-) -> State:
-    """Run one update on the union of all training clients' samples, in one block; arguments as in `next_round`."""
+def start_union(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+    """Start one update on the union of all training clients' samples, in one block; see `start_round`."""
     from algorithms.core.blocks import block_over
-    from algorithms.core.report import RoundReport
-    from algorithms.rounds.round import client_updates
+    from algorithms.parts.draft import Draft, Training
+    from algorithms.rounds.round import PendingRound
     from algorithms.rounds.union import UnionUpdate
-    from algorithms.rounds.watch import RoundWatch
-    from algorithms.rounds.watched import measured
 
     census = fleet.census
     if census.joins is not None:
@@ -52,17 +48,19 @@ def union_round(
             "algorithm.joins with centralized: must be left out, because the data are united from the first round on; "
             "remove it"
         )
-    watch = RoundWatch(fleet, meanwhile)
-    update = UnionUpdate(client_updates(state, algorithm, fleet, aggregate=True))
-    start = watch.put((state.model, state.average))
-    (outcome,) = watch.map(update, [block_over(census.clients, fleet)], [start])
-    model = outcome.value.models.mean() or state.model
-    average = outcome.value.personal.mean() or state.average
-    rows, _, machine = watch.updates
-    rows = replace(rows, clients=np.array([ALL_CLIENTS]))
-    report = RoundReport(rows, np.zeros(1, np.int64), machine, True, 0, 0, state.phase, exchanges=0)
-    after = replace(state, round=state.round + 1, model=model, average=average, report=report)
-    return measured(state, after, algorithm, watch)
+    draft = replace(Draft.of(state, algorithm, fleet), newcomer=state.average)
+    training = Training(draft, UnionUpdate(draft.updates), [block_over(census.clients, fleet)])
+
+    def finish() -> State:
+        received = training.received()
+        models, personal = received.models and received.models.mean(), received.personal.mean()
+        rows, nothing = replace(received.rows, clients=np.array([ALL_CLIENTS])), np.zeros(1, np.int64)
+        received = replace(received, rows=rows, blocks=nothing, up=nothing, down=nothing)
+        after = replace(state, round=draft.number, model=models or state.model, average=personal or state.average)
+        after = draft.published(received, after)
+        return replace(after, report=after.report and replace(after.report, exchanges=0))
+
+    return PendingRound(finish)
 
 
 def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -104,4 +102,4 @@ def centralized(sample: Sample, local: Local, server: Server = Assign()) -> Algo
     require(holds, "server.rule", server, "'assign' if no models are aggregated", "remove the table [server]")
     kept = Sharing(slots={slot: "shared" for slot in local.slots if slot != "batches"})
     rounds = UnionRounds(Sample(reporting=sample.reporting))  # the clock refuses its keys
-    return replace(fedavg(Sample(), local, server), schedule=rounds, sharing=kept, own_round=union_round)
+    return replace(fedavg(Sample(), local, server), schedule=rounds, sharing=kept, own_round=start_union)

@@ -69,9 +69,9 @@ def fedasync(
 
 def asynchronous_round(*arguments: Any, **keys: Any) -> Any:
     """Run a round of arrivals; see `algorithms.rounds.asynchronous.arrive`."""
-    from algorithms.rounds.asynchronous import arrive
+    from algorithms.rounds.asynchronous import start_arrivals
 
-    return arrive(*arguments, **keys)
+    return start_arrivals(*arguments, **keys)
 
 
 STALENESS_FUNCTIONS: dict[str, type[Equal | Polynomial | Hinge]] = {

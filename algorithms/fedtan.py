@@ -1,72 +1,16 @@
 """FedTAN: Wang, Shi and Chang, "Why Batch Normalization Damages Federated Learning on Non-IID Data?", 2023."""
 
-from __future__ import annotations
-
-import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
+from algorithms.options.common_step import CommonStep
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import Equal
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.loss import CrossEntropy
-
-if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet
-    from algorithms.core.state import State
-    from algorithms.options.exchange import Common
-
-DROPOUT = (
-    "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
-    "pass it together; use another model, or another algorithm"
-)
-"""Error for a model with dropout."""
-
-
-def common_first_step(
-    state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]
-) -> State:
-    """Run one round with first local steps that normalise by common statistics; arguments as in `next_round`."""
-    from algorithms.core.blocks import block_over
-    from algorithms.options.exchange import AfterCommonStep, Exchange
-    from algorithms.rounds.round import client_updates, sample_cohort
-    from algorithms.rounds.watched import watched_round
-
-    started, cohort = time.perf_counter(), sample_cohort(state, algorithm, fleet)
-    exchange = Exchange(client_updates(state, algorithm, fleet, aggregate=True), algorithm.refuses_dropout)
-    (outcome,) = fleet.map(exchange, [block_over(cohort, fleet)], [fleet.put((state.model, state.average))])
-    common: tuple[Common, ...] = outcome.value
-    taken = time.perf_counter() - started
-
-    wrap = partial(AfterCommonStep, common=common)
-    state = watched_round(state, algorithm, fleet, last=last, meanwhile=meanwhile, wrap=wrap)
-    report = state.report
-    if report is None:
-        raise RuntimeError("the round left no report")
-    # Updates that are left out later, because their result is not finite, took part as well.
-    took_part = int((report.updates.column("used") > 0).sum())
-    sent = took_part * sum(layer.nbytes for layer in common)
-    measures = dict(report.measures)
-    devices = fleet.census.devices
-    if devices is not None and took_part:
-        each = sent / took_part
-        slowest = max(devices.wire(client, each, each, 3 * len(common)) for client in cohort.tolist())
-        measures["simulated_seconds"] += slowest
-    report = replace(
-        report,
-        measures=measures,
-        bytes_up=report.bytes_up + sent,
-        bytes_down=report.bytes_down + sent,
-        exchanges=3 * len(common) + 1,
-        seconds={**report.seconds, "train": report.seconds["train"] + taken},
-    )
-    return replace(state, report=report)
 
 
 def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm:
@@ -109,4 +53,4 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         precision != "bf16", "local.precision", precision, "fp32 or fp64 for fedtan", 'set local.precision = "fp32"'
     )
     plain = replace(fedavg(sample, local, server), weighting=Equal())
-    return replace(plain, own_round=common_first_step, needs_batch_norm=True, refuses_dropout=DROPOUT)
+    return plain.having(CommonStep())

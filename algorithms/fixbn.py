@@ -59,7 +59,6 @@ def fixbn(
     known = fixed in ("statistics", "affine", "both")
     require(known, "algorithm.fixed", fixed, '"statistics", "affine" or "both"', 'set algorithm.fixed = "statistics"')
     first = fedavg(sample, local, server, weighting=weighting, maintained_momentum=maintained_momentum)
-    first = replace(first, needs_batch_norm=True)
     rule = SteadyStatistics(width, tau, decide, absent) if fix_after == "window" else AfterRound(fix_after)
     second = replace(
         local,

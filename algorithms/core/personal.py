@@ -164,6 +164,12 @@ class PersonalLedger:
         if len(rows) > 1:
             self._several.add(client)
 
+    def add_all(self, round_number: int, clients: Iterable[int], locations: Iterable[Location | None]) -> None:
+        """Add the entries that several clients wrote in a round; None for a client that wrote none."""
+        for client, location in zip(clients, locations, strict=True):
+            if location is not None:
+                self.add(round_number, client, location)
+
     def latest(self, client: int, round_number: int) -> Location | None:
         """Return the location of a client's entries after a round; None if it had none yet."""
         row = _latest(self._rows.get(client, []), round_number)

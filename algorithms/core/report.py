@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.rows import UpdateRows
+
+
+class Laps:
+    """Seconds of a round's stages as the driver sees them; time between two laps counts for the stage that ends."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.seconds = dict.fromkeys(("sample", "send", "meanwhile", "train", "sum", "aggregate"), 0.0)
+
+    def lap(self, stage: str) -> None:
+        """Count the time since the last lap for a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] += now - self._last
+        self._last = now
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,7 @@ class RoundReport:
         bytes_down: bytes that they would have received from it.
         phase: phase of the algorithm, starting at 0.
         exchanges: times that clients and server waited for each other; 1 in most algorithms.
-        measures: further numbers by name: those of `State.measures`, and an algorithm's own.
+        measures: further numbers by name, of options and of an algorithm's own round.
         seconds: time of each stage as the driver saw it: sample, send, meanwhile, train (rest of the wait), sum,
             aggregate.
         dropped: client updates that did not count; None if all devices are always available and no round ends early.
@@ -72,3 +87,7 @@ class RoundReport:
     measures: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     dropped: DroppedUpdates | None = None
+
+    def measuring(self, measures: Mapping[str, float]) -> RoundReport:
+        """Return the report with further measures."""
+        return replace(self, measures={**self.measures, **measures})

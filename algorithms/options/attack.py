@@ -14,12 +14,13 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.options.aggregation import Mean
 from algorithms.options.robust import Robust
-from algorithms.parts.option import Draft, Option, Parts, Updates
+from algorithms.parts.option import Option, Parts, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
     from algorithms.parts.client_update import Trained
+    from algorithms.parts.draft import Draft
     from algorithms.training.work import Work
     from algorithms.training.worker import Worker
 
@@ -56,6 +57,7 @@ class Attack(Option):
     classes: int | None = None
 
     name: ClassVar[str] = "attack"
+    on_the_way: ClassVar[bool] = True
     forms_models: ClassVar[str] = "the aggregation or an attack looks at each client's model"
 
     def __post_init__(self) -> None:
@@ -92,7 +94,7 @@ class Attack(Option):
         if robust is not None and not isinstance(robust.rule, Mean):
             return  # its own reasons are as good
         for found, other, why in (
-            (parts.own_round is not None, "rounds of its own", "with a cohort that trains at once"),
+            (parts.has_own_round, "rounds of its own", "with a cohort that trains at once"),
             (
                 parts.every > 1 and self.colludes,
                 f"aggregate_every = {parts.every}",
@@ -107,7 +109,7 @@ class Attack(Option):
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         attackers = frozenset(self.attackers(draft.fleet.census.clients, draft.state.seed).tolist())
-        attacked = Attacked(self, attackers.intersection(draft.cohort.tolist()))
+        attacked = Attacked(self, attackers.intersection(draft.drawn.tolist()))
         return replace(updates, on_the_way=(*updates.on_the_way, attacked))
 
     def attackers(self, clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

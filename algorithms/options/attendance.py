@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from math import inf, nextafter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.clients import Census
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.core.fleet import Fleet
 from algorithms.core.keys import Purpose, generator
-from algorithms.core.layout import Packed
 from algorithms.core.report import DroppedUpdates
-from algorithms.core.state import State
 from algorithms.options.durations import Work, durations
 from algorithms.options.oort import Oort
-from algorithms.options.reporting import Reporting
-from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import nobody
+from algorithms.parts.draft import Draft
+from algorithms.parts.reporting import Reporting
 
 
-@dataclass(frozen=True)
-class LateUpdate:
+class LateUpdate(NamedTuple):
     """Client update that arrives after the end of its round.
 
     Args:
@@ -37,19 +33,6 @@ class LateUpdate:
     client: int
     round: int
     due: float
-
-
-@dataclass(frozen=True)
-class Late:
-    """Late client updates under way, none of them computed yet.
-
-    Args:
-        updates: the updates.
-        models: global models that they begin with, by the round of their dispatch.
-    """
-
-    updates: tuple[LateUpdate, ...] = ()
-    models: dict[int, Packed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,28 +58,35 @@ class Attendance:
     late: tuple[LateUpdate, ...] = ()
 
 
-def attend(state: State, algorithm: Algorithm, fleet: Fleet, devices: Devices) -> Attendance:
+def attend(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> Attendance:
     """Select clients that are available, and find out which of them report before the round ends.
 
     The durations follow from sizes and devices, so nobody has to train for it.
 
+    Args:
+        draft: the round.
+        devices: devices of the clients.
+        under_way: late updates of earlier rounds.
+
     Raises:
         InputError: no client is available at any later time.
     """
-    under_way = state.own.updates if isinstance(state.own, Late) else ()
-    work = durations(state, algorithm, fleet)
-    begins, available = _wait(state, fleet.census, devices, under_way)
-    sample = algorithm.schedule.sample
-    joined = fleet.census.joined(state.round + 1)
-    size = sample.size(len(fleet.census.clients if sample.fraction is None else joined))
-    selected = _draw(state, algorithm, fleet.census, available, work, size)
-    size = max(1, len(selected)) if sample.by == "poisson" else min(size, len(state.travelling_models) or size)
+    state, sample, size = draft.state, draft.algorithm.schedule.sample, draft.size
+    reporting, models = sample.reporting, len(state.travelling_models)
+    work = durations(state, draft.algorithm, draft.fleet)
+    begins, available = _wait(draft, devices, under_way)
+    free = replace(draft, clients=draft.clients[available], weights=draft.weights[available])
+    if isinstance(sample.by, Oort):
+        selected = sample.by.selected(free, lambda client: work(client)[1])
+    else:
+        most = min(reporting.selected(size), models or len(free.clients))
+        selected = sample.draw(free.clients, state.seed, draft.number, free.weights, most, fixed=False)
+    size = max(1, len(selected)) if sample.by == "poisson" else min(size, models or size)
     dues = np.array([begins + work(client)[1] for client in selected.tolist()])
     until = np.array([devices.until(client, begins) for client in selected.tolist()])
-    reporting = sample.reporting
     ends = _end(begins, dues, until, size, reporting)
     # Equal devices report at the same time; by their ids, the last ones would never be in time.
-    lots = generator(state.seed, Purpose.TIES, state.round + 1).permutation(len(selected))
+    lots = generator(state.seed, Purpose.TIES, draft.number).permutation(len(selected))
     order = np.lexsort((lots, dues))
     reports = order[(dues[order] <= until[order]) & (dues[order] <= ends)][:size]
     in_time = np.zeros(len(selected), bool)
@@ -104,7 +94,7 @@ def attend(state: State, algorithm: Algorithm, fleet: Fleet, devices: Devices) -
     later = ~in_time & (dues <= until) & (reporting.late == "stale")
     dropped = _dropped(selected, begins, ends, np.minimum(until, dues), ~in_time & ~later, dues > until, work)
     pairs = zip(selected[later].tolist(), dues[later].tolist(), strict=True)
-    waiting = (*under_way, *(LateUpdate(client, state.round + 1, due) for client, due in pairs))
+    waiting = (*under_way, *(LateUpdate(client, draft.number, due) for client, due in pairs))
     return Attendance(
         selected[in_time],
         begins,
@@ -120,52 +110,27 @@ def _order(update: LateUpdate) -> tuple[int, int]:
     return update.round, update.client
 
 
-def _wait(
-    state: State, census: Census, devices: Devices, under_way: Sequence[LateUpdate]
-) -> tuple[float, NDArray[np.bool_]]:
-    """Return the first time from now on at which a client is available, and which clients are, [K].
+def _wait(draft: Draft, devices: Devices, under_way: Sequence[LateUpdate]) -> tuple[float, NDArray[np.bool_]]:
+    """Return the first time from now on at which a client is available, and which of the draft's clients are, [n].
 
     If a late update arrives before, it is the time of that arrival, and no client is available.
 
     Raises:
         InputError: there is no such time.
     """
-    now, free = state.now, ~np.isin(census.clients, [each.client for each in under_way])
-    if census.joins is not None:
-        free &= census.joins <= state.round + 1
-    available = free & devices.available(census.clients, now)
+    clients, now = draft.clients, draft.state.now
+    free = ~np.isin(clients, [each.client for each in under_way])
+    available = free & devices.available(clients, now)
     while not available.any():
-        wait = float(devices.wait(census.clients[free], now).min(initial=inf))
+        wait = float(devices.wait(clients[free], now).min(initial=inf))
         arrival = min((each.due for each in under_way), default=inf)
         if min(wait, arrival) == inf:
             raise InputError(nobody(now))
         if arrival <= now + wait:
             return max(now, arrival), available
         now = max(now + wait, nextafter(now, inf))
-        available = free & devices.available(census.clients, now)
+        available = free & devices.available(clients, now)
     return now, available
-
-
-def _draw(
-    state: State,
-    algorithm: Algorithm,
-    census: Census,
-    available: NDArray[np.bool_],
-    work: Callable[[int], Work],
-    size: int,
-) -> NDArray[np.int64]:
-    """Draw the clients to select for a cohort of `size`."""
-    sample, number = algorithm.schedule.sample, state.round + 1
-    if isinstance(sample.by, Oort):
-
-        def seconds(client: int) -> float:
-            return work(client)[1]
-
-        chosen = sample.reporting.selected(size)
-        return sample.by.draw(state.utility, census, available, chosen, seconds, state.seed, number)
-    weights = census.samples if sample.by == "size" else state.importance
-    most = len(state.travelling_models) or None
-    return sample.draw(census.clients, state.seed, number, weights, most, census.joins, available)
 
 
 def _end(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from math import nan
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import require
+from algorithms.core.errors import InputError, require
+from algorithms.parts.option import Option, Parts
+
+if TYPE_CHECKING:
+    from algorithms.core.state import State
+    from algorithms.parts.draft import Draft, Received
 
 
 @dataclass(frozen=True)
-class PowerOfChoice:
+class PowerOfChoice(Option):
     """Cohort of the m clients with the largest losses of d candidates, which are drawn in proportion to their samples.
 
     All candidates receive the model and send the loss of their training samples under it; the cohort then trains. With
@@ -31,18 +37,50 @@ class PowerOfChoice:
 
     candidates: int
 
-    needs: ClassVar[tuple[str, ...]] = ()
+    name: ClassVar[str] = "candidates"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.candidates, int) and self.candidates >= 1
         name = "algorithm.candidates"
         require(whole, name, self.candidates, "a whole number >= 1", "set it to twice the cohort")
 
-    def check(self, size: int, clients: int) -> None:
+    def check_cohort(self, size: int, clients: int) -> None:
         """Raise InputError if the number of candidates does not lie between the cohort's size and all clients."""
         fits = size <= self.candidates <= clients
         allowed = f"from {size}, the cohort, to {clients}, the number of training clients"
         require(fits, "algorithm.candidates", self.candidates, allowed, f"set algorithm.candidates = {clients}")
+
+    def check(self, parts: Parts) -> None:
+        if parts.every > 1:
+            raise InputError(
+                f"aggregate_every = {parts.every} with algorithm.candidates: must be 1, because between aggregations "
+                "there is no model for their losses; leave algorithm.candidates out"
+            )
+        if parts.local.statistics == "untracked":
+            raise InputError(
+                'local.statistics = "untracked" with algorithm.candidates: must be "batch", because the global model '
+                "has only its initial statistics; leave algorithm.candidates out"
+            )
+
+    def attend(self, draft: Draft) -> Draft:
+        from algorithms.options.scores import scores_of
+
+        candidates = self.drawn(draft)
+        losses = scores_of(draft, draft.updates, "loss_after", draft.blocks(candidates), nan)
+        return replace(draft, cohort=self.largest(candidates, losses, draft.size)).noting(self.name, candidates)
+
+    def reduce(self, draft: Draft, received: Received) -> Received:
+        return replace(received, down=np.zeros_like(received.down))  # they received the model as candidates
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        from algorithms.options.scores import scored_by
+
+        return scored_by(draft, draft.notes[self.name], state)
+
+    def drawn(self, draft: Draft) -> NDArray[np.int64]:
+        """Draw the candidates of a round in proportion to their samples, in id order."""
+        sample = replace(draft.algorithm.schedule.sample, fraction=None, cohort=self.candidates, by="size")
+        return sample.draw(draft.clients, draft.state.seed, draft.number, draft.weights, self.candidates)
 
     def largest(self, candidates: NDArray[np.int64], losses: NDArray[np.float64], size: int) -> NDArray[np.int64]:
         """Return the clients with the largest losses.

@@ -14,11 +14,12 @@ from algorithms.core.layout import Floats, Packed
 from algorithms.options.chain import StageChain
 from algorithms.options.choice import PowerOfChoice
 from algorithms.options.stages import Changes
-from algorithms.parts.option import Draft, Parts, Received
+from algorithms.parts.option import Parts
 
 if TYPE_CHECKING:
     from algorithms.core.fleet import Fleet
     from algorithms.core.state import State
+    from algorithms.parts.draft import Draft, Received
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Downlink(StageChain):
 
     def check(self, parts: Parts) -> None:
         for found, other, why in (
-            (parts.own_round is not None, "rounds of its own", "rounds that begin with one global model"),
+            (parts.has_own_round, "rounds of its own", "rounds that begin with one global model"),
             (parts.every > 1, f"aggregate_every = {parts.every}", "1, because models travel from client to client"),
             (
                 parts.sharing.weights == "personal",
@@ -50,13 +51,20 @@ class Downlink(StageChain):
                 '"shared", because no weights are sent',
             ),
             (
-                isinstance(parts.schedule.sample.by, PowerOfChoice),
+                parts.option(PowerOfChoice) is not None,
                 "algorithm.candidates",
                 "left out, because they all receive it",
             ),
         ):
             if found:
                 raise InputError(f"{self} with {other}: must be {why}; remove [downlink], or use another algorithm")
+
+    def reduce(self, draft: Draft, received: Received) -> Received:
+        """Count the broadcasts that each client missed, or the whole model if that is shorter."""
+        whole, sent = draft.algorithm.model_bytes(draft.fleet.layouts), sent_by(draft.state, draft.fleet)
+        heard = sent.heard[np.searchsorted(draft.fleet.census.clients, received.rows.clients)]
+        missed = np.where(heard < 0, whole, np.minimum(sent.total - heard, whole))
+        return replace(received, down=received.down - whole + missed)
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
         import torch  # late, because the experiment file is checked before it is imported
@@ -76,7 +84,7 @@ class Downlink(StageChain):
         floats[columns] = torch.where(received_by_all == change, new, old + received_by_all)[0].numpy()
         residual[columns] = (owed - received_by_all)[0].numpy()
         message = parts.model_bytes(layouts) - self.shortening(parts, layouts)
-        memory = sent.after(draft.fleet.census.clients, draft.cohort, residual, message)
+        memory = sent.after(draft.fleet.census.clients, draft.drawn, residual, message)
         return replace(state, model=Packed(floats, state.model.integers)).keeping(self.name, vars(memory))
 
 
@@ -114,10 +122,3 @@ def sent_by(state: State, fleet: Fleet) -> Broadcasts:
     if memory:
         return Broadcasts(**memory)
     return Broadcasts(np.zeros_like(state.model.floats), 0, np.full(len(fleet.census.clients), -1))
-
-
-def bytes_down(state: State, parts: Parts, fleet: Fleet, clients: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes that each client of a cohort receives: missed broadcasts, or the whole model if shorter."""
-    whole, sent = parts.model_bytes(fleet.layouts), sent_by(state, fleet)
-    heard = sent.heard[np.searchsorted(fleet.census.clients, clients)]
-    return np.where(heard < 0, whole, np.minimum(sent.total - heard, whole))

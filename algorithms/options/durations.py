@@ -10,13 +10,13 @@ import numpy as np
 from algorithms.core.devices import DrawnDevices
 from algorithms.core.fleet import Fleet
 from algorithms.core.state import State
-from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.option import Parts
 
 Work = tuple[float, float]
 """Work of a client update: samples that pass through training, repeats included, and virtual seconds."""
 
 
-def durations(state: State, algorithm: Algorithm, fleet: Fleet) -> Callable[[int], Work]:
+def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], Work]:
     """Return the work of a client's update on its device by its id; batches that batch norm may skip count."""
     devices, size = fleet.census.devices or DrawnDevices(), fleet.layouts.shared.nbytes
     local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)

@@ -18,7 +18,7 @@ from algorithms.core.layout import ALIGNMENT, Layout, Packed
 from algorithms.core.sums import Sum
 from algorithms.options.aggregation import Aggregate, GeometricMedian, Krum, Mean, Median, TrimmedMean
 from algorithms.parts.client_update import BlockResult, ClientUpdates
-from algorithms.parts.option import Draft, Received
+from algorithms.parts.draft import Draft, Received
 from algorithms.training.worker import Worker
 
 MOST, LEAST = 2**22, 2**15
@@ -154,7 +154,7 @@ class Reduced(OfSlices):
 
 def slices_for(draft: Draft) -> tuple[slice, ...]:
     """Return the slices of a round's models."""
-    size = len(draft.cohort)
+    size = len(draft.drawn)
     return slices_of(draft.fleet.layouts.shared.floats, size, draft.fleet.block_size(size))
 
 

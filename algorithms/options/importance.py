@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
+from algorithms.parts.option import Option
 
 if TYPE_CHECKING:
-    from algorithms.core.clients import Census
-    from algorithms.core.fleet import Fleet, Reference
-    from algorithms.core.rows import UpdateRows
-    from algorithms.parts.client_update import ClientUpdates
+    from algorithms.core.state import State
+    from algorithms.parts.draft import Draft, Received
 
 ScoredBy = Literal["batches", "samples"]
 
 
 @dataclass(frozen=True)
-class Importance:
+class Importance(Option):
     """Chances p_k of the clients, moved by the scores of their updates: p_k <- (1 - gamma) p_k + gamma score_k.
 
     Args:
@@ -40,6 +39,8 @@ class Importance:
     per: ScoredBy = "batches"
     start: Literal["score", "equal"] = "score"
 
+    name: ClassVar[str] = "importance"
+
     def __post_init__(self) -> None:
         require(0 < self.gamma <= 1, "algorithm.gamma", self.gamma, "in (0, 1]", "set algorithm.gamma = 0.9")
         known = self.per in ("batches", "samples")
@@ -57,24 +58,32 @@ class Importance:
         """Entries read in a report beside those that every report has."""
         return (self.key,)
 
-    def initial(self, updates: ClientUpdates, fleet: Fleet, start: Reference) -> NDArray[np.float64]:
-        """Return the clients' chances before the first round, [K], in the census' order."""
-        from algorithms.core.blocks import blocks_over
-        from algorithms.core.fleet import map_joined
-        from algorithms.options.scores import Scores
+    def attend(self, draft: Draft) -> Draft:
+        p, scored = draft.state.of(self.name).get("p"), draft.clients[:0]
+        if p is None:
+            p, scored = self._initial(draft), draft.fleet.census.clients if self.start == "score" else scored
+        places = np.searchsorted(draft.fleet.census.clients, draft.clients)
+        return replace(draft, weights=p[places]).noting(self.name, (p, scored))
 
-        clients, samples = fleet.census.clients, fleet.census.samples
-        if self.start == "equal":
-            return (samples > 0).astype(np.float64)
-        blocks = blocks_over(clients, fleet)
-        function = Scores(replace(updates, round_number=0), self.key)
-        found = np.array(map_joined(fleet, function, blocks, [start])[0])
-        return np.where(np.isfinite(found), found, 0.0)
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        from algorithms.options.scores import scored_by
 
-    def moved(self, p: NDArray[np.float64], census: Census, rows: UpdateRows) -> NDArray[np.float64]:
-        """Return the chances after a round's client updates."""
+        p, scored = draft.notes[self.name]
+        rows = received.rows
         scores = np.where(rows.column("steps") > 0, rows.column(self.key), np.where(rows.finite, 0.0, np.nan))
         clients, scores = rows.clients[np.isfinite(scores)], scores[np.isfinite(scores)]
-        moved, places = p.copy(), np.searchsorted(census.clients, clients)
+        moved, places = p.copy(), np.searchsorted(draft.fleet.census.clients, clients)
         moved[places] = (1 - self.gamma) * p[places] + self.gamma * scores
-        return moved
+        return scored_by(draft, scored, state).keeping(self.name, {"p": moved})
+
+    def _initial(self, draft: Draft) -> NDArray[np.float64]:
+        """Return the clients' chances before the first round, [K], in the census' order."""
+        from algorithms.core.blocks import blocks_over
+        from algorithms.options.scores import scores_of
+
+        census = draft.fleet.census
+        if self.start == "equal":
+            return (census.samples > 0).astype(np.float64)
+        updates = replace(draft.updates, round_number=0)
+        found = scores_of(draft, updates, self.key, blocks_over(census.clients, draft.fleet))
+        return np.where(np.isfinite(found), found, 0.0)

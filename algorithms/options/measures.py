@@ -1,9 +1,9 @@
-"""Measures of a round that its report alone does not give: "dl" and "bn"."""
+"""The options `dl` and `bn`: measures of a round's models."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from algorithms.core.fleet import Block, Function, Output
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.rows import UpdateRows
+from algorithms.core.state import State
 from algorithms.core.windows import Windows, entered, variances
+from algorithms.parts.draft import Draft, Received
+from algorithms.parts.option import Option, Updates
 from algorithms.training.reports import statistics
 from algorithms.training.worker import Worker
 
@@ -71,7 +74,7 @@ class Directions:
 
 @dataclass(frozen=True)
 class Compared(Function):
-    """Client updates whose models' directions are summed beside them: the value is a pair of both.
+    """Client updates whose models' directions are summed beside them.
 
     Args:
         updates: client updates.
@@ -82,13 +85,41 @@ class Compared(Function):
     def objects(self, block: Block) -> int:
         return self.updates.objects(block)
 
-    def join(self, left: tuple[Any, Directions], right: tuple[Any, Directions]) -> tuple[Any, Directions]:
-        return self.updates.join(left[0], right[0]), left[1].plus(right[1])
+    def join(self, left: Any, right: Any) -> Any:
+        return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         directions = Directions.zero(worker.resident.layouts.shared)
         output = self.updates(replace(worker, watch=directions.add), block, *values)
-        return Output((output.value, directions), output.objects)
+        beside = {**output.value.beside, Divergence.name: directions}
+        return replace(output, value=replace(output.value, beside=beside))
+
+
+@dataclass(frozen=True)
+class Divergence(Option):
+    """Measure "dl": mean divergence of all pairs of a round's models, and of their changes; see `Directions`."""
+
+    name: ClassVar[str] = "dl"
+
+    def wrap(self, draft: Draft, updates: Updates) -> Updates:
+        return Compared(updates)
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        directions = received.beside.get(self.name)
+        return state if directions is None else state.measuring(directions.divergence)
+
+
+@dataclass(frozen=True)
+class BatchStatistics(Option):
+    """Measure "bn": changes of batch-norm statistics, and the clients' distances from them; see `batch_statistics`."""
+
+    name: ClassVar[str] = "bn"
+    needs: ClassVar[tuple[str, ...]] = ("bn_shift",)
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        layout, windows = draft.fleet.layouts.shared, draft.state.of(self.name)
+        found, windows = batch_statistics(received.rows, draft.state.model, state.model, layout, windows)
+        return state.measuring(found).keeping(self.name, windows)
 
 
 def batch_statistics(

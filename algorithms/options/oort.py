@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.drawing import draw_weighted
-from algorithms.core.errors import require
+from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
+from algorithms.parts.option import Option
 
 if TYPE_CHECKING:
-    from algorithms.core.clients import Census
     from algorithms.core.rows import UpdateRows
+    from algorithms.core.state import State
+    from algorithms.parts.draft import Draft, Received
 
 Utilities = Mapping[str, NDArray[np.float64]]
 """Memory of Oort by name: `utility` (NaN if unexplored), `last` round, `seconds`, [K]; `rounds`, [r]; `pace`, [1]."""
@@ -26,7 +28,7 @@ CANDIDATES = 10
 
 
 @dataclass(frozen=True)
-class Oort:
+class Oort(Option):
     """Cohort of clients with large losses on fast devices, and of some that are new.
 
         U_k <- n_k sqrt(1/n_k sum_i l_i(w_t)^2)                                  after each client update of client k
@@ -68,6 +70,7 @@ class Oort:
     step: float = 10.0
     window: int = 20
 
+    name: ClassVar[str] = "oort"
     needs: ClassVar[tuple[str, ...]] = ("loss_rms",)
 
     def __post_init__(self) -> None:
@@ -81,11 +84,30 @@ class Oort:
         whole = isinstance(self.window, int) and self.window >= 1
         require(whole, "algorithm.oort.window", self.window, "a whole number >= 1", "leave it out")
 
+    def attend(self, draft: Draft) -> Draft:
+        if draft.cohort is None:
+            raise InputError(
+                'algorithm.sampling = "oort" without [devices]: must have devices, which set the clock; add the table '
+                "[devices]"
+            )
+        return draft
+
+    def publish(self, draft: Draft, received: Received, state: State) -> State:
+        clients, seconds = draft.fleet.census.clients, draft.notes["virtual-time"].seconds
+        memory = self.moved(draft.state.of(self.name), clients, received.rows, seconds, draft.number)
+        return state.keeping(self.name, memory)
+
+    def selected(self, draft: Draft, seconds: Callable[[int], float]) -> NDArray[np.int64]:
+        """Draw the clients to select for a round among the draft's; arguments and result as in `draw`."""
+        state, size = draft.state, draft.algorithm.schedule.sample.reporting.selected(draft.size)
+        both = draft.fleet.census.clients, draft.clients
+        return self.draw(state.of(self.name), *both, size, seconds, state.seed, draft.number)
+
     def draw(
         self,
         memory: Utilities,
-        census: Census,
-        available: NDArray[np.bool_],
+        clients: NDArray[np.int64],
+        available: NDArray[np.int64],
         size: int,
         seconds: Callable[[int], float],
         seed: int,
@@ -95,8 +117,8 @@ class Oort:
 
         Args:
             memory: memory of the earlier rounds.
-            census: training clients.
-            available: whether each client is available, [K].
+            clients: ids of the training clients, ascending, [K].
+            available: ids of the clients to draw from, ascending, [n].
             size: number of clients, m.
             seconds: seconds of a client's update by its id.
             seed: seed of the run.
@@ -105,16 +127,16 @@ class Oort:
         Returns:
             Ids in ascending order, [m], or fewer if fewer are available.
         """
-        rng = generator(seed, Purpose.COHORT, round_number)
-        explored = ~np.isnan(memory["utility"]) if memory else np.zeros(len(census.clients), bool)
-        old, new = np.flatnonzero(available & explored), np.flatnonzero(available & ~explored)
+        rng, places = generator(seed, Purpose.COHORT, round_number), np.searchsorted(clients, available)
+        explored = ~np.isnan(memory["utility"][places]) if memory else np.zeros(len(places), bool)
+        old, new = places[explored], places[~explored]
         share = max(self.least, self.exploration * self.decay ** (round_number - 1))
         wanted = min(len(new), max(ceil(round(share * size, 9)), size - len(old)))
         chosen = self._exploited(memory, old, min(size - wanted, len(old)), rng, round_number)
         tried = rng.choice(new, min(len(new), CANDIDATES * wanted), replace=False, shuffle=False)
-        speeds = np.array([1 / max(seconds(int(census.clients[place])), 1e-9) for place in tried])
+        speeds = np.array([1 / max(seconds(int(clients[place])), 1e-9) for place in tried])
         found = tried[draw_weighted(speeds, wanted, rng)] if wanted else tried[:0]
-        return np.sort(census.clients[np.concatenate([chosen, found])])
+        return np.sort(clients[np.concatenate([chosen, found])])
 
     def _exploited(
         self, memory: Utilities, places: NDArray[np.int64], size: int, rng: np.random.Generator, round_number: int
@@ -133,23 +155,28 @@ class Oort:
         return places[admitted[draw_weighted(total[admitted], size, rng, fixed=False)]]
 
     def moved(
-        self, memory: Utilities, census: Census, rows: UpdateRows, seconds: NDArray[np.float64], round_number: int
+        self,
+        memory: Utilities,
+        clients: NDArray[np.int64],
+        rows: UpdateRows,
+        seconds: NDArray[np.float64],
+        round_number: int,
     ) -> Utilities:
         """Return the memory after a round.
 
         Args:
             memory: memory before the round.
-            census: training clients.
+            clients: ids of the training clients, [K].
             rows: client updates of the round.
             seconds: virtual seconds of each, [n].
             round_number: round, starting at 1.
         """
-        nothing = np.full(len(census.clients), np.nan)
+        nothing = np.full(len(clients), np.nan)
         utility, last, spent = (memory.get(name, nothing).copy() for name in ("utility", "last", "seconds"))
         rounds, pace = memory.get("rounds", np.empty(0)), memory.get("pace", np.array([self.pace]))
         found = rows.column("samples") * rows.column("loss_rms")
         known = np.isfinite(found) & rows.trained
-        places = np.searchsorted(census.clients, rows.clients)
+        places = np.searchsorted(clients, rows.clients)
         utility[places] = np.where(known, found, 0.0)
         last[places], spent[places] = round_number, seconds
         rounds = np.append(rounds, found[known].sum())[-2 * self.window :]

@@ -13,7 +13,7 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import Draft, Option, Parts, Received, Updates
+from algorithms.parts.option import Option, Parts, Updates
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.schedule import Rounds
 from algorithms.parts.server import takes_updates
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
     from algorithms.core.rows import UpdateRows
     from algorithms.core.state import State
+    from algorithms.parts.draft import Draft, Received
 
 Rules = Iterator[tuple[str, bool, str]]
 
@@ -97,6 +98,7 @@ class Privacy(Option):
     adaptive: AdaptiveClip | None = None
 
     name: ClassVar[str] = "privacy"
+    on_the_way: ClassVar[bool] = True
     forms_models: ClassVar[str] = "the uplink changes each client's model"
 
     def __post_init__(self) -> None:
@@ -133,7 +135,7 @@ class Privacy(Option):
         return ("change",) if self.adaptive else ()
 
     def check(self, parts: Parts) -> None:
-        if parts.own_round is not None or not isinstance(parts.schedule, Rounds):
+        if parts.has_own_round or not isinstance(parts.schedule, Rounds):
             raise InputError(
                 "[privacy] with an algorithm that has a round of its own: must be left out, because the accounting "
                 "covers synchronous aggregations alone; use fedavg"

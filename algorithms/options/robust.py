@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
 from algorithms.options.aggregation import Aggregate, Mean
-from algorithms.parts.option import Draft, Option, Parts, Received, Updates
+from algorithms.parts.option import Option, Parts, Updates
 from algorithms.parts.weighting import Equal, Samples, SamplesUsed
+
+if TYPE_CHECKING:
+    from algorithms.parts.draft import Draft, Received
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Robust(Option):
             return
         plain = isinstance(parts.weighting, Samples | SamplesUsed | Equal)
         for found, other, why in (
-            (parts.own_round is not None, "rounds of its own", "with a cohort that trains at once"),
+            (parts.has_own_round, "rounds of its own", "with a cohort that trains at once"),
             (
                 parts.every > 1,
                 f"aggregate_every = {parts.every}",

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
-from algorithms.core.fleet import Block, Function, Output
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.fleet import Block, Function, Output, map_joined
+from algorithms.core.state import State
 from algorithms.parts.client_update import NO_INPUT, ClientUpdates
+from algorithms.parts.draft import Draft
 from algorithms.training.reports import REPORTS, FinishedUpdate
 from algorithms.training.worker import Worker
+
+SCORE_BYTES = 8
+"""Bytes of a client's score on its way to the server."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +48,34 @@ class Scores(Function):
             finished = FinishedUpdate(worker, worker.trainer, self.updates.local, work, 0, model, own)
             scores.append(REPORTS[self.key](finished) if work.batches else self.nothing)
         return Output(scores)
+
+
+def scores_of(
+    draft: Draft, updates: ClientUpdates, key: str, blocks: Sequence[Block], nothing: float = 0.0
+) -> NDArray[np.float64]:
+    """Return the scores of the clients of some blocks under the global model, [n]; arguments as in `Scores`."""
+    found = map_joined(draft.fleet, Scores(updates, key, nothing), blocks, [draft.start])[0] if blocks else []
+    return np.array(found, float)
+
+
+def scored_by(draft: Draft, clients: NDArray[np.int64], state: State) -> State:
+    """Return the state with the cost of scores: each client received the model, passed its samples, sent a number."""
+    report = state.report
+    if report is None or not len(clients):
+        return state
+    newcomer, fleet = draft.algorithm.sharing.newcomer, draft.fleet
+    average = fleet.layouts.personal.nbytes if newcomer == "average" else 0
+    new = [draft.state.personal.latest(client, draft.state.round) is None for client in clients.tolist()]
+    down = [draft.algorithm.model_bytes(fleet.layouts) + average * each for each in new]
+    measures = dict(report.measures)
+    if "simulated_seconds" in measures and fleet.census.devices is not None:
+        passes = zip(clients.tolist(), fleet.census.of(clients).tolist(), down, repeat(SCORE_BYTES), strict=False)
+        measures["simulated_seconds"] += fleet.census.devices.round(state.seed, passes)
+    report = replace(
+        report,
+        bytes_up=report.bytes_up + SCORE_BYTES * len(clients),
+        bytes_down=report.bytes_down + sum(down),
+        exchanges=report.exchanges + 1,
+        measures=measures,
+    )
+    return replace(state, report=report)

@@ -11,11 +11,12 @@ from algorithms.core.keys import Purpose, torch_seed
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Clip
 from algorithms.parts.arrivals import Arrivals
-from algorithms.parts.option import Draft, Parts, Updates
+from algorithms.parts.option import Parts, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
     from algorithms.parts.client_update import ClientUpdates, Trained
+    from algorithms.parts.draft import Draft
     from algorithms.training.work import Work
     from algorithms.training.worker import Worker
 
@@ -39,6 +40,7 @@ class Uplink(StageChain):
     """
 
     name: ClassVar[str] = "uplink"
+    on_the_way: ClassVar[bool] = True
     forms_models: ClassVar[str] = "the uplink changes each client's model"
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from algorithms.core.entries import Kind
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 RoundFunction: TypeAlias = Callable[..., Any]
-"""Do one round in an algorithm's own way, with the signature of `algorithms.rounds.watched.watched_round`."""
+"""Do one round in an algorithm's own way, with the signature of `algorithms.rounds.round.start_round`."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,6 @@ class Algorithm:
         until: rule that ends this phase; None for the only or last phase. See `phases`.
         then: next phase.
         own_round: function that replaces the engine's round; None for the engine's.
-        needs_batch_norm: whether the model must have batch-norm layers that track statistics. `local` with untracked
-            or frozen statistics needs them in any case.
-        refuses_dropout: error for models with dropout or random numbers of their own; "" if they are allowed.
 
     Raises:
         InputError: the parts contradict each other.
@@ -59,8 +57,6 @@ class Algorithm:
     until: Rule | None = None
     then: Algorithm | None = None
     own_round: RoundFunction | None = field(default=None, repr=False)
-    needs_batch_norm: bool = False
-    refuses_dropout: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", ordered(self.options))
@@ -77,7 +73,7 @@ class Algorithm:
             later=None if self.then is None else self.then.local,
             needs=self.needs,
         )
-        for option in self.options:
+        for option in self.folded:
             option.check(self)
 
     @property
@@ -94,13 +90,29 @@ class Algorithm:
 
     def option(self, kind: type[OptionKind]) -> OptionKind | None:
         """Return the algorithm's option of a class; None if it has none."""
-        return next((option for option in self.options if isinstance(option, kind)), None)
+        return next((option for option in self.folded if isinstance(option, kind)), None)
 
-    @property
+    @cached_property
+    def folded(self) -> tuple[Option, ...]:
+        """Options of a round in the order of their hooks: those given, and those that the parts stand for."""
+        return ordered((*self.schedule.sample.options, *self.sharing.options, *self.options))
+
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """Entries that the parts read in a report, beside those that every report has."""
-        parts = (self.weighting, self.schedule.sample.by, self.until, *self.options)
-        return tuple(name for part in parts for name in getattr(part, "needs", ()))
+        parts = (self.weighting, self.schedule.sample.by, self.until, *self.folded)
+        return tuple(dict.fromkeys(name for part in parts for name in getattr(part, "needs", ())))
+
+    @property
+    def has_own_round(self) -> bool:
+        """Whether its rounds are not plain ones: it has a function of its own, or clients take a step together."""
+        return self.own_round is not None or any(option.name == "common-step" for option in self.folded)
+
+    @property
+    def needs_batch_norm(self) -> bool:
+        """Whether the model must have batch-norm layers that track statistics."""
+        fixed = self.local.statistics != "batch" or self.local.affine == "frozen"
+        return fixed or any(option.needs_batch_norm for option in self.folded)
 
     @property
     def phases(self) -> Iterator[Algorithm]:
@@ -115,7 +127,7 @@ class Algorithm:
         Raises:
             InputError: the algorithm makes no sense for the model.
         """
-        needed = self.needs_batch_norm or any(phase.local.statistics != "batch" for phase in self.phases)
+        needed = any(phase.needs_batch_norm for phase in self.phases)
         if needed and not any(entry.kind is Kind.STATISTIC and not entry.frozen for entry in layout.entries):
             raise InputError(
                 "the algorithm is about batch-norm statistics, but the model has no batch-norm layer that trains: must "
@@ -125,7 +137,7 @@ class Algorithm:
             holds = any(entry.is_parameter and entry.is_in(part) for entry in layout.entries)
             require(holds, "local.part", part, "a part of the model with parameters", 'set local.part = "all"')
         layouts = self.sharing.divide(layout)
-        for option in self.options:
+        for option in self.folded:
             option.check_entries(layouts)
         return layouts
 
@@ -141,7 +153,7 @@ class Algorithm:
             return "clients keep entries of their own"
         if self.needs:
             return f"the reports measure each client's model ({', '.join(self.needs)})"
-        if reason := next((option.forms_models for option in self.options if option.forms_models), ""):
+        if reason := next((option.forms_models for option in self.folded if option.forms_models), ""):
             return reason
         return "the algorithm has rounds of its own" if self.own_round else ""
 
@@ -152,25 +164,22 @@ class Algorithm:
 
     def saved_bytes(self, layouts: Layouts) -> int:
         """Return the bytes by which the options make a message shorter than the model; negative if longer."""
-        return sum(option.saved_bytes(self, layouts) for option in self.options)
+        return sum(option.saved_bytes(self, layouts) for option in self.folded)
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
-        """Refuse a model with random draws if the algorithm does not allow them, or one that a phase cannot train.
+        """Refuse a model that a phase cannot train.
 
         Args:
             module: model; left unchanged.
             sample: one sample, [*shape]; its values do not matter.
 
         Raises:
-            InputError: a phase refuses the model, or its dropout or random numbers.
+            InputError: a part of a phase refuses the model.
         """
-        from algorithms.training.dropout import has_dropout
-
-        refusal = next((phase.refuses_dropout for phase in self.phases if phase.refuses_dropout), "")
-        if refusal and has_dropout(module, sample):
-            raise InputError(refusal)
         for phase in self.phases:
             phase.local.check_model(module, sample)
+            for option in phase.folded:
+                option.check_model(module, sample)
 
     def phase(self, number: int) -> Algorithm:
         """Return a phase; the first is 0."""

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.options.oort import Oort
 from algorithms.parts.schedule import Sample
 
 TRIES = 64
@@ -357,7 +356,7 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         if self.sample.by != "uniform":
-            name = "oort" if isinstance(self.sample.by, Oort) else self.sample.by
+            name = "oort" if getattr(self.sample.by, "name", "") == "oort" else self.sample.by
             raise InputError(
                 f'algorithm.sampling = "{name}" with asynchronous arrivals: must be "uniform", because no '
                 'cohort is drawn; set algorithm.sampling = "uniform"'

@@ -69,11 +69,13 @@ class BlockResult:
         rows: reports of the client updates.
         models: sum of the models; None if each model is an object of its own.
         personal: sum of the personal entries.
+        beside: further sums of options, by their names.
     """
 
     rows: UpdateRows
     models: Sum | None
     personal: Sum
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 class OnTheWay(Protocol):
@@ -166,7 +168,9 @@ class ClientUpdates(Function):
 
     def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
         models = left.models.plus(right.models) if left.models and right.models else None
-        return BlockResult(UpdateRows.joined([left.rows, right.rows]), models, left.personal.plus(right.personal))
+        beside = {name: each.plus(right.beside[name]) for name, each in left.beside.items()}
+        rows, personal = UpdateRows.joined([left.rows, right.rows]), left.personal.plus(right.personal)
+        return BlockResult(rows, models, personal, beside)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         (model, newcomer), *travelling = values

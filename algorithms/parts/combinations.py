@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from algorithms.core.errors import InputError
 from algorithms.core.rows import REPORTED
-from algorithms.options.choice import PowerOfChoice
 from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.schedule import Rounds, Schedule
 from algorithms.parts.server import Assign, Server, takes_updates
@@ -53,7 +52,6 @@ def check(
         _personal_state_with_arrivals(schedule, local, sharing),
         _weights_above_one(schedule, weighting, server),
         _reports_of_a_buffer(schedule, server),
-        _losses_without_a_model(schedule, every, local),
         _poisson_with_redistribution(schedule, every),
         _personal_statistics_that_never_change(local, sharing),
         _no_statistics_to_freeze(local, later),
@@ -108,7 +106,7 @@ def _arrivals_in_rounds(schedule: Schedule, own_round: bool) -> str:
         return ""
     return (
         f"schedule = {schedule} without own_round: must have a round of its own, because the engine's is synchronous; "
-        "use own_round = arrive for arrivals, or Rounds"
+        "use own_round = start_arrivals for arrivals, or Rounds"
     )
 
 
@@ -142,22 +140,6 @@ def _reports_of_a_buffer(schedule: Schedule, server: Server) -> str:
         f"server = {server} with a buffer of arrivals: must not read the clients' reports, because the buffer holds "
         "only their sum; set algorithm.buffer = 1, or use a rule without `updates`"
     )
-
-
-def _losses_without_a_model(schedule: Schedule, every: int, local: Local) -> str:
-    if not isinstance(schedule.sample.by, PowerOfChoice):
-        return ""
-    if every > 1:
-        return (
-            f"aggregate_every = {every} with algorithm.candidates: must be 1, because between aggregations there is no "
-            "model for their losses; leave algorithm.candidates out"
-        )
-    if local.statistics == "untracked":
-        return (
-            'local.statistics = "untracked" with algorithm.candidates: must be "batch", because the global model has '
-            "only its initial statistics; leave algorithm.candidates out"
-        )
-    return ""
 
 
 def _poisson_with_redistribution(schedule: Schedule, every: int) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
+    import torch
+    from torch import nn
 
-if TYPE_CHECKING:
-    from algorithms.core.fleet import Fleet, Reference
     from algorithms.core.layouts import Layouts
-    from algorithms.core.rows import UpdateRows
     from algorithms.core.state import State
-    from algorithms.core.sums import Sum
+    from algorithms.parts.draft import Draft, Received
     from algorithms.parts.rules import Rule
     from algorithms.parts.schedule import Rounds, Schedule
     from algorithms.parts.server import Server
@@ -28,7 +24,10 @@ Updates: TypeAlias = Any
 
 OptionKind = TypeVar("OptionKind", bound="Option")
 
-ORDER = ("attack", "uplink", "privacy", "aggregate", "downlink")
+ORDER = (
+    *("devices", "joins", "newcomer", "importance", "virtual-time", "oort", "candidates"),
+    *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn"),
+)
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
 
 
@@ -52,11 +51,16 @@ class Parts(Protocol):
     @property
     def options(self) -> tuple[Option, ...]: ...
     @property
-    def own_round(self) -> Any: ...
+    def folded(self) -> tuple[Option, ...]: ...
+    @property
+    def needs(self) -> tuple[str, ...]: ...
+    @property
+    def has_own_round(self) -> bool: ...
     @property
     def every(self) -> int: ...
     def option(self, kind: type[OptionKind]) -> OptionKind | None: ...
     def model_bytes(self, layouts: Layouts) -> int: ...
+    def saved_bytes(self, layouts: Layouts) -> int: ...
 
 
 class Option:
@@ -71,6 +75,12 @@ class Option:
 
     forms_models: ClassVar[str] = ""
     """Reason why a round must form each client's model, and not only their sum; "" if it need not."""
+
+    needs_batch_norm: ClassVar[bool] = False
+    """Whether the model must have batch-norm layers that track statistics."""
+
+    on_the_way: ClassVar[bool] = False
+    """Whether it changes models on their way to the server, late and asynchronous ones too."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -93,9 +103,19 @@ class Option:
     def check_entries(self, layouts: Layouts) -> None:
         """Raise InputError if the option contradicts an entry of the model."""
 
+    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        """Raise InputError if the option contradicts a model; `sample` is one sample, [*shape]."""
+
     def saved_bytes(self, parts: Parts, layouts: Layouts) -> int:
         """Return the bytes by which a client's message is shorter than the model; negative if it is longer."""
         return 0
+
+    def check_cohort(self, size: int, clients: int) -> None:
+        """Raise InputError if the option contradicts the size of the cohort, or the number of training clients."""
+
+    def attend(self, draft: Draft) -> Draft:
+        """Return the round with other clients to draw from, with its cohort, or with a note for the later hooks."""
+        return draft
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         """Return what a worker does: client updates, or a picklable function around them."""
@@ -106,65 +126,8 @@ class Option:
         return received
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:
-        """Return the run after the round, with the model as the clients receive it, and the option's memory."""
+        """Return the run after the round: the model as clients receive it, the option's memory, and its report."""
         return state
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A round before it runs.
-
-    Args:
-        state: the run before the round.
-        algorithm: parts of the current phase.
-        fleet: fleet that runs the blocks.
-        cohort: ids of the clients that train, ascending, int64 [m].
-    """
-
-    state: State
-    algorithm: Parts
-    fleet: Fleet
-    cohort: NDArray[np.int64]
-
-    @property
-    def number(self) -> int:
-        """Number of the round, starting at 1."""
-        return self.state.round + 1
-
-    def wrapped(self, updates: Updates) -> Updates:
-        """Return client updates as the options change them."""
-        return reduce(lambda function, option: option.wrap(self, function), self.algorithm.options, updates)
-
-    def reduced(self, received: Received) -> Received:
-        """Return what the server receives as the options change it."""
-        return reduce(lambda so_far, option: option.reduce(self, so_far), self.algorithm.options, received)
-
-    def published(self, received: Received, state: State) -> State:
-        """Return the run after the round as the options change it."""
-        return reduce(lambda after, option: option.publish(self, received, after), self.algorithm.options, state)
-
-
-@dataclass(frozen=True)
-class Received:
-    """Rows, models and memory of a round as the server receives them.
-
-    Args:
-        rows: reports of the client updates.
-        models: sum of the models; None if each model is an object of its own.
-        personal: sum of the personal entries.
-        objects: references to the objects that the blocks left behind.
-        memory: new memory of options, by their names.
-    """
-
-    rows: UpdateRows
-    models: Sum | None
-    personal: Sum
-    objects: Sequence[Reference] = ()
-    memory: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def keeping(self, name: str, memory: Mapping[str, Any]) -> Received:
-        """Return the same with the new memory of an option."""
-        return replace(self, memory={**self.memory, name: memory})
 
 
 def ordered(options: Iterable[Option]) -> tuple[Option, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,10 @@ from numpy.typing import NDArray
 from algorithms.core.drawing import draw_weighted
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.options.choice import PowerOfChoice
-from algorithms.options.reporting import Reporting
+from algorithms.parts.option import Option
+from algorithms.parts.reporting import Reporting
 
-if TYPE_CHECKING:
-    from algorithms.options.importance import Importance
-    from algorithms.options.oort import Oort
-
-Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Importance | PowerOfChoice | Oort"
+Sampling: TypeAlias = Literal["uniform", "size", "poisson"] | Option
 FewerClients = Literal["wait", "drop"]
 
 
@@ -35,7 +31,7 @@ class Sample:
         cohort: number of clients instead, >= 1.
         by: chance of a client to be drawn next: equal ("uniform"), in proportion to its samples ("size"), or to its
             gradients (`Importance`); or the clients with the largest losses (`PowerOfChoice`). "poisson" is Poisson
-            sampling.
+            sampling. An option draws in its own way.
         active: chance that a client is available in a round, in (0, 1]. If too few clients are available with a chance
             above 0, the cohort is smaller. If no chance is above 0, all are equal.
         reporting: end of a round in virtual time.
@@ -54,7 +50,7 @@ class Sample:
         one = self.fraction is None or self.cohort is None
         both = (self.cohort, self.fraction)
         require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
-        known = self.by in ("uniform", "size", "poisson") or hasattr(self.by, "needs")
+        known = self.by in ("uniform", "size", "poisson") or isinstance(self.by, Option)
         allowed = '"uniform", "size" or "poisson"'
         require(known, "algorithm.sampling", self.by, allowed, 'set algorithm.sampling = "uniform"')
         if self.by == "poisson" and self.cohort is not None:
@@ -93,9 +89,14 @@ class Sample:
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
                 f"set algorithm.cohort = {clients}"
             )
-        if isinstance(self.by, PowerOfChoice):
-            self.by.check(size, clients)
+        for option in self.options:
+            option.check_cohort(size, clients)
         return size
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Options that this part stands for."""
+        return (self.by,) if isinstance(self.by, Option) else ()
 
     def draw(
         self,
@@ -103,50 +104,38 @@ class Sample:
         seed: int,
         round_number: int,
         weights: NDArray[Any] | None = None,
-        most: int | None = None,
-        joins: NDArray[np.int64] | None = None,
-        available: NDArray[np.bool_] | None = None,
+        size: int | None = None,
+        fixed: bool = True,
     ) -> NDArray[np.int64]:
         """Draw the cohort of a round.
 
         Args:
-            clients: ids of the training clients, [K].
+            clients: ids of the clients to draw from, ascending, [n].
             seed: seed of the run.
             round_number: round, starting at 1.
-            weights: unnormalised chance of each client, [K]; ignored with "uniform".
-            most: largest size of the cohort; None for no limit.
-            joins: first round of each client, [K]; `fraction` is a share of the clients that have joined.
-            available: whether each client is available, [K]; None if all are.
+            weights: unnormalised chance of each client, [n]; ignored with "uniform".
+            size: number of clients to draw, at most n; None for the cohort of n clients.
+            fixed: whether sampling by size needs as many clients with samples.
 
         Returns:
-            Ids of the cohort in ascending order, [m], or as many as are selected for it; perhaps fewer in Poisson
-            sampling, or if not all clients are available or active.
+            Ids of the cohort in ascending order, [m]; perhaps fewer in Poisson sampling, or if not all clients are
+            active.
 
         Raises:
             InputError: with "size", fewer clients have samples than are to be drawn.
         """
-        size = self.size(len(clients))
-        if joins is not None:
-            joined = joins <= round_number
-            clients, weights = clients[joined], weights if weights is None else weights[joined]
-            size = size if self.fraction is None else self.size(len(clients))
-            available = available if available is None else available[joined]
-        size = self.reporting.selected(size)
-        if available is not None:
-            clients, weights = clients[available], weights if weights is None else weights[available]
+        size = self.size(len(clients)) if size is None else size
         if self.active < 1:
             active = generator(seed, Purpose.ACTIVE, round_number).random(len(clients)) < self.active
             clients, weights = clients[active], weights if weights is None else weights[active]
         if self.by == "poisson":
-            joined = generator(seed, Purpose.COHORT, round_number).random(len(clients)) < self.rate
-            return np.sort(clients[joined])
-        size = min(size, len(clients), len(clients) if most is None else most)
-        if size == len(clients):
+            return np.sort(clients[generator(seed, Purpose.COHORT, round_number).random(len(clients)) < self.rate])
+        if size >= len(clients):
             return np.sort(clients)
         rng = generator(seed, Purpose.COHORT, round_number)
         if self.by == "uniform" or weights is None:
             return np.sort(clients[rng.choice(len(clients), size, replace=False, shuffle=False)])
-        fixed = self.by == "size" and self.active == 1 and available is None
+        fixed = fixed and self.by == "size" and self.active == 1
         return np.sort(clients[draw_weighted(weights.astype(np.float64), size, rng, fixed)])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -21,11 +21,10 @@ from algorithms.options.durations import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Clock, Dispatcher, Flight, Timeline
 from algorithms.parts.client_update import ClientInput, ClientUpdates
-from algorithms.parts.option import Draft
+from algorithms.parts.draft import Draft
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
-from algorithms.rounds.round import client_updates
-from algorithms.rounds.watch import RoundWatch
+from algorithms.rounds.round import PendingRound
 from algorithms.training.worker import Worker
 
 Computed = tuple[UpdateRows, int, Mapping[str, float], Packed]
@@ -41,10 +40,11 @@ VANISHED = 10_000
 
 @dataclass(frozen=True)
 class AsyncProgress:
-    """Memory of an asynchronous algorithm from round to round: plain values, which a checkpoint can hold.
+    """An asynchronous algorithm from round to round: its memory "arrivals" has these values by name.
 
     Args:
-        schedule: schedule of the phase; in a later phase with another schedule no client is under way at first.
+        schedule: description of the phase's schedule; in a later phase with another one no client is under way at
+            first.
         first: rounds done when the phase began.
         round: rounds done so far.
         timeline: virtual clock, and the clients under way.
@@ -55,7 +55,7 @@ class AsyncProgress:
         buffer: sum of the arrivals since the last aggregation; None for none.
     """
 
-    schedule: Arrivals
+    schedule: str
     first: int
     round: int
     timeline: Timeline = Timeline()
@@ -84,15 +84,14 @@ class ReturnedUpdates(Function):
         return Output(tuple((rows[i : i + 1], model) for i, model in enumerate(output.objects)))
 
 
-def arrive(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool, meanwhile: Callable[[], None]) -> State:
-    """Run one round: as many arrivals as a cohort has clients; arguments as in `next_round`.
+def start_arrivals(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+    """Start one round: as many arrivals as a cohort has clients; see `start_round`.
 
     An aggregation follows every B-th arrival, and the next client begins with the new model. The last round aggregates
     the rest of a buffer. Client updates that are under way when the run ends never arrive, though models were sent.
     """
-    watch = RoundWatch(fleet, meanwhile)
-    after = _ArrivalRound(state, algorithm, watch).run(last)
-    return replace(after, report=after.report and replace(after.report, seconds=watch.end()))
+    arrivals = _ArrivalRound(state, algorithm, fleet)
+    return PendingRound(lambda: arrivals.finish(last))
 
 
 class _ArrivalRound:
@@ -101,13 +100,14 @@ class _ArrivalRound:
     Args:
         state: the run before the round.
         algorithm: parts of the current phase.
-        fleet: fleet that runs the blocks, and takes the time.
+        fleet: fleet that runs the blocks.
     """
 
-    def __init__(self, state: State, algorithm: Algorithm, fleet: RoundWatch) -> None:
+    def __init__(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         self._state, self._algorithm, self._fleet = state, algorithm, fleet
         self._schedule, census = _schedule(algorithm), fleet.census
-        self._draft = Draft(state, algorithm, fleet, census.clients)
+        self._draft = replace(Draft.of(state, algorithm, fleet), models_travel=True, cohort=census.clients)
+        self._laps = self._draft.laps
         self._layout = algorithm.local.trained(fleet.layouts.shared)
         self._parameters = fleet.layouts.shared.parameters
         self._model, self._memory = state.model, state.of("server")
@@ -127,16 +127,20 @@ class _ArrivalRound:
         self._clock = Clock(began.timeline, self._schedule.delay, dispatcher)
         self._lost: list[Flight] = []
         self._aggregated = False
-
-    def run(self, last: bool) -> State:
-        """Let the client updates of a round arrive; `last` aggregates the rest of the buffer."""
+        self._under_way: list[tuple[Sequence[Sequence[Flight]], Iterator[Outcome]]] = []
         if not len(self._clock):
             self._depart()
+        if self._must_compute(self._clock.coming):
+            self._send()
+
+    def finish(self, last: bool) -> State:
+        """Let the client updates of a round arrive; `last` aggregates the rest of the buffer."""
+        self._laps.lap("meanwhile")
         arrived = [self._arrival() for _ in range(self._cohort)]
         if last:
             self._aggregate()
         round_number, timeline = self._state.round + 1, self._clock.timeline
-        own = replace(
+        progress = replace(
             self._began,
             round=round_number,
             timeline=timeline,
@@ -145,9 +149,10 @@ class _ArrivalRound:
             blocks=self._blocks,
             buffer=self._buffer,
         )
-        state = replace(self._state, round=round_number, model=self._model, own=own).keeping("server", self._memory)
-        now = timeline.now if self._schedule.delay.counts_seconds else state.now
-        return replace(state, now=now, report=self._report(arrived, timeline))
+        state = replace(self._state, round=round_number, model=self._model, report=self._report(arrived, timeline))
+        if self._schedule.delay.counts_seconds:
+            state = state.keeping("virtual-time", {"now": timeline.now})
+        return state.keeping("server", self._memory).keeping("arrivals", vars(progress))
 
     def _report(self, arrived: Sequence[Arrived], after: Timeline) -> RoundReport:
         """Report the arrivals; the bytes down are those of the clients that were sent."""
@@ -163,8 +168,9 @@ class _ArrivalRound:
         rows, blocks, facts = zip(*arrived, strict=True)
         machine = dict(zip(blocks, facts, strict=True))
         updates, phase = UpdateRows.joined(rows), self._state.phase
-        aggregated, numbers = self._aggregated, np.array(blocks)
-        return RoundReport(updates, numbers, machine, aggregated, up, down, phase, measures=measures, dropped=dropped)
+        aggregated, numbers, seconds = self._aggregated, np.array(blocks), self._laps.seconds
+        report = RoundReport(updates, numbers, machine, aggregated, up, down, phase, measures=measures, seconds=seconds)
+        return replace(report, dropped=dropped)
 
     def _dropped(self) -> DroppedUpdates:
         shares = [(flight.due - flight.sent) / flight.seconds for flight in self._lost]
@@ -184,7 +190,7 @@ class _ArrivalRound:
         self._buffer.add(self._counted(model, flight.base // size), float(row.weights[0]))
         if self._clock.version % size == 0:
             self._aggregate(row)
-        self._fleet.lap("aggregate")
+        self._laps.lap("aggregate")
         self._depart()
         return row, block, machine
 
@@ -197,8 +203,9 @@ class _ArrivalRound:
         most = max(VANISHED, 10 * len(self._fleet.census.clients))
         for _ in range(most):
             coming = self._clock.coming
-            if coming.number not in self._computed and not coming.lost:
-                self._compute()
+            if self._must_compute(coming):
+                self._send()
+                self._collect()
             flight = self._clock.next()
             if not flight.lost:
                 return flight
@@ -247,27 +254,36 @@ class _ArrivalRound:
         if self._schedule.counts == "change" and self._clock.version % size == 0:
             wanted = {base // size for base in self._clock.bases}
             self._versions = {number: model for number, model in self._versions.items() if number in wanted}
-        self._fleet.lap("sample")
+        self._laps.lap("sample")
 
-    def _compute(self) -> None:
+    def _must_compute(self, coming: Flight) -> bool:
+        return coming.number not in self._computed and not coming.lost
+
+    def _send(self) -> None:
         """Compute side by side all client updates that were sent and will arrive: their versions are known."""
+        if self._under_way:
+            return
         waiting = [flight for flight in self._clock.under_way if flight.number not in self._computed]
-        start = self._fleet.put((None, self._state.initial))
+        start = self._draft.start
         models = {version: self._fleet.put(model) for version, model in sorted(self._versions.items())}
-        maps = []
         # A client update has the learning rate of the round that sent it. Only updates of one rate can be stacked.
         for round_number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
             parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
             blocks = [self._block(number, part, models) for number, part in enumerate(parts)]
-            updates = client_updates(self._state, self._algorithm, self._fleet, aggregate=False)
-            updates = self._draft.wrapped(replace(updates, weighting=Equal(), round_number=round_number))
-            returned = ReturnedUpdates(updates)
-            maps.append((parts, self._fleet.map(returned, blocks, [start])))
-        for parts, outcomes in maps:
+            updates = replace(self._draft.updates, aggregate=False, weighting=Equal(), round_number=round_number)
+            returned = ReturnedUpdates(self._draft.on_the_way(updates))
+            self._under_way.append((parts, self._fleet.map(returned, blocks, [start])))
+        self._laps.lap("send")
+
+    def _collect(self) -> None:
+        """Wait for the client updates that are being computed."""
+        for parts, outcomes in self._under_way:
             self._computed |= _computed(parts, outcomes, self._blocks)
             self._blocks += len(parts)
+        self._under_way = []
         if self._schedule.counts == "model":
             self._versions = {}
+        self._laps.lap("train")
 
     def _round_of(self, flight: Flight) -> int:
         """Return the round in which a client was sent, starting at 1."""
@@ -303,7 +319,7 @@ def _schedule(algorithm: Algorithm) -> Arrivals:
 
 def _progress(state: State, schedule: Arrivals) -> AsyncProgress:
     """Return the progress so far; none in the first round of a phase, which begins at the present time."""
-    own = state.own
-    if isinstance(own, AsyncProgress) and (own.schedule, own.round) == (schedule, state.round):
-        return own
-    return AsyncProgress(schedule, state.round, state.round, Timeline(now=state.now))
+    memory = state.of("arrivals")
+    if memory and (memory["schedule"], memory["round"]) == (repr(schedule), state.round):
+        return AsyncProgress(**memory)
+    return AsyncProgress(repr(schedule), state.round, state.round, Timeline(now=state.now))

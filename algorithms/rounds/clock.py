@@ -60,7 +60,7 @@ def _parts(algorithm: Algorithm, what: str) -> Sequence[Pair]:
     return (
         (drawn, what, "algorithm.max_staleness", "set concurrency instead, because this clock counts arrivals"),
         (
-            algorithm.own_round is not None and not isinstance(schedule, Arrivals),
+            algorithm.has_own_round and not isinstance(schedule, Arrivals),
             what,
             "an algorithm with rounds of its own",
             "use another algorithm, because all clients of such a round exchange with the server at once",

@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
+from algorithms.core.clients import Census
 from algorithms.core.fleet import Fleet
 from algorithms.core.state import State
+from algorithms.options.device_seconds import DeviceSeconds
+from algorithms.options.joins import Joins
+from algorithms.options.virtual_time import VirtualTime
 from algorithms.parts.algorithm import Algorithm
+from algorithms.parts.arrivals import Arrivals
+from algorithms.parts.option import Option
 from algorithms.rounds.clock import on_clock
-from algorithms.rounds.timed import timed_round
-from algorithms.rounds.watched import watched_round
+from algorithms.rounds.redistribution import start_redistributing
+from algorithms.rounds.round import PendingRound, start_synchronous
 
 
-def next_round(
-    state: State,
-    algorithm: Algorithm,
-    fleet: Fleet,
-    *,
-    last: bool = False,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> State:
-    """Run the next round of the current phase, and begin the next phase if the rule of this one has fired.
+def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+    """Start the next round of the current phase; its client updates are under way until it is finished.
 
     Args:
         state: the run so far.
         algorithm: all phases of the algorithm.
         fleet: fleet that runs the blocks.
         last: whether this is the run's last round, which always aggregates.
-        meanwhile: the driver's other work, done while the client updates run.
+    """
+    phase = _in_federation(algorithm.phase(state.phase), fleet.census)
+    start = phase.own_round or (start_redistributing if phase.every > 1 else start_synchronous)
+    pending = start(state, phase, fleet, last=last)
+    return PendingRound(lambda: _switched(pending.finish(), phase))
+
+
+def next_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> State:
+    """Run the next round of the current phase; see `start_round`.
 
     Returns:
         The state after the round, with its report.
     """
-    phase = algorithm.phase(state.phase)
-    usual = timed_round if on_clock(phase, fleet.census.devices) else watched_round
-    state = (phase.own_round or usual)(state, phase, fleet, last=last, meanwhile=meanwhile)
-    return _switched(state, phase)
+    return start_round(state, algorithm, fleet, last=last).finish()
+
+
+def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
+    """Return a phase with the options that its clients bring: virtual time, and joining later."""
+    if census.devices is None and census.joins is None:
+        return algorithm
+    if isinstance(algorithm.schedule, Arrivals) or not getattr(algorithm.schedule, "sends", True):
+        return algorithm  # arrivals have a clock of their own, and united data need none
+    options: list[Option] = [] if census.joins is None else [Joins()]
+    if census.devices is not None:
+        options.append(VirtualTime(census.devices) if on_clock(algorithm, census.devices) else DeviceSeconds())
+    return algorithm.having(*options)
 
 
 def _switched(state: State, algorithm: Algorithm) -> State:
@@ -46,7 +61,7 @@ def _switched(state: State, algorithm: Algorithm) -> State:
     rows = state.report.updates
     pairs = zip(rows.clients.tolist(), rows.reports(), rows.trained, strict=True)
     reports = {client: report for client, report, trained in pairs if trained}
-    ended, memory = algorithm.until(state.round, state.rounds, reports, state.rule_memory)
+    ended, memory = algorithm.until(state.round, state.rounds, reports, state.of("until"))
     if ended and not state.travelling_models:
-        return replace(state, phase=state.phase + 1, rule_memory={})
-    return replace(state, rule_memory=memory)
+        return replace(state, phase=state.phase + 1).keeping("until", {})
+    return state.keeping("until", memory)

@@ -6,61 +6,77 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms.core.fleet import Block, Fleet, Function, Output, Reference, map_joined
-from algorithms.core.rows import UpdateRows
+from algorithms.core.fleet import Block, Fleet, Function, Output, map_joined
 from algorithms.core.state import State, TravellingModel
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.client_update import ClientInput
+from algorithms.parts.draft import Draft, Received, Training
+from algorithms.rounds.round import PendingRound, served
 from algorithms.training.worker import Worker
 
 
+def start_redistributing(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
+    """Start one round of delayed aggregation: models move on to other clients, or are aggregated; see `start_round`.
+
+    The cohort has at most as many clients as models travel. The last round always aggregates.
+
+    Paper: RADFed, Algorithm 1.
+    """
+    models, begun = state.travelling_models, Draft.of(state, algorithm, fleet)
+    size = min(begun.size, len(models) or begun.size)
+    draft = replace(begun, size=size, models_travel=bool(models)).attended()
+    aggregates = last or algorithm.rounds.aggregates(draft.number)
+    dealt, waiting = deal(draft, models)
+    updates = draft.wrapped(replace(draft.updates, aggregate=aggregates))
+    training = Training(draft, updates, draft.blocks(draft.drawn, dealt))
+
+    def finish() -> State:
+        received = training.received()
+        if aggregates:
+            if waiting and received.models is not None:
+                received = replace(received, models=received.models.plus(sum_models(waiting, fleet)))
+            received = draft.reduced(received)
+            return draft.published(received, served(draft, received).keeping("redistribution", {}))
+        received = draft.reduced(replace(received, models=None))
+        after = replace(state, round=draft.number)
+        return draft.published(received, after.keeping("redistribution", {"models": moved(dealt, received) + waiting}))
+
+    return PendingRound(finish)
+
+
 def deal(
-    state: State, algorithm: Algorithm, clients: int
+    draft: Draft, models: tuple[TravellingModel, ...]
 ) -> tuple[Sequence[TravellingModel], tuple[TravellingModel, ...]]:
     """Deal the travelling models to a cohort; return the model of each client, and the models that wait.
 
     Models with fewer client updates go first, so that all have made about as many at the next aggregation. If the
     schedule drops models, none waits, except in a round without any client: then all models wait.
-
-    Args:
-        state: the run so far.
-        algorithm: parts of the current phase.
-        clients: number of clients in the cohort, at most as many as there are models.
     """
-    models = state.travelling_models
+    clients, rounds = len(draft.drawn), draft.algorithm.rounds
     if not models or not clients:
         return (), models
-    order = algorithm.rounds.deal(len(models), state.seed, state.round + 1)
+    order = rounds.deal(len(models), draft.state.seed, draft.number)
     going = set(sorted(order, key=lambda i: models[i].updates)[:clients])
     dealt = [models[i] for i in order if i in going]
-    if algorithm.rounds.fewer == "drop":
+    if rounds.fewer == "drop":
         return dealt, ()
     return dealt, tuple(models[i] for i in order if i not in going)
 
 
-def redistributed(
-    state: State,
-    dealt: Sequence[TravellingModel],
-    references: Sequence[Reference],
-    rows: UpdateRows,
-    waiting: tuple[TravellingModel, ...],
-) -> State:
-    """Return the state after a round without aggregation: its models travel on, or begin to travel.
+def moved(dealt: Sequence[TravellingModel], received: Received) -> tuple[TravellingModel, ...]:
+    """Return the models after a round's client updates.
 
     Args:
-        state: the run before the round.
-        dealt: models before their client updates; empty in the first round after an aggregation.
-        references: models after their client updates.
-        rows: reports of the client updates.
-        waiting: models that had no client.
+        dealt: models before them; empty in the first round after an aggregation.
+        received: reports of the client updates, and references to the models.
     """
+    rows = received.rows
     made = [model.updates for model in dealt] or [0] * len(rows)
-    moved = tuple(
+    return tuple(
         TravellingModel(reference, weight, updates + 1)
-        for reference, weight, updates in zip(references, rows.weights.tolist(), made, strict=True)
+        for reference, weight, updates in zip(received.objects, rows.weights.tolist(), made, strict=True)
     )
-    return replace(state, round=state.round + 1, travelling_models=moved + waiting)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from algorithms import Algorithm, Compute, Local, Mean, Option, PowerOfChoice, R
 from algorithms.names import ALGORITHMS, SERVERS
 from algorithms.options.aggregation import AGGREGATES, Aggregate
 from algorithms.options.oort import Oort
-from algorithms.options.reporting import LateUpdates, Reporting
+from algorithms.parts.reporting import LateUpdates, Reporting
 from algorithms.parts.schedule import Sampling
 from algorithms.training.loss import LOSSES, Loss, OwnLoss
 from algorithms.training.own_update import OwnUpdate

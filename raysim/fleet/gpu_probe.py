@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from algorithms import Block, ClientInput, begin
 from algorithms.core.clients import SamplePart
-from algorithms.parts.option import Draft
-from algorithms.rounds.round import client_updates
+from algorithms.parts.draft import Draft
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
@@ -44,9 +43,9 @@ def rehearse(plan: WorkerPlan) -> None:
         own = replace(plan, personal=Path(personal))
         with closing(InlineFleet(own.build(), own.census, own.block_size)) as fleet:
             state = begin(own.module(), fleet, seed=0, rounds=1)
-            updates = client_updates(state, own.algorithm, fleet, aggregate=True)
             block = largest_block(own)
-            updates = Draft(state, own.algorithm, fleet, np.array(block.clients)).wrapped(updates)
+            draft = replace(Draft.of(state, own.algorithm, fleet), cohort=np.array(block.clients))
+            updates = draft.wrapped(draft.updates)
             list(fleet.map(updates, [block], [(state.model, state.initial)]))
             shape = own.model.whole or own.model.shape
             for function, block in _evaluations(own, prod(shape)):

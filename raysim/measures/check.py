@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from algorithms import Algorithm, Kind, Layouts, Rounds
+from algorithms import Algorithm, BatchStatistics, Divergence, Kind, Layouts, Option, Rounds
 from raysim.common.errors import InputError
 from raysim.measures.columns import TWINS
 from raysim.measures.evaluate import Targets
+
+MEASURING: Mapping[str, type[Option]] = {"dl": Divergence, "bn": BatchStatistics}
+"""Options of the engine that take a measure."""
 
 
 def check_measures(

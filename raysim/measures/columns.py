@@ -11,7 +11,7 @@ MEASURES: Mapping[str, tuple[str, ...]] = {
 """Columns by measure."""
 
 TWINS = ("dc", "concordance")
-"""Measures that compare a run with a centralised twin; the engine takes the others from a round's client updates."""
+"""Measures that compare a run with a centralised twin; options of the engine take the others."""
 
 
 def columns_of(measures: Iterable[str]) -> list[str]:

@@ -152,7 +152,7 @@ class Evaluation:
         self._targets, self._fleet, self._loss = targets, fleet, algorithm.local.loss
         own, outsider = fleet.layouts.has_own_models, algorithm.sharing.outsider
         self._scorings: list[_Scoring] = []
-        self.state = replace(state, model=current_model(state, algorithm, fleet), travelling_models=())
+        self.state = replace(state, model=current_model(state, algorithm, fleet)).keeping("redistribution", {})
         """State that an aggregation would leave now."""
         if not targets.targets:
             return

@@ -18,7 +18,7 @@ from raysim.common.errors import of_algorithm
 from raysim.config.experiment import Experiment
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
-from raysim.measures.columns import TWINS, columns_of
+from raysim.measures.columns import columns_of
 from raysim.measures.evaluate import Targets, evaluate
 from raysim.measures.kinds import by_kind
 from raysim.measures.twins import twins_of
@@ -143,8 +143,7 @@ def _simulate(
     """Run the rounds that are left; return the state of the model to be written, and the result."""
     evaluation = experiment.evaluate
     rounds = _rounds(experiment, name, plan)
-    measures = [measure for measure in evaluation.measures if measure not in TWINS]
-    state = begin(module, fleet, experiment.seed, rounds, measures)
+    state = begin(module, fleet, experiment.seed, rounds)
     twins = twins_of(evaluation.measures, state, targets)
     if snapshot is None:
         progress = RunProgress(AlgorithmResult(name, plan.algorithm), rounds, twins=tuple(twin.state for twin in twins))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from algorithms import Algorithm, Purpose, State, next_round
+from algorithms import Algorithm, Purpose, State, start_round
 from raysim.common.errors import ModelsLostError, RetriesSpentError, StoppedError
 from raysim.fleet.inline import InlineFleet
 from raysim.simulation.checkpoints import Recovery
@@ -85,12 +85,12 @@ def _run_round(
     last = state.round + 1 == records.progress.last
     traffic, starting = fleet.traffic.copy(), fleet.starting
 
-    def meanwhile(done: int = state.round) -> None:
-        with keyed(Purpose.OWN_RECORD, done):
-            _write(records, recovery)
-
     with keyed(Purpose.OWN_ROUND, state.round + 1):
-        state = next_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
+        pending = start_round(state, algorithm, fleet, last=last)
+    with keyed(Purpose.OWN_RECORD, state.round):
+        _write(records, recovery)
+    with keyed(Purpose.OWN_ROUND, state.round + 1):
+        state = pending.finish()
     # A repeated round is in the records already.
     if state.round > records.progress.result.rounds:
         evaluated = last or bool(every and state.round % every == 0)

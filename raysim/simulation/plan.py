@@ -17,7 +17,7 @@ from raysim.config.model import ModelTable
 from raysim.data.labels import LABELS
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.accounting import told_if_slow
-from raysim.measures.check import check_measures
+from raysim.measures.check import MEASURING, check_measures
 from raysim.measures.evaluate import Targets
 from raysim.measures.outside_epsilon import check_privacy
 from raysim.simulation.budget import check_updates
@@ -59,6 +59,7 @@ def plan_algorithms(
         solved = tuple(table.solved(experiment.rounds) for table in experiment.algorithm)
     experiment = experiment.model_copy(update={"algorithm": solved})
     tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
+    measures = [MEASURING[name]() for name in evaluate.measures if name in MEASURING]
     for name in names:
         table = tables[name]
         model = common if table.model is None else model_plan(table.model, experiment.seed, samples)
@@ -66,7 +67,7 @@ def plan_algorithms(
         plan = WorkerPlan(
             samples.path,
             model,
-            experiment.compose(name, _classes(experiment, samples)),
+            experiment.compose(name, _classes(experiment, samples)).having(*measures),
             personal,
             fleet.block,
             device,

@@ -14,24 +14,15 @@ from safetensors.numpy import save
 
 from algorithms import (
     Algorithm,
-    Arrivals,
-    Concurrent,
-    Drawn,
-    Importance,
     Packed,
     PersonalLedger,
-    Sample,
     State,
 )
 from algorithms.core.errors import DamagedError
 from algorithms.core.personal import FULL, check_records
 from algorithms.core.rows import UpdateRows
 from algorithms.core.sums import Sum
-from algorithms.options.attendance import Late, LateUpdate
-from algorithms.options.oort import Oort
-from algorithms.options.reporting import Reporting
 from algorithms.parts.arrivals import Flight, Timeline
-from algorithms.rounds.asynchronous import AsyncProgress
 from partitioning.common.disk import report_full_disk
 from partitioning.common.paths import regular
 from partitioning.store.files import sha256
@@ -45,12 +36,11 @@ from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 
 CLASSES = (
     *(Snapshot, RunProgress, AlgorithmResult, EvaluationHistory, TwinState, State, Packed),
-    *(Late, LateUpdate, Oort, Reporting, Sum),
-    *(AsyncProgress, Timeline, Flight, UpdateRows, Arrivals, Concurrent, Drawn, Sample, Importance),
+    *(Sum, Timeline, Flight, UpdateRows),
 )
 """Classes that a checkpoint may hold beside plain values and arrays."""
 
-VERSION = "7"
+VERSION = "8"
 NEWEST = 2
 """Number of checkpoints kept: if the newest is damaged, the other one serves."""
 

@@ -79,7 +79,7 @@ class Codec:
                 raise InputError(
                     f"{path.lstrip('.') or 'the value'} = {type(value).__module__}.{type(value).__qualname__}: must be "
                     "a plain value, an array of numbers, or a dataclass of your module, because a checkpoint stores "
-                    "it; change what your round leaves in State.own"
+                    "it; change what your round leaves in State.memory"
                 )
             values = {each.name: encoded(getattr(value, each.name), f"{path}.{each.name}") for each in fields(value)}
             objects.append({"class": kind, "fields": values})

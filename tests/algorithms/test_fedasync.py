@@ -213,7 +213,7 @@ def test_bytes_do_not_depend_on_the_block(delay: dict[str, int], federation: Fed
 def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Federation) -> None:
     algorithm = composed(HOW[2], **delay)
     state, fleet, states = simulate(federation, algorithm, clients(SIZES), 4, devices=DEVICES)
-    again = replace(states[2], own=pickle.loads(pickle.dumps(states[2].own)))
+    again = replace(states[2], memory=pickle.loads(pickle.dumps(states[2].memory)))
     for _ in range(2):
         again = next_round(again, algorithm, fleet)
     assert same(again.model, state.model)
@@ -225,8 +225,7 @@ def test_what_is_under_way_survives_a_copy(delay: dict[str, int], federation: Fe
 def test_what_is_kept_between_rounds(federation: Federation) -> None:
     algorithm = replace(composed(HOW[0], concurrency=3), schedule=Arrivals(Sample(cohort=1), Concurrent(3)))
     _, _, states = simulate(federation, algorithm, clients((8, 8, 8, 8, 8)), 4)
-    personal = [state.own for state in states[1:]]
-    assert all(isinstance(own, AsyncProgress) for own in personal)
+    personal = [AsyncProgress(**state.of("arrivals")) for state in states[1:]]
     # Equal devices and sizes: who was sent first arrives first. Three are computed side by side; each arrival sends
     # another, whose version is stored until the clock comes to it.
     assert [sorted(own.computed) for own in personal] == [[2, 3], [3], [], [5, 6]]
@@ -258,7 +257,7 @@ def test_clients_without_samples_change_nothing(federation: Federation) -> None:
         state, _, states = simulate(federation, composed(HOW[0], **delay), clients((0, 0, 1, 0)), 3)
         assert same(state.model, states[0].model)
         assert state.report is not None and (state.report.updates.weights == 0).all()
-        assert state.own.timeline.version == 6
+        assert state.of("arrivals")["timeline"].version == 6
 
 
 def test_counters_are_the_largest(federation: Federation) -> None:
@@ -282,8 +281,8 @@ def test_a_phase_with_another_schedule_begins_with_nobody_under_way(federation: 
     first = fedasync(HALF, LOCAL, concurrency=5)
     both = phases(first, (1, replace(first, weighting=Equal())), (2, fedavg(HALF, LOCAL)), (3, first))
     _, _, states = simulate(federation, both, clients(SIZES), 4)
-    assert [each.own.timeline.version for each in states[1:]] == [3, 6, 6, 3]
-    assert states[4].own.first == 3
+    assert [each.of("arrivals")["timeline"].version for each in states[1:]] == [3, 6, 6, 3]
+    assert states[4].of("arrivals")["first"] == 3
 
 
 # The parts.

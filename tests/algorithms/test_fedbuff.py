@@ -26,7 +26,7 @@ from algorithms import (
     next_round,
 )
 from algorithms.core.layout import Layout
-from algorithms.options.reporting import Reporting
+from algorithms.parts.reporting import Reporting
 from algorithms.rounds import asynchronous
 from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet
@@ -151,10 +151,11 @@ def test_with_a_buffer_of_one_it_is_fedasync(federation: Federation) -> None:
 
 def test_the_last_round_aggregates_the_rest(federation: Federation) -> None:
     data, algorithm = clients(SIZES), fedbuff(HALF, LOCAL, buffer=5, concurrency=3)
-    state, _, states = simulate(federation, algorithm, data, 4, devices=table(SPEEDS))
+    _, _, states = simulate(federation, algorithm, data, 4, devices=table(SPEEDS))
     aggregated = [each.report.aggregated for each in states[1:] if each.report]
-    assert aggregated == [False, True, False, True] and state.own.buffer is None  # after 5, 10 and 12 arrivals
-    assert states[3].own.buffer is not None and same(states[2].model, states[3].model) == (not aggregated[2])
+    assert aggregated == [False, True, False, True]  # after 5, 10 and 12 arrivals
+    assert [each.of("arrivals")["buffer"] is None for each in states[3:]] == [False, True]
+    assert same(states[2].model, states[3].model) == (not aggregated[2])
 
 
 def test_a_round_leaves_the_state_before_it_as_it_was(federation: Federation) -> None:
@@ -162,9 +163,9 @@ def test_a_round_leaves_the_state_before_it_as_it_was(federation: Federation) ->
     data, algorithm = clients((4, 4, 4, 12, 12, 12)), fedbuff(HALF, LOCAL, buffer=9, concurrency=6)
     _, fleet, states = simulate(federation, algorithm, data, 1, devices=table([1.0] * 3 + [2.4] * 3))
     before = next_round(states[0], algorithm, fleet)
-    kept = pickle.loads(pickle.dumps(before.own.buffer))
+    kept = pickle.loads(pickle.dumps(before.of("arrivals")["buffer"]))
     next_round(before, algorithm, fleet)
-    np.testing.assert_equal(vars(before.own.buffer.copy()), vars(kept.copy()))
+    np.testing.assert_equal(vars(before.of("arrivals")["buffer"].copy()), vars(kept.copy()))
 
 
 @pytest.mark.parametrize("counts", ["model", "change"])
@@ -172,7 +173,7 @@ def test_what_is_under_way_survives_a_copy(counts: Any, federation: Federation) 
     algorithm = fedbuff(HALF, LOCAL, buffer=2, concurrency=4, counts=counts)
     devices = table(SPEEDS, DAY, 6.0)
     state, fleet, states = simulate(federation, algorithm, clients(SIZES), 4, devices=devices)
-    again = replace(states[2], own=pickle.loads(pickle.dumps(states[2].own)))
+    again = replace(states[2], memory=pickle.loads(pickle.dumps(states[2].memory)))
     for number in range(2):
         again = next_round(again, algorithm, fleet, last=number == 1)
     assert same(again.model, state.model) and again.now == state.now
@@ -191,7 +192,7 @@ def test_properties_of_drawn_traces(seed: int, federation: Federation) -> None:
     sent = lost = arrived = 0
     for before, after in pairwise(states):
         assert after.report is not None and after.now >= before.now
-        timeline = after.own.timeline
+        timeline = after.of("arrivals")["timeline"]
         flying = [flight.client for flight in timeline.flights]
         assert len(set(flying)) == len(flying) <= 3  # no client twice
         for flight in timeline.flights:

@@ -12,6 +12,7 @@ from algorithms import (
     Algorithm,
     Compute,
     DivergedError,
+    Divergence,
     InputError,
     Local,
     Purpose,
@@ -294,8 +295,8 @@ def test_measures_see_the_models_that_are_sent(federation: Federation) -> None:
     measured = []
     for rule in (Mean(), Median()):
         fleet = federation(DATA, module(), compute=FP64)
-        state = begin(module(), fleet, 0, measures=("dl",))
-        after = next_round(state, fedavg(SAMPLE, EXACT).having(Robust(rule)), fleet)
+        state = begin(module(), fleet, 0)
+        after = next_round(state, fedavg(SAMPLE, EXACT).having(Robust(rule), Divergence()), fleet)
         assert after.report is not None
         measured.append(after.report.measures["dl"])
     assert measured[0] == measured[1]

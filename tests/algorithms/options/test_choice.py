@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy
 
 from algorithms import (
     Algorithm,
-    Census,
     Compute,
     DrawnDevices,
     InputError,
@@ -32,7 +31,8 @@ from algorithms import (
     silobn,
     static_bn,
 )
-from algorithms.rounds.round import draw_candidates
+from algorithms.options.joins import Joins
+from algorithms.parts.draft import Draft
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, mean, module, sgd, train
 from tests.algorithms.rounds.test_round import same
@@ -111,7 +111,7 @@ def test_losses_are_those_of_each_clients_own_model(federation: Federation) -> N
     """Under FedBN each candidate's personal entries take part."""
     algorithm = fedbn(CHOICE, LOCAL)
     state, fleet = run(federation, algorithm)
-    candidates = draw_candidates(state, CHOICE, PowerOfChoice(4), fleet.census)
+    candidates = PowerOfChoice(4).drawn(Draft.of(state, algorithm, fleet))
     losses = {}
     for client in candidates.tolist():
         location = state.personal.latest(client, state.round)
@@ -133,12 +133,17 @@ def test_equal_losses_go_by_id_and_nan_comes_last() -> None:
     assert by.largest(ids, np.array([0.1, 0.2, 0.3, 0.4]), 9).tolist() == ids.tolist()
 
 
-def test_candidates_are_drawn_among_active_clients_that_have_joined() -> None:
-    census = Census(np.arange(6), SIZES, joins=np.array([1, 1, 1, 9, 9, 9]))
-    state = State(0, 0, *[None] * 3)  # type: ignore[arg-type]
-    assert draw_candidates(state, CHOICE, PowerOfChoice(4), census).tolist() == [0, 1, 2]
-    some = replace(CHOICE, active=0.5)
-    drawn_ = [draw_candidates(replace(state, round=t), some, PowerOfChoice(4), census) for t in range(20)]
+def test_candidates_are_drawn_among_active_clients_that_have_joined(federation: Federation) -> None:
+    fleet = federation(DATA, module())
+    fleet.census = replace(fleet.census, joins=np.array([1, 1, 1, 9, 9, 9]))
+    state = begin(module(), fleet, 0)
+
+    def candidates(number: int, sample: Sample) -> list[int]:
+        draft = Draft.of(replace(state, round=number), fedavg(sample, LOCAL), fleet)
+        return PowerOfChoice(4).drawn(Joins().attend(draft)).tolist()
+
+    assert candidates(0, CHOICE) == [0, 1, 2]
+    drawn_ = [candidates(number, replace(CHOICE, active=0.5)) for number in range(20)]
     assert {len(each) for each in drawn_} > {1, 2}
 
 

@@ -92,8 +92,7 @@ def test_radfedi_matches_algorithm_2(federation: Federation, per: Literal["batch
             }
         )
     agree(state, fleet, w.state_dict())
-    assert state.importance is not None
-    np.testing.assert_allclose(state.importance, p, rtol=1e-9)
+    np.testing.assert_allclose(state.of("importance")["p"], p, rtol=1e-9)
 
 
 @pytest.mark.parametrize("per", ["batches", "samples"])
@@ -106,7 +105,7 @@ def test_scores_are_the_same_stacked(federation: Federation, per: Literal["batch
         if execution == "fused":  # for stacks of linear layers without norm
             model = nn.Sequential(*model)
         fleet = federation(DATA, model, algorithm.sharing, compute=compute, lanes=2)
-        found.append(simulate(algorithm, fleet, perceptron().double(), 4).importance)
+        found.append(simulate(algorithm, fleet, perceptron().double(), 4).of("importance")["p"])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-9)
 
@@ -116,10 +115,10 @@ def test_chances_begin_as_they_are_told(federation: Federation) -> None:
         algorithm = radfedi(HALF, LOCAL, aggregate_every=2, start=start)  # type: ignore[arg-type]
         fleet = federation(clients(SIZES), perceptron(True))
         state = next_round(begin(perceptron(True), fleet, 0), algorithm, fleet)
-        assert state.importance is not None and state.report is not None
+        assert state.report is not None
         updated = set(state.report.updates.clients.tolist())
         others = [k for k in range(6) if k not in updated and SIZES[k] > 1]
-        assert others and (set(state.importance[others]) == {1.0}) == (start == "equal")
+        assert others and (set(state.of("importance")["p"][others]) == {1.0}) == (start == "equal")
         assert state.report.exchanges == (2 if start == "score" else 1)
         whole = fleet.layouts.shared.nbytes
         assert state.report.bytes_down == 3 * whole + (6 * whole if start == "score" else 0)
@@ -132,9 +131,9 @@ def test_a_score_that_is_no_number_changes_nothing(federation: Federation) -> No
     algorithm = radfedi(HALF, local, aggregate_every=2, start="equal")
     fleet = federation(DATA, perceptron())
     state = next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
-    assert state.importance is not None and np.isfinite(state.importance).all()
+    assert np.isfinite(state.of("importance")["p"]).all()
     left_out = state.report.updates.clients[~state.report.updates.finite]
-    assert len(left_out) and set(state.importance[left_out]) == {1.0}
+    assert len(left_out) and set(state.of("importance")["p"][left_out]) == {1.0}
 
 
 def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federation) -> None:
@@ -143,8 +142,7 @@ def test_a_client_that_cannot_train_is_drawn_less_and_less(federation: Federatio
     state, chances = begin(perceptron(True), fleet, 0), []
     for _ in range(12):
         state = next_round(state, algorithm, fleet)
-        assert state.importance is not None
-        chances.append(float(state.importance[0]))
+        chances.append(float(state.of("importance")["p"][0]))
     assert chances[-1] < 0.2 and all(a in (b, 2 * b) for a, b in pairwise(chances))
 
 
@@ -152,8 +150,8 @@ def test_without_mixing_a_chance_is_the_last_score(federation: Federation) -> No
     algorithm = radfedi(Sample(), LOCAL, aggregate_every=1, gamma=1.0)
     fleet = federation(DATA, perceptron(), compute=FP64)
     state = next_round(begin(perceptron().double(), fleet, 0), algorithm, fleet)
-    assert state.report is not None and state.importance is not None
-    assert state.importance.tolist() == state.report.updates.report["score"].tolist()
+    assert state.report is not None
+    assert state.of("importance")["p"].tolist() == state.report.updates.report["score"].tolist()
 
 
 def test_the_default_gamma_is_the_paper_s() -> None:
@@ -169,7 +167,7 @@ def test_drawing_everybody_is_radfed(federation: Federation) -> None:
 def test_importance_serves_any_algorithm(federation: Federation) -> None:
     by = Sample(fraction=0.5, by=Importance(0.5))
     a = run(federation, fedavg(by, LOCAL), DATA)
-    assert a.importance is not None and not same(a.model, run(federation, fedavg(HALF, LOCAL), DATA).model)
+    assert len(a.of("importance")["p"]) and not same(a.model, run(federation, fedavg(HALF, LOCAL), DATA).model)
     assert fedavg(by, LOCAL).schedule == Rounds(by)
 
 

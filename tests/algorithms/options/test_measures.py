@@ -9,7 +9,7 @@ import pytest
 from algorithms import Local, Sample, begin, fedavg, next_round, radfed
 from algorithms.core.layout import Layout, Packed
 from algorithms.core.windows import entered, variances
-from algorithms.options.measures import Directions
+from algorithms.options.measures import BatchStatistics, Directions, Divergence
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 
@@ -54,9 +54,9 @@ def test_one_model_has_no_divergence_and_models_that_stay_point_apart() -> None:
 
 
 def test_divergence_is_of_the_models_as_they_are_sent(federation: Federation) -> None:
-    algorithm = radfed(Sample(), LOCAL, aggregate_every=3)
+    algorithm = radfed(Sample(), LOCAL, aggregate_every=3).having(Divergence())
     fleet = federation(clients((9, 5, 9, 12)), perceptron())
-    state = begin(perceptron(), fleet, 0, measures=("dl",))
+    state = begin(perceptron(), fleet, 0)
     for _ in range(2):
         then, state = state, next_round(state, algorithm, fleet)
         assert state.report is not None
@@ -78,11 +78,11 @@ def test_nothing_is_measured_unasked(federation: Federation) -> None:
 
 def test_statistics_are_followed(federation: Federation) -> None:
     fleet = federation(clients((12, 8)), perceptron(True))
-    state = begin(perceptron(True), fleet, 0, measures=("bn",))
+    state = begin(perceptron(True), fleet, 0)
     shifts = []
     for _ in range(2):
         then = fleet.layouts.shared.unpack(state.model)
-        state = next_round(state, fedavg(Sample(), LOCAL), fleet)
+        state = next_round(state, fedavg(Sample(), LOCAL).having(BatchStatistics()), fleet)
         assert state.report is not None
         now, measures = fleet.layouts.shared.unpack(state.model), state.report.measures
         change = [np.abs(now[f"1.running_{name}"] - then[f"1.running_{name}"]) for name in ("mean", "var")]

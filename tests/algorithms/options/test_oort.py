@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import Census, Compute, InputError, Local, Sample, begin, fedavg, next_round
+from algorithms import Compute, InputError, Local, Sample, begin, fedavg, next_round
 from algorithms.core.rows import UpdateRows
 from algorithms.options.oort import Oort
 from raysim.fleet.inline import InlineFleet
@@ -16,8 +16,7 @@ from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.rounds.test_timed import table
 
 Federation = Callable[..., InlineFleet]
-CENSUS = Census(np.array([2, 3, 5, 7, 11, 13]), np.full(6, 10))
-ALL = np.ones(6, bool)
+IDS = np.array([2, 3, 5, 7, 11, 13])
 
 
 def rows(ids: list[int], samples: list[float], rms: list[float]) -> UpdateRows:
@@ -27,19 +26,19 @@ def rows(ids: list[int], samples: list[float], rms: list[float]) -> UpdateRows:
 
 def test_the_memory_by_hand() -> None:
     oort = Oort(window=1, step=20.0)
-    first = oort.moved({}, CENSUS, rows([3, 7], [10, 4], [2.0, 1.5]), np.array([5.0, 1.0]), 1)
+    first = oort.moved({}, IDS, rows([3, 7], [10, 4], [2.0, 1.5]), np.array([5.0, 1.0]), 1)
     np.testing.assert_equal(first["utility"], [np.nan, 20, np.nan, 6, np.nan, np.nan])
     np.testing.assert_equal(first["last"], [np.nan, 1, np.nan, 1, np.nan, np.nan])
     assert first["rounds"].tolist() == [26] and first["pace"].tolist() == [30]
     # The utilities of the second round are less, so the pacer lets the preferred time grow.
-    second = oort.moved(first, CENSUS, rows([7, 11], [4, 1], [1.0, 1.0]), np.array([1.0, 2.0]), 2)
+    second = oort.moved(first, IDS, rows([7, 11], [4, 1], [1.0, 1.0]), np.array([1.0, 2.0]), 2)
     np.testing.assert_equal(second["utility"], [np.nan, 20, np.nan, 4, 1, np.nan])
     assert second["pace"].tolist() == [50] and second["rounds"].tolist() == [5]
 
 
 def test_the_first_round_draws_new_clients_by_speed() -> None:
     seconds = {2: 1.0, 3: 1.0, 5: 1.0, 7: 1e6, 11: 1e6, 13: 1e6}
-    drawn = [Oort().draw({}, CENSUS, ALL, 3, seconds.__getitem__, seed, 1).tolist() for seed in range(40)]
+    drawn = [Oort().draw({}, IDS, IDS, 3, seconds.__getitem__, seed, 1).tolist() for seed in range(40)]
     assert all(each == [2, 3, 5] for each in drawn)
 
 
@@ -53,14 +52,14 @@ def test_explored_clients_are_drawn_by_utility_and_speed() -> None:
         "pace": np.array([50.0]),
     }
     oort = Oort(exploration=0.0, least=0.0)
-    found = [oort.draw(memory, CENSUS, ALL, 2, lambda client: 1.0, seed, 10).tolist() for seed in range(20)]
+    found = [oort.draw(memory, IDS, IDS, 2, lambda client: 1.0, seed, 10).tolist() for seed in range(20)]
     assert all(each == [2, 3] for each in found)  # neither the small loss of 5 nor the slow device of 7
     half = Oort(exploration=0.5, decay=1.0)
     for seed in range(20):
-        chosen = half.draw(memory, CENSUS, ALL, 4, lambda client: 1.0, seed, 10).tolist()
+        chosen = half.draw(memory, IDS, IDS, 4, lambda client: 1.0, seed, 10).tolist()
         assert {11, 13} <= set(chosen) and {2, 3} <= set(chosen)
     absent = np.array([False, True, True, False, True, True])
-    chosen = half.draw(memory, CENSUS, absent, 6, lambda client: 1.0, 0, 10).tolist()
+    chosen = half.draw(memory, IDS, IDS[absent], 6, lambda client: 1.0, 0, 10).tolist()
     assert chosen == [3, 5, 11, 13]  # all that are available
 
 
@@ -77,7 +76,7 @@ def test_a_client_that_was_long_away_is_worth_more(share: float, chosen: int) ->
         "pace": np.array([50.0]),
     }
     oort = Oort(exploration=0.0, least=0.0, cutoff=1.0)
-    assert oort.draw(memory, CENSUS, ALL, 1, lambda client: 1.0, 0, 10).tolist() == [chosen]
+    assert oort.draw(memory, IDS, IDS, 1, lambda client: 1.0, 0, 10).tolist() == [chosen]
 
 
 def test_exploration_fades() -> None:
@@ -90,7 +89,7 @@ def test_exploration_fades() -> None:
     }
 
     def new(number: int) -> int:
-        return int((Oort().draw(memory, CENSUS, ALL, 3, lambda client: 1.0, 0, number) > 5).sum())
+        return int((Oort().draw(memory, IDS, IDS, 3, lambda client: 1.0, 0, number) > 5).sum())
 
     assert [new(number) for number in (1, 40, 200)] == [3, 2, 1]
 
@@ -113,8 +112,8 @@ def test_a_run_prefers_large_losses(federation: Federation) -> None:
     with torch.no_grad():
         losses = torch.nn.functional.cross_entropy(module(x.double()), y, reduction="none")
     assert state.report.updates.column("loss_rms")[0] == pytest.approx(float(losses.square().mean().sqrt()))
-    explored = ~np.isnan(state.utility["utility"])
-    assert 3 <= explored.sum() <= 8 and state.utility["last"][explored].max() == 6
+    explored = ~np.isnan(state.of("oort")["utility"])
+    assert 3 <= explored.sum() <= 8 and state.of("oort")["last"][explored].max() == 6
 
 
 @pytest.mark.parametrize("given", [{"alpha": -1.0}, {"pace": 0.0}, {"window": 0}, {"cutoff": 1.5}, {"decay": 0.0}])

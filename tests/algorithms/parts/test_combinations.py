@@ -81,7 +81,10 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Algorithm(Rounds(), LOCAL, Sharing(weights="personal"), Equal(), Mix(0.5)),
         r"server = Mix\(alpha=0.5\) with sharing.weights = .personal.",
     ),
-    "arrivals in rounds": (lambda: Algorithm(Arrivals(), LOCAL), "without own_round: .* use own_round = arrive"),
+    "arrivals in rounds": (
+        lambda: Algorithm(Arrivals(), LOCAL),
+        "without own_round: .* own_round = start_arrivals",
+    ),
     "personal entries out of order": (
         lambda: replace(fedasync(EVERY, LOCAL), sharing=PERSONAL),
         "personal affine, statistics with asynchronous arrivals: must be shared",

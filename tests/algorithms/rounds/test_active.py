@@ -24,6 +24,8 @@ from algorithms import (
     next_round,
     radfed,
 )
+from algorithms.options.joins import Joins
+from algorithms.parts.draft import Draft
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.rounds.test_round import same
@@ -174,8 +176,14 @@ def test_a_client_that_joins_later_takes_the_shared_entries_and_learns_its_own(f
     assert before.personal.latest(2, 3) is None and state.personal.latest(2, 4) is not None
 
 
-def test_a_share_is_of_those_who_have_joined() -> None:
-    joins = np.array([1] * 10 + [5] * 30)
-    sizes = [len(Sample(fraction=0.5).draw(np.arange(40), 0, number, joins=joins)) for number in (4, 5)]
-    assert sizes == [5, 20]
-    assert len(Sample(cohort=12).draw(np.arange(40), 0, 4, joins=joins)) == 10
+def test_a_share_is_of_those_who_have_joined(federation: Federation) -> None:
+    fleet = federation(clients([4] * 40), perceptron())
+    fleet.census = replace(fleet.census, joins=np.array([1] * 10 + [5] * 30))
+    state = begin(perceptron(), fleet, 0)
+
+    def cohort(number: int, sample: Sample) -> int:
+        draft = Draft.of(replace(state, round=number - 1), fedavg(sample, LOCAL), fleet)
+        return len(Joins().attend(draft).attended().drawn)
+
+    assert [cohort(number, Sample(fraction=0.5)) for number in (4, 5)] == [5, 20]
+    assert cohort(4, Sample(cohort=12)) == 10

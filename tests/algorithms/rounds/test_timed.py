@@ -28,9 +28,10 @@ from algorithms import (
     radfedi,
     scaffold,
 )
-from algorithms.options.attendance import Late, attend
+from algorithms.options.attendance import LateUpdate, attend
 from algorithms.options.oort import Oort
-from algorithms.options.reporting import Reporting
+from algorithms.parts.draft import Draft
+from algorithms.parts.reporting import Reporting
 from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
@@ -165,8 +166,9 @@ def test_properties_of_drawn_traces(seed: int, late: Any, federation: Federation
     state = begin(perceptron(True).double(), fleet, seed, 12)
     selected = counted = dropped = 0
     for _ in range(12):
-        attended = attend(state, algorithm, fleet, devices)
-        busy = {each.client for each in state.own.updates} if isinstance(state.own, Late) else set()
+        late_ones = [LateUpdate(*each) for each in state.of("virtual-time").get("late", ())]
+        attended = attend(Draft.of(state, algorithm, fleet), devices, late_ones)
+        busy = {each.client for each in late_ones}
         new_late = [each for each in attended.late if each.round == state.round + 1]
         everyone = [*attended.cohort.tolist(), *attended.dropped.clients.tolist(), *(each.client for each in new_late)]
         assert len(set(everyone)) == len(everyone) and not busy & set(everyone)  # nobody twice in flight
@@ -181,7 +183,7 @@ def test_properties_of_drawn_traces(seed: int, late: Any, federation: Federation
         selected, dropped = selected + len(everyone), dropped + len(after.report.dropped)
         counted += len(after.report.updates)
         state = after
-    under_way = len(state.own.updates) if isinstance(state.own, Late) else 0
+    under_way = len(state.of("virtual-time").get("late", ()))
     assert selected == counted + dropped + under_way  # all accounts add up
     assert late == "drop" or counted > 0
 

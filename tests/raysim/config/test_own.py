@@ -86,7 +86,7 @@ def far(sample: Sample, local: Local, server: Server = Assign(), *, aggregate_ev
     return Algorithm(Rounds(sample, aggregate_every), local, Sharing(), Dividing(), server)
 
 
-def steps(state, algorithm, fleet, *, last, meanwhile):
+def steps(state, algorithm, fleet, *, last):
     raise OSError("torn")
 
 

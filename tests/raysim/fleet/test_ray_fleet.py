@@ -33,7 +33,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.core.layout import Packed
-from algorithms.rounds.round import sample_cohort
+from algorithms.parts.draft import Draft
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ENDING, ClientActors, agreed
@@ -74,7 +74,7 @@ def test_of_several_updates_that_diverge_the_first_client_is_named(actors: Clien
     fleet = fleet_of(actors, population, 8)
     algorithm = fedavg(HALF, Local(lr=1.0, weight_decay=1e3))
     state = start(fleet, 8)
-    first = sample_cohort(state, algorithm, fleet)[0]
+    first = Draft.of(state, algorithm, fleet).attended().drawn[0]
     with pytest.raises(DivergedError, match=f"^client {first} in round 1: entry .* is not finite"):
         next_round(state, algorithm, fleet)
 
@@ -158,7 +158,7 @@ def test_each_version_is_put_once_and_each_model_comes_back_once(actors: ClientA
     state, before = start(fleet, 100), fleet.traffic.copy()
     for _ in range(3):
         state = next_round(state, algorithm, fleet)
-    computed = 3 * 4 + len(state.own.computed)
+    computed = 3 * 4 + len(state.of("arrivals")["computed"])
     # Three client updates begin with the first version, and one with each version that follows.
     versions = computed - 2
     rows = ROW_BYTES * computed

@@ -70,19 +70,21 @@ VALUES: list[Any] = [
     *(np.array(values, dtype) for values in ([], [1, 0, 1]) for dtype in ("?", "i1", "u8", "i8", "f2", "f4", "f8")),
     *(np.zeros((0, 3)), np.array(2.5), np.float32(0.1), np.int64(-1), np.bool_(True)),
     *(np.array([np.nan, np.inf, -0.0, 1e-45], "f4"), np.arange(6).reshape(2, 3).T, np.arange(9)[::2]),
-    *(Sample(), Location("a", 1), PACKED, EvaluationHistory(2, {"loss": 0.5}, {"loss": 3}, {"loss": 1}, {})),
-    AsyncProgress(
-        Arrivals(Sample(cohort=2), Concurrent(3)),
-        *(0, 4),
-        Timeline(7, 1.25, (Flight(8, 3, 6, 2.5),)),
-        {6: PACKED},
-        {
-            8: (
-                UpdateRows.of([3], [{"steps": 1.0, "loss": math.nan}], [0.0], [None], ["the loss"]),
-                *(2, {"actor": 0.0}, PACKED),
-            )
-        },
-        3,
+    *(Location("a", 1), PACKED, EvaluationHistory(2, {"loss": 0.5}, {"loss": 3}, {"loss": 1}, {})),
+    vars(
+        AsyncProgress(
+            repr(Arrivals(Sample(cohort=2), Concurrent(3))),
+            *(0, 4),
+            Timeline(7, 1.25, (Flight(8, 3, 6, 2.5),)),
+            {6: PACKED},
+            {
+                8: (
+                    UpdateRows.of([3], [{"steps": 1.0, "loss": math.nan}], [0.0], [None], ["the loss"]),
+                    *(2, {"actor": 0.0}, PACKED),
+                )
+            },
+            3,
+        )
     ),
     Own((Own(None), [np.ones(2)]), {"a": math.nan}),
 ]

@@ -300,8 +300,7 @@ def test_all_algorithms_of_a_run_have_one_population(tmp_path: Path) -> None:
 STEP = """
 from dataclasses import dataclass, replace
 
-from algorithms import Algorithm, Assign, Local, Sample, Server, fedavg
-from algorithms.rounds.watched import watched_round
+from algorithms import Algorithm, Assign, Local, PendingRound, Sample, Server, fedavg, start_synchronous
 
 
 @dataclass(frozen=True)
@@ -313,11 +312,13 @@ class Memory:
 class Remembers:
     held: bool
 
-    def __call__(self, state, algorithm, fleet, *, last, meanwhile):
-        before = state.own.rounds if isinstance(state.own, Memory) else ()
+    def __call__(self, state, algorithm, fleet, *, last):
+        memory = state.of("mine").get("memory")
+        before = () if memory is None else memory.rounds
         assert not self.held or before == tuple(range(state.round)), before
-        state = watched_round(state, algorithm, fleet, last=last, meanwhile=meanwhile)
-        return replace(state, own=Memory((*before, len(before))) if self.held else {"rounds": {1}})
+        pending = start_synchronous(state, algorithm, fleet, last=last)
+        memory = {"memory": Memory((*before, len(before)))} if self.held else {"rounds": {1}}
+        return PendingRound(lambda: pending.finish().keeping("mine", memory))
 
 
 def mine(sample: Sample, local: Local, server: Server = Assign(), *, held: bool = True) -> Algorithm:
@@ -341,7 +342,7 @@ def test_a_step_of_one_s_own_finds_its_memory_and_its_module(tmp_path: Path, mon
     sys.modules.pop("own_step")
     assert raysim.resume("run", inline=True).results[0].rounds == 5
     changes = ["algorithm.mine.held=false"]
-    with pytest.raises(InputError, match=r"state.own\['rounds'\] = builtins.set: must be a plain value"):
+    with pytest.raises(InputError, match=r"state.memory\['mine'\]\['rounds'\] = builtins.set: must be a plain value"):
         raysim.run(tmp_path / "code" / "x.toml", "refused", inline=True, changes=changes)
     sys.modules.pop("own_step")
 

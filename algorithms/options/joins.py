@@ -1,0 +1,26 @@
+"""The option `joins`: clients that join after the first round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from algorithms.parts.option import Option
+
+if TYPE_CHECKING:
+    from algorithms.parts.draft import Draft
+
+
+@dataclass(frozen=True)
+class Joins(Option):
+    """Cohorts of the clients that have joined; `fraction` is a share of these. See `Census.joins`."""
+
+    name: ClassVar[str] = "joins"
+
+    def attend(self, draft: Draft) -> Draft:
+        census, sample = draft.fleet.census, draft.algorithm.schedule.sample
+        if census.joins is None:
+            return draft
+        joined = census.joins <= draft.number
+        size = draft.size if sample.fraction is None else min(draft.size, sample.size(int(joined.sum())))
+        return replace(draft, clients=draft.clients[joined], weights=draft.weights[joined], size=size)
