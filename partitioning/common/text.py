@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show: on a terminal, in a log, in a figure, on a page, in LaTeX and in a shell.
+"""Text from outside, made safe to show: in a terminal, log, figure, page, spreadsheet or shell, and in LaTeX.
 
 Labels, names of columns and files, settings, and the output of jobs may hold anything. Stored values stay exact; a text
 passes one of these functions where it is shown.
@@ -81,6 +81,12 @@ def latex(text: object) -> str:
 def markdown(text: object) -> str:
     """Return a text as Markdown that ends no cell and begins no emphasis, link, code or markup."""
     return re.sub(r"[\\|*_`\[<]", r"\\\g<0>", printable(text, PARAGRAPH))
+
+
+def cell(text: object) -> str:
+    """Return a text as a cell of CSV; one that a spreadsheet would calculate begins with an apostrophe."""
+    shown = printable(text, PARAGRAPH)
+    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@")) else shown
 
 
 def word(value: object) -> str:

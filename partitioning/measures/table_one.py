@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from partitioning.common.text import latex, markdown
+from partitioning.common.text import cell, latex, markdown
 from partitioning.measures.statistics import Statistics
 
 Row = Mapping[str, str | int | float]
@@ -34,11 +34,12 @@ def format_row(row: Row) -> list[str]:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Return the rows, with all their digits, as CSV."""
+    """Return the rows, with all their digits, as CSV; a name that a spreadsheet would calculate gets an apostrophe."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({name: cell(value) if isinstance(value, str) else value for name, value in row.items()})
     return text.getvalue()
 
 

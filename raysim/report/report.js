@@ -19,10 +19,10 @@
     return made;
   };
 
-  // A text that begins like a formula must not become one in a spreadsheet.
+  // A text that begins like a formula, such as -1+cmd, must not become one in a spreadsheet; a number stays one.
   const cell = (value) => {
     const text = String(value ?? "");
-    const plain = /^[=+@\t\r]|^-(?![\d.])/.test(text) ? `'${text}` : text;
+    const plain = /^\s*[=+@-]|^[\t\r\n]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
     return /[",\n\r]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
   };
   const addSave = (parent, name, rows) => {

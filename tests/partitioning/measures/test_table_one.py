@@ -3,6 +3,7 @@ import io
 import json
 
 import numpy as np
+import pytest
 
 from partitioning.measures.statistics import Statistics, summarise
 from partitioning.measures.table_one import format_row, table_row, to_csv, to_json, to_latex, to_markdown
@@ -22,6 +23,18 @@ def test_programs_get_every_digit():
     read = list(csv.DictReader(io.StringIO(to_csv([CIFAR, SMALL]))))
     assert [float(row["C-score"]) for row in read] == [CIFAR["C-score"], SMALL["C-score"]]
     assert read[1]["Dataset"] == "a_b|c"
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@SUM(1)", "+1", "-1", " =1"])
+def test_a_spreadsheet_calculates_no_name(name):
+    (row,) = csv.DictReader(io.StringIO(to_csv([{**SMALL, "Dataset": name}]), newline=""))
+    assert row["Dataset"] == f"'{name}" and row["Min"] == "2"
+
+
+@pytest.mark.parametrize("name", ["\t=1", "a\r=1", "a\n=1,2", "\x1b[31m"])
+def test_a_name_ends_no_row_of_csv(name):
+    (row,) = csv.DictReader(io.StringIO(to_csv([{**SMALL, "Dataset": name}]), newline=""))
+    assert row["Dataset"] == repr(name)[1:-1] and row["Min"] == "2"
 
 
 def test_markdown():
