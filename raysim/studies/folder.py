@@ -32,7 +32,9 @@ def study_folder(out: Path) -> Iterator[Path]:
         out.mkdir(parents=True, exist_ok=True)
         there = {path.name for path in out.iterdir()}
     except OSError as error:
-        raise InputError(f"{assigned('out', str(out))}: must be a folder that can be made ({error.strerror})") from None
+        raise InputError(
+            f"{assigned('out', str(out))}: must be a folder that raysim can create ({error.strerror}); choose another"
+        ) from None
     # A study makes its populations first. A study.toml alone is the user's, and the resolved one would replace it.
     if there - {RUN_LOG} and not {RUN_LOG, POPULATIONS} <= there:
         content = "holds a run" if CONFIG in there else "is not empty"
