@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
+from ray.exceptions import (
+    GetTimeoutError,
+    ObjectLostError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+)
 
 from algorithms import DamagedError, DivergedError
 from algorithms import InputError as AlgorithmInputError
@@ -24,6 +32,13 @@ MESSAGE_LENGTH = 300
 
 COMPLETE_ERRORS = (InputError, AlgorithmInputError, DamagedError, DivergedError, OutOfMemoryError, DiskFullError)
 """Errors whose message needs no addition."""
+
+
+STORE_FULL = (
+    "a node of Ray has no room for a model: its object store is full, and so is the disk to which it spills; free "
+    "space there, or start Ray with a larger --object-store-memory or another --temp-dir"
+)
+"""Message about a node without memory and disk for models."""
 
 
 class ActorLostError(RuntimeError):
@@ -43,11 +58,14 @@ def fetch_results(references: Any, timeout: float | None = None) -> Any:
 
     Raises:
         ActorLostError: an actor died before it returned, or its node took the result with it.
+        DiskFullError: a node has no room for a model.
         ModelsLostError: an input of the call was lost.
         RuntimeError: actors did not start in time.
     """
     try:
         return ray.get(references, timeout=timeout)
+    except (OutOfDiskError, ObjectStoreFullError) as error:
+        raise DiskFullError(STORE_FULL) from error
     except RayTaskError as error:
         if isinstance(error.cause, COMPLETE_ERRORS):
             raise error.cause from None
