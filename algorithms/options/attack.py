@@ -14,7 +14,7 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.options.aggregation import Mean
 from algorithms.options.robust import Robust
-from algorithms.parts.option import Option, Parts, Updates
+from algorithms.parts.option import Option, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -82,30 +82,6 @@ class Attack(Option):
     @property
     def brings(self) -> tuple[Option, ...]:
         return (Robust(Mean()),) if self.colludes else ()
-
-    def check(self, parts: Parts) -> None:
-        uplink = next((option for option in parts.options if option.name == "uplink"), None)
-        if self.colludes and uplink is not None:
-            raise InputError(
-                f"attack = {self} with uplink = {uplink}: must be used without an uplink, because its attackers only "
-                "know each other's updates before they are sent; remove [attack], or use another algorithm"
-            )
-        robust = parts.option(Robust)
-        if robust is not None and not isinstance(robust.rule, Mean):
-            return  # its own reasons are as good
-        for found, other, why in (
-            (parts.has_own_round, "rounds of its own", "with a cohort that trains at once"),
-            (
-                parts.every > 1 and self.colludes,
-                f"aggregate_every = {parts.every}",
-                "with aggregate_every = 1, because a model that visits many clients has met an attacker",
-            ),
-            (parts.sharing.weights == "personal", 'sharing.weights = "personal"', "with weights that are sent"),
-        ):
-            if found:
-                raise InputError(
-                    f"attack = {self} with {other}: must be used {why}; remove [attack], or use another algorithm"
-                )
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         attackers = frozenset(self.attackers(draft.fleet.census.clients, draft.state.seed).tolist())

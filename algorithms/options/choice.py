@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import InputError, require
-from algorithms.parts.option import Option, Parts
+from algorithms.core.errors import require
+from algorithms.parts.option import Option
 
 if TYPE_CHECKING:
     from algorithms.core.state import State
@@ -49,18 +49,6 @@ class PowerOfChoice(Option):
         fits = size <= self.candidates <= clients
         allowed = f"from {size}, the cohort, to {clients}, the number of training clients"
         require(fits, "algorithm.candidates", self.candidates, allowed, f"set algorithm.candidates = {clients}")
-
-    def check(self, parts: Parts) -> None:
-        if parts.every > 1:
-            raise InputError(
-                f"aggregate_every = {parts.every} with algorithm.candidates: must be 1, because between aggregations "
-                "there is no model for their losses; leave algorithm.candidates out"
-            )
-        if parts.local.statistics == "untracked":
-            raise InputError(
-                'local.statistics = "untracked" with algorithm.candidates: must be "batch", because the global model '
-                "has only its initial statistics; leave algorithm.candidates out"
-            )
 
     def attend(self, draft: Draft) -> Draft:
         from algorithms.options.scores import scores_of

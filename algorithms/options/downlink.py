@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.core.layout import Floats, Packed
 from algorithms.options.chain import StageChain
-from algorithms.options.choice import PowerOfChoice
 from algorithms.options.stages import Changes
-from algorithms.parts.option import Parts
 
 if TYPE_CHECKING:
     from algorithms.core.fleet import Fleet
@@ -40,24 +37,6 @@ class Downlink(StageChain):
     feedback: bool = field(default=True, init=False)
 
     name: ClassVar[str] = "downlink"
-
-    def check(self, parts: Parts) -> None:
-        for found, other, why in (
-            (parts.has_own_round, "rounds of its own", "rounds that begin with one global model"),
-            (parts.every > 1, f"aggregate_every = {parts.every}", "1, because models travel from client to client"),
-            (
-                parts.sharing.weights == "personal",
-                'sharing.weights = "personal"',
-                '"shared", because no weights are sent',
-            ),
-            (
-                parts.option(PowerOfChoice) is not None,
-                "algorithm.candidates",
-                "left out, because they all receive it",
-            ),
-        ):
-            if found:
-                raise InputError(f"{self} with {other}: must be {why}; remove [downlink], or use another algorithm")
 
     def reduce(self, draft: Draft, received: Received) -> Received:
         """Count the broadcasts that each client missed, or the whole model if that is shorter."""

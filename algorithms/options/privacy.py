@@ -13,11 +13,7 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import Option, Parts, Updates
-from algorithms.parts.rules import AfterRound
-from algorithms.parts.schedule import Rounds
-from algorithms.parts.server import takes_updates
-from algorithms.parts.weighting import Equal
+from algorithms.parts.option import Option, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
@@ -134,21 +130,6 @@ class Privacy(Option):
     def needs(self) -> tuple[str, ...]:
         return ("change",) if self.adaptive else ()
 
-    def check(self, parts: Parts) -> None:
-        if parts.has_own_round or not isinstance(parts.schedule, Rounds):
-            raise InputError(
-                "[privacy] with an algorithm that has a round of its own: must be left out, because the accounting "
-                "covers synchronous aggregations alone; use fedavg"
-            )
-        for what, holds, text in (*_draws(parts.schedule), *_leaks(parts)):
-            if not holds:
-                raise InputError(f"{what} with [privacy]: must be {text}")
-        if {"attack", "aggregate"} & {option.name for option in parts.options}:
-            raise InputError(
-                "server.aggregate or [attack] with [privacy]: must be left out, because the noise is for a sum of "
-                "clipped changes; remove one of the two"
-            )
-
     def check_entries(self, layouts: Layouts) -> None:
         for entry in layouts.shared.entries:
             if not (entry.is_parameter or entry.frozen):
@@ -231,59 +212,3 @@ def _share_within(
     """Return the noised share of changes that were not clipped; each client moves the sum by at most 1/2."""
     within = rows.column("change")[rows.trained] < (clip * (1 - ROUNDING)) ** 2
     return float(0.5 + (np.sum(within - 0.5) + rule.count_noise * rng.standard_normal()) / expected)
-
-
-def _draws(schedule: Rounds) -> Rules:
-    """Return the rules of the cohorts: each is a part, whether it is covered, and otherwise the remedy."""
-    sample, every = schedule.sample, schedule.aggregate_every
-    yield (
-        f"algorithm.aggregate_every = {every}",
-        every == 1,
-        "1, because several clients change a travelling model, and each the order of the others; use fedavg",
-    )
-    yield (
-        f"algorithm.sampling = {sample.by!r}",
-        sample.by == "poisson",
-        '"poisson", because the accounting assumes independent clients; set algorithm.sampling = "poisson", '
-        "and algorithm.fraction in place of algorithm.cohort",
-    )
-    yield (
-        f"algorithm.active = {sample.active}",
-        sample.active == 1,
-        "1.0, because the accounting knows one rate; set algorithm.fraction to the product of both",
-    )
-
-
-def _leaks(parts: Parts) -> Rules:
-    """Return the rules of everything that may leave the clients without noise."""
-    local, sharing, weighting, server, until = parts.local, parts.sharing, parts.weighting, parts.server, parts.until
-    yield (
-        f"weighting = {weighting}",
-        isinstance(weighting, Equal),
-        'Equal(), because a weight scales a clipped change; set algorithm.weighting = "equal", or use fedavg',
-    )
-    yield (
-        f"server = {server}",
-        not takes_updates(type(server)),
-        "a rule without the reports of client updates, because they have no noise; use fedavg",
-    )
-    yield (
-        f"until = {until}",
-        until is None or isinstance(until, AfterRound),
-        "a round, because the reports of client updates have no noise; use an algorithm without such a phase",
-    )
-    yield (
-        f"local.steps = {local.steps!r}",
-        local.steps != "largest",
-        "a number, because the largest client would set the steps of all; set local.steps = 10",
-    )
-    yield (
-        f'algorithm.newcomer = "{sharing.newcomer}"',
-        sharing.newcomer == "initial",
-        '"initial", because the average of personal entries has no noise; set algorithm.newcomer = "initial"',
-    )
-    yield (
-        f'sharing.weights = "{sharing.weights}"',
-        sharing.weights == "shared",
-        '"shared", because no client sends its weights; remove [privacy]',
-    )

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from algorithms.core.errors import InputError
-from algorithms.options.aggregation import Aggregate, Mean
-from algorithms.parts.option import Option, Parts, Updates
-from algorithms.parts.weighting import Equal, Samples, SamplesUsed
+from algorithms.options.aggregation import Aggregate
+from algorithms.parts.option import Option, Updates
 
 if TYPE_CHECKING:
     from algorithms.parts.draft import Draft, Received
@@ -29,26 +27,6 @@ class Robust(Option):
 
     name: ClassVar[str] = "aggregate"
     forms_models: ClassVar[str] = "the aggregation or an attack looks at each client's model"
-
-    def check(self, parts: Parts) -> None:
-        if isinstance(self.rule, Mean):
-            return
-        plain = isinstance(parts.weighting, Samples | SamplesUsed | Equal)
-        for found, other, why in (
-            (parts.has_own_round, "rounds of its own", "with a cohort that trains at once"),
-            (
-                parts.every > 1,
-                f"aggregate_every = {parts.every}",
-                "with aggregate_every = 1, because a model that visits many clients has met an attacker",
-            ),
-            (not plain, f"weighting = {parts.weighting}", "with weights by samples, which it ignores"),
-            (parts.sharing.weights == "personal", 'sharing.weights = "personal"', "with weights that are sent"),
-        ):
-            if found:
-                raise InputError(
-                    f"server.aggregate = {self.rule} with {other}: must be used {why}; set server.aggregate = "
-                    '"mean", or use another algorithm'
-                )
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         from algorithms.options.gathered import gathered

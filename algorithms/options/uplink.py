@@ -10,7 +10,6 @@ from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Clip
-from algorithms.parts.arrivals import Arrivals
 from algorithms.parts.option import Parts, Updates
 
 if TYPE_CHECKING:
@@ -55,24 +54,6 @@ class Uplink(StageChain):
     def clipped(self, norm: float) -> Uplink:
         """Return the chain with a last stage that clips a model's change to a norm."""
         return replace(self, chain=(*self.chain, Clip(norm)))
-
-    def check(self, parts: Parts) -> None:
-        sends = getattr(parts.schedule, "sends", True)
-        if not sends or parts.sharing.weights == "personal":
-            other = 'sharing.weights = "personal"' if sends else "united data, as in centralized"
-            raise InputError(
-                f"uplink = {self} with {other}: must be empty, because no client sends its weights; remove [uplink]"
-            )
-        if self.feedback and isinstance(parts.schedule, Arrivals):
-            raise InputError(
-                "uplink.feedback = true with asynchronous arrivals: must be false, because overlapping client updates "
-                "have no order in a client's residual; use a synchronous algorithm"
-            )
-        if self.feedback and parts.sharing.newcomer == "average":
-            raise InputError(
-                'uplink.feedback = true with algorithm.newcomer = "average": must be "initial", because a newcomer '
-                'owes the server nothing; set algorithm.newcomer = "initial"'
-            )
 
     def saved_bytes(self, parts: Parts, layouts: Layouts) -> int:
         return self.shortening(parts, layouts)

@@ -11,7 +11,8 @@ from algorithms.core.entries import Kind
 from algorithms.core.errors import InputError, require
 from algorithms.core.layout import Layout
 from algorithms.core.layouts import Layouts, Scope
-from algorithms.parts.combinations import check
+from algorithms.parts.combinations import check_parts
+from algorithms.parts.conflicts import check_conflicts
 from algorithms.parts.option import Option, OptionKind, ordered
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
@@ -66,15 +67,8 @@ class Algorithm:
         if any(slot not in self.sharing.slots for slot in own):
             slots: dict[str, Scope | float] = {**self.sharing.slots, **dict.fromkeys(own, "personal")}
             object.__setattr__(self, "sharing", replace(self.sharing, slots=slots))
-        check(
-            *(self.schedule, self.local, self.sharing, self.weighting, self.server),
-            slots=beside,
-            own_round=self.own_round is not None,
-            later=None if self.then is None else self.then.local,
-            needs=self.needs,
-        )
-        for option in self.folded:
-            option.check(self)
+        check_parts(self)
+        check_conflicts(self)
 
     @property
     def rounds(self) -> Rounds:

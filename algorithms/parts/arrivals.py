@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import floor, inf, isfinite, nextafter
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -353,6 +353,7 @@ class Arrivals:
     delay: Delay = Concurrent()
     buffer: int | None = 1
     counts: Literal["model", "change"] = "model"
+    sends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.sample.by != "uniform":

@@ -49,6 +49,8 @@ class Parts(Protocol):
     @property
     def until(self) -> Rule | None: ...
     @property
+    def then(self) -> Parts | None: ...
+    @property
     def options(self) -> tuple[Option, ...]: ...
     @property
     def folded(self) -> tuple[Option, ...]: ...
@@ -96,9 +98,6 @@ class Option:
     def brings(self) -> tuple[Option, ...]:
         """Options that this one works through, unless the algorithm has others of their names."""
         return ()
-
-    def check(self, parts: Parts) -> None:
-        """Raise InputError if the option contradicts a part, or another option."""
 
     def check_entries(self, layouts: Layouts) -> None:
         """Raise InputError if the option contradicts an entry of the model."""

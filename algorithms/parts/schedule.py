@@ -142,6 +142,9 @@ class Sample:
 class Schedule(Protocol):
     """Cohorts, and the order of client updates and aggregations."""
 
+    sends: ClassVar[bool]
+    """Whether clients send models."""
+
     @property
     def sample(self) -> Sample:
         """Rule that draws the clients of a round."""

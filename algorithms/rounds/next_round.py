@@ -46,7 +46,7 @@ def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
     """Return a phase with the options that its clients bring: virtual time, and joining later."""
     if census.devices is None and census.joins is None:
         return algorithm
-    if isinstance(algorithm.schedule, Arrivals) or not getattr(algorithm.schedule, "sends", True):
+    if isinstance(algorithm.schedule, Arrivals) or not algorithm.schedule.sends:
         return algorithm  # arrivals have a clock of their own, and united data need none
     options: list[Option] = [] if census.joins is None else [Joins()]
     if census.devices is not None:
