@@ -22,7 +22,7 @@ class DeviceSeconds(Option):
         devices, rows = draft.fleet.census.devices, received.rows
         if devices is None:
             return state
-        passed = draft.algorithm.local.models * rows.column("used")
+        passed = draft.algorithm.local.method.models * rows.column("used")
         columns = rows.clients, passed, received.down, received.up
         updates = zip(*(column.tolist() for column in columns), strict=True)
         return state.measuring({"simulated_seconds": devices.round(state.seed, updates)})

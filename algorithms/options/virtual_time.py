@@ -50,7 +50,7 @@ class VirtualTime(Option):
         return replace(draft, cohort=attended.cohort).noting(self.name, attended)
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
-        return replace(updates, local=updates.local.attended(draft.fleet.census, len(draft.drawn)))
+        return replace(updates, local=updates.local.fitted(draft.fleet.census, len(draft.drawn)))
 
     def reduce(self, draft: Draft, received: Received) -> Received:
         """Add the late updates that arrive; their rows are the report's alone, because no rule reads them."""

@@ -60,12 +60,12 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", ordered(self.options))
-        # Each client stores its own position in the order of its batches, and what it has not sent yet.
+        # Each client stores its method's values, its position in the order of its batches, and what it has not sent.
         beside = [slot for option in self.options for slot in option.slots]
-        own = (*(("batches",) if self.local.batches else ()), *beside)
-        if any(slot not in self.sharing.slots for slot in own):
-            slots: dict[str, Scope | float] = {**self.sharing.slots, **dict.fromkeys(own, "personal")}
-            object.__setattr__(self, "sharing", replace(self.sharing, slots=slots))
+        batches = ("batches",) if self.local.batches else ()
+        own: dict[str, Scope | float] = {**self.local.method.slots, **dict.fromkeys((*batches, *beside), "personal")}
+        if own.keys() - self.sharing.slots.keys():
+            object.__setattr__(self, "sharing", replace(self.sharing, slots={**self.sharing.slots, **own}))
         check(
             *(self.schedule, self.local, self.sharing, self.weighting, self.server),
             slots=beside,
@@ -177,7 +177,7 @@ class Algorithm:
             InputError: a part of a phase refuses the model.
         """
         for phase in self.phases:
-            phase.local.check_model(module, sample)
+            phase.local.method.check_model(module, sample)
             for option in phase.folded:
                 option.check_model(module, sample)
 

@@ -43,7 +43,7 @@ class TorchOptimiser:
                 f"({reason}); correct them"
             ) from None
 
-    def step(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
         """Change the weights of some lanes in place; all lanes of one step have taken equally many.
 
         Args:
@@ -56,7 +56,7 @@ class TorchOptimiser:
         for weight, gradient in zip(weights, g, strict=True):
             weight.grad = gradient
         memory = steps.memory
-        if steps.counts.get(lanes.start, 0):
+        if steps.turn:
             for weight, stacks in zip(weights, memory, strict=True):
                 # Shaped state is a view and changes in place; numbers are the same for all lanes of the step.
                 optimiser.state[weight] = {
@@ -64,7 +64,6 @@ class TorchOptimiser:
                     for name, (stack, is_shaped) in stacks.items()
                 }
         optimiser.step()
-        steps.count(lanes)
         if not memory:
             memory += [{} for _ in weights]
         for weight, stacks in zip(weights, memory, strict=True):

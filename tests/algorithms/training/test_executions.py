@@ -12,11 +12,11 @@ from torch import nn
 from algorithms import (
     AffineTerm,
     Algorithm,
-    Chain,
     Compute,
     InputError,
     Layout,
     Local,
+    Method,
     Packed,
     Resident,
     Sample,
@@ -190,19 +190,22 @@ def test_terms_that_read_slots_are_fused_if_asked(make: Callable[..., Algorithm]
 
 
 @dataclass(frozen=True)
-class Drifting(Local):
-    """A method's own local steps: two affine terms beside those of `Local`."""
+class Drifting(Method):
+    """Two affine terms of a method."""
 
     @property
-    def chain(self) -> Chain:
-        plain = super().chain
-        return replace(plain, terms=(AffineTerm(a=0.2), *plain.terms, AffineTerm(a=0.1, b=0.3, v="received")))
+    def first_terms(self) -> tuple[AffineTerm, ...]:
+        return (AffineTerm(a=0.2),)
+
+    @property
+    def terms(self) -> tuple[AffineTerm, ...]:
+        return (AffineTerm(a=0.1, b=0.3, v="received"),)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("proximal", [0.0, 0.5])
 def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, federation: Federation) -> None:
-    local = Drifting(lr=0.05, batch_size=4, epochs=2, momentum=momentum, proximal=proximal)
+    local = replace(LOCAL, epochs=2, momentum=momentum, proximal=proximal, method=Drifting())
     algorithm = fedavg(Sample(), local)
     assert choose(local, seeded("linear"), torch.zeros(4), "cpu", 1).execution == "fused"
     plain, stacked, fused = (

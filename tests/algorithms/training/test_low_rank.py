@@ -1,6 +1,6 @@
 """Client updates of low rank beside sequential ones: divergence, measures, sums, and the rule that chooses them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,8 @@ from algorithms import (
     InputError,
     Layout,
     Local,
+    LocalSteps,
+    Method,
     Packed,
     Resident,
     Sample,
@@ -32,7 +34,6 @@ from algorithms import (
     scaffold,
 )
 from algorithms.core.sums import Sum
-from algorithms.training.chain import LocalSteps
 from algorithms.training.low_rank import LowRank
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
@@ -105,18 +106,18 @@ def test_a_buffer_does_not_decay(federation: Federation) -> None:
 
 
 @dataclass(frozen=True)
-class Halved(Local):
+class Halved(Method):
     """Client updates that end with a change of their own."""
 
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
-        for w in steps.weights.values():
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
+        for (w,) in steps.values(lane):
             w.mul_(0.5)
 
 
 def test_an_update_that_ends_with_a_change_of_its_own_has_no_low_rank() -> None:
-    assert choose(Halved(), WIDE, torch.zeros(784), "cpu", 25, 5).execution == "fused"
+    assert choose(Local(method=Halved()), WIDE, torch.zeros(784), "cpu", 25, 5).execution == "fused"
     with pytest.raises(InputError, match="or end with a change of them"):
-        choose(Halved(compute=Compute("low-rank")), WIDE, torch.zeros(784), "cpu", 25, 5)
+        choose(Local(method=Halved(), compute=Compute("low-rank")), WIDE, torch.zeros(784), "cpu", 25, 5)
 
 
 def test_a_counter_goes_on(federation: Federation) -> None:

@@ -1,4 +1,4 @@
-"""Further stages of a local step: gradient clipping, and the direction of Adam."""
+"""Further transforms of a gradient: clipping, and the direction of Adam."""
 
 from __future__ import annotations
 
