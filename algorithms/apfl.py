@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
 from algorithms.core.layouts import Scope
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.method import Method
 
@@ -55,9 +56,11 @@ def apfl(
     """
     require(0 <= share <= 1, "algorithm.share", share, "in [0, 1]", "set algorithm.share = 0.5")
     require(share_lr >= 0, "algorithm.share_lr", share_lr, ">= 0", "set algorithm.share_lr = 0.1")
-    require_defaults(local, "apfl", "optimizer", "momentum")
-    mixed = replace(local, method=Mixed(float(share), share_lr))
-    return Algorithm(Rounds(sample), mixed, weighting=weighting_of(weighting), server=server)
+    require_defaults(local, "apfl", "optimizer", "momentum", "method")
+    return fedavg(sample, replace(local, method=Mixed(float(share), share_lr)), server, weighting=weighting)
+
+
+STACKS = (None, SECOND_MODEL, "next", "apart")
 
 
 @dataclass(frozen=True)
@@ -80,30 +83,24 @@ class Mixed(Method):
 
     def step_model(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
         """Step w by its gradient, and go to u."""
-        stacks = (steps.view(slot, lanes) for slot in (None, SECOND_MODEL, "next", "apart"))
+        share, stacks = steps.counters["share"][lanes], [steps.view(slot, lanes) for slot in STACKS]
         for model, v, after, apart, each in zip(*stacks, g, strict=True):
             apart.copy_(v - model)
             after.copy_(model - steps.lr * each)
-            model.add_(_over(steps.counters["share"][lanes], each) * apart)
+            model.add_(share.view(-1, *(1 for _ in each.shape[1:])) * apart)
         _exchange_tracked(steps, lanes)
 
     def step_own(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
         """Step v by the gradient of u, go to the stepped w, and move the share at the first batch."""
-        share = steps.counters["share"][lanes]
+        share, stacks = steps.counters["share"][lanes], [steps.view(slot, lanes) for slot in STACKS]
         slope = share.new_zeros(len(share))
-        stacks = (steps.view(slot, lanes) for slot in (None, SECOND_MODEL, "next", "apart"))
         for model, v, after, apart, each in zip(*stacks, g, strict=True):
             slope += (each * apart).reshape(len(share), -1).sum(1)
-            v.sub_(steps.lr * _over(share, each) * each)
+            v.sub_(steps.lr * share.view(-1, *(1 for _ in each.shape[1:])) * each)
             model.copy_(after)
         if steps.turn == 0:
             share.sub_(self.share_lr * slope).clamp_(0, 1)
         _exchange_tracked(steps, lanes)
-
-
-def _over(share: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return a number of each lane with the dimensions of values [lanes, *shape]."""
-    return share.view(-1, *(1 for _ in values.shape[1:]))
 
 
 def _exchange_tracked(steps: LocalSteps, lanes: slice) -> None:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
+from algorithms.fedprox import Proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.method import Method
-from algorithms.training.terms import AffineTerm, pull
 
 if TYPE_CHECKING:
     from algorithms.training.work import Trainer, Work
@@ -52,7 +52,7 @@ def ditto(
     authors' code averages the changes of a cohort equally; `weighting = "equal"` does so.
     """
     require(attraction >= 0, "algorithm.attraction", attraction, ">= 0", "set algorithm.attraction = 0.1")
-    require_defaults(local, "ditto")
+    require_defaults(local, "ditto", "method")
     return fedavg(sample, replace(local, method=Beside(attraction)), server, weighting=weighting)
 
 
@@ -68,15 +68,6 @@ class Beside(Method):
     def train(self, local: Local, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         # The models change places, so the slot holds the received one while the client's own one trains.
         trainer.exchange(len(works))
-        trainer.train(replace(local, method=Attracted(self.attraction)), works, lr)
+        trainer.train(replace(local, method=Proximal(self.attraction, SECOND_MODEL)), works, lr)
         trainer.exchange(len(works))
         return trainer.train(local, works, lr)
-
-
-@dataclass(frozen=True)
-class Attracted(Beside):
-    """Term attraction (v - w_t) of each step of the client's own model; w_t is in the slot of the second model."""
-
-    @property
-    def terms(self) -> tuple[AffineTerm, ...]:
-        return (pull(self.attraction, SECOND_MODEL),)

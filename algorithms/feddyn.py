@@ -48,9 +48,8 @@ def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: fl
     require(isfinite(alpha) and alpha > 0, "algorithm.alpha", alpha, "a number > 0", "set algorithm.alpha = 0.01")
     own = isinstance(server, Assign)
     require(own, "server.rule", server, "'assign' for feddyn, which has its own step", "remove the table [server]")
-    require_defaults(local, "feddyn")
-    dynamic = replace(local, method=Dynamic(alpha))
-    return Algorithm(Rounds(sample), dynamic, weighting=Equal(), server=Accumulated())
+    require_defaults(local, "feddyn", "method")
+    return Algorithm(Rounds(sample), replace(local, method=Dynamic(alpha)), weighting=Equal(), server=Accumulated())
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def fedrep(
         value, allowed = getattr(local, name), "left out with fedrep, whose client updates have epochs"
         require(value is None, f"local.{name}", value, allowed, "set local.epochs instead")
     require(head_epochs >= 1, "algorithm.head_epochs", head_epochs, ">= 1", "use fedper to train both together")
-    require_defaults(local, "fedrep", "part")
+    require_defaults(local, "fedrep", "part", "method")
     both = replace(local, epochs=(local.epochs or 0) + head_epochs, method=HeadFirst(head_epochs))
     return fedper(sample, both, server, weighting=weighting, newcomer=newcomer)
 

@@ -61,7 +61,7 @@ def moon(
     require(isfinite(mu) and mu >= 0, "algorithm.mu", mu, "a number >= 0", "set algorithm.mu = 1.0")
     name, holds = "algorithm.temperature", isfinite(temperature) and temperature > 0
     require(holds, name, temperature, "a number > 0", f"set {name} = 0.5")
-    require_defaults(local, "moon")
+    require_defaults(local, "moon", "method")
     require(not local.compute.compile, "local.compile", True, "false for moon", "leave it out")
     return fedavg(sample, replace(local, method=Contrasted(mu, temperature)), server, weighting=weighting)
 

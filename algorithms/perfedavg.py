@@ -55,7 +55,7 @@ def per_fedavg(
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
     require(inner_lr >= 0, "algorithm.inner_lr", inner_lr, ">= 0", "set algorithm.inner_lr = 0.01")
-    require_defaults(local, "per-fedavg", "optimizer", "momentum")
+    require_defaults(local, "per-fedavg", "optimizer", "momentum", "method")
     return fedavg(sample, replace(local, method=Meta(inner_lr)), server, weighting=weighting)
 
 
@@ -86,5 +86,5 @@ class Meta(Method):
 
     def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
         # Batch norm refuses a batch of one, so a look may lack its step.
-        for w, base in steps.values(lane, "base") if count % 2 else ():
+        for w, base in steps.values(lane, "base") if count % len(self.stages) else ():
             w.copy_(base)

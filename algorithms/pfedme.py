@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm, pull
@@ -58,9 +59,9 @@ def pfedme(
     require(attraction > 0, "algorithm.attraction", attraction, "> 0", "set algorithm.attraction = 15.0")
     require(inner_steps >= 1, "algorithm.inner_steps", inner_steps, ">= 1", "set algorithm.inner_steps = 5")
     require(outer_lr > 0, "algorithm.outer_lr", outer_lr, "> 0", "set algorithm.outer_lr = 0.005")
-    require_defaults(local, "pfedme", "optimizer", "momentum", "proximal")
+    require_defaults(local, "pfedme", "optimizer", "momentum", "method")
     both = replace(local, method=Envelope(attraction, inner_steps, outer_lr))
-    return Algorithm(Rounds(sample), both, weighting=weighting_of(weighting), server=server)
+    return fedavg(sample, both, server, weighting=weighting)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Self
 
 from algorithms.core.clients import Census
 from algorithms.core.errors import InputError, require
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
 from algorithms.training.method import Method
 from algorithms.training.terms import RECEIVED, AffineTerm
@@ -42,14 +43,13 @@ def scaffold(
     mean leaves out the others. With `mix`, c moves by the same share as the model. Batch-norm entries are averaged.
     Weighted by samples, c moves by the weighted mean too.
     """
-    require_defaults(local, "scaffold", "momentum", "optimizer", "lr_schedule")
+    require_defaults(local, "scaffold", "momentum", "optimizer", "lr_schedule", "method")
     require(sample.active == 1, "algorithm.active", sample.active, "1.0 for scaffold (m is fixed)", "leave it out")
     fixed = sample.by != "poisson"
     require(fixed, "algorithm.sampling", sample.by, '"uniform" for scaffold (m is fixed)', "leave it out")
     late = sample.reporting.late
     require(late == "drop", "algorithm.late", late, '"drop" for scaffold (c moves by one cohort)', "leave it out")
-    controlled = replace(local, method=Controlled(sample))
-    return Algorithm(Rounds(sample), controlled, weighting=weighting_of(weighting), server=server)
+    return fedavg(sample, replace(local, method=Controlled(sample)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The chain of a local step: terms that change the gradient, then the direction of the step."""
+"""The chain of a local step: terms and clipping that change the gradient, then the direction of the step."""
 
 from __future__ import annotations
 
@@ -37,6 +37,51 @@ class MomentumDirection:
         torch._foreach_mul_(u, self.beta)
         torch._foreach_add_(u, g)
         return list(torch._foreach_add(g, u, alpha=self.beta)) if self.nesterov else u
+
+
+@dataclass(frozen=True)
+class GradientClip:
+    """Limit on the norm of a batch's gradient, all parameters together: g <- g min(1, norm / |g|).
+
+    Args:
+        norm: largest norm, > 0.
+    """
+
+    norm: float
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        squares = torch.stack([each.reshape(len(each), -1).square().sum(1) for each in g])
+        # torch.nn.utils.clip_grad_norm_ adds the same number, so both clip alike.
+        scale = (self.norm / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
+        return [each * scale.view(-1, *(1 for _ in each.shape[1:])) for each in g]
+
+
+@dataclass(frozen=True)
+class AdamDirection:
+    """Direction of Adam: m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,  along m' / (sqrt(v') + eps).
+
+    m' and v' are corrected for their start at 0. m, v and the number of steps are slots: "first", "second", "steps".
+
+    Args:
+        beta1: decay of the first moment, in [0, 1).
+        beta2: decay of the second moment, in [0, 1).
+        eps: bound of the step, > 0.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        count = steps.count(lanes)
+        m, v = steps.view("first", lanes), steps.view("second", lanes)
+        torch._foreach_mul_(m, self.beta1)
+        torch._foreach_add_(m, g, alpha=1 - self.beta1)
+        torch._foreach_mul_(v, self.beta2)
+        torch._foreach_addcmul_(v, g, g, value=1 - self.beta2)
+        roots = torch._foreach_sqrt(torch._foreach_div(v, 1 - self.beta2**count))
+        torch._foreach_add_(roots, self.eps)
+        return list(torch._foreach_div(torch._foreach_div(m, 1 - self.beta1**count), roots))
 
 
 Transform: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
@@ -136,12 +181,7 @@ class LocalSteps:
 
     @torch.no_grad()
     def finish(self, change: Callable[[LocalSteps, int, int], None], taken: Sequence[int]) -> None:
-        """Call `Method.finish` for each lane that took a step.
-
-        Args:
-            change: the method's function of these steps, a lane, and its number of steps.
-            taken: number of steps of each lane.
-        """
+        """Call `Method.finish` for each lane that took a step, given the number of steps of each lane."""
         for lane, count in enumerate(taken):
             if count:
                 change(self, lane, count)

@@ -24,7 +24,7 @@ from algorithms.training.loss import CrossEntropy, Loss
 from algorithms.training.method import Method
 from algorithms.training.optimiser_names import OPTIMISERS, OWN
 from algorithms.training.own_update import OwnUpdate
-from algorithms.training.terms import AffineTerm, pull
+from algorithms.training.terms import AffineTerm
 
 if TYPE_CHECKING:
     from algorithms.training.chain import Chain, Stage
@@ -37,10 +37,10 @@ Option = bool | float | list[float]
 class Local:
     """Minibatch SGD, or another optimiser, on one client's samples.
 
-    With g the gradient of the batch's mean loss and w_r the received weights, a local step is a chain:
+    With g the gradient of the batch's mean loss, a local step is a chain:
 
         g <- g min(1, clip / |g|)
-        g <- g + weight_decay w + proximal (w - w_r)
+        g <- g + weight_decay w
         u <- momentum u + g
         w <- w - lr u              (with Nesterov's momentum along g + momentum u; for Adam see `AdamDirection`)
 
@@ -65,7 +65,6 @@ class Local:
         beta2: Adam's decay of the second moment, in [0, 1).
         eps: Adam's bound of the step, > 0.
         weight_decay: factor of the weights in the gradient of every parameter, >= 0.
-        proximal: FedProx's mu, >= 0.
         lr_schedule: learning rate within a client update of T steps: "constant", or a factor on the t-th step's rate
             that falls to 0, "linear", 1 - t / T, or "cosine", (1 + cos(pi t / T)) / 2.
         lr_decay: factor on the learning rate after each round, in (0, 1].
@@ -102,7 +101,6 @@ class Local:
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-    proximal: float = 0.0
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     lr_decay: float = 1.0
     lr_decay_at: tuple[float, ...] = ()
@@ -133,8 +131,7 @@ class Local:
     @property
     def chain(self) -> Chain:
         """Arithmetic of a local step."""
-        from algorithms.training.chain import Chain, MomentumDirection, Transform
-        from algorithms.training.transforms import AdamDirection, GradientClip
+        from algorithms.training.chain import AdamDirection, Chain, GradientClip, MomentumDirection, Transform
 
         method = self.method
         terms: list[AffineTerm | Transform] = [*method.first_terms]
@@ -142,8 +139,6 @@ class Local:
             terms.append(GradientClip(self.clip))
         if self.weight_decay and self.optimizer in OWN:
             terms.append(AffineTerm(a=self.weight_decay))
-        if self.proximal:
-            terms.append(pull(self.proximal))
         terms += method.terms
         direction: Transform = MomentumDirection(self.momentum, self.nesterov)
         if self.optimizer == "adam":
@@ -218,9 +213,7 @@ class Local:
     def fitted(self, census: Census, reporting: int | None = None) -> Self:
         """Return this part with values that depend on the training clients, such as `steps = "largest"`, as numbers.
 
-        Args:
-            census: training clients.
-            reporting: number of clients that report in time, in a round in virtual time.
+        `reporting` is the number of clients that report in time, in a round in virtual time.
         """
         method = self.method.fitted(census, reporting)
         if self.steps != "largest":

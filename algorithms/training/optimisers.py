@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -44,13 +43,7 @@ class TorchOptimiser:
             ) from None
 
     def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
-        """Change the weights of some lanes in place; all lanes of one step have taken equally many.
-
-        Args:
-            steps: weights, learning rate and memory of a stack of client updates.
-            g: gradients, [k, *shape] each.
-            lanes: the k lanes.
-        """
+        """Change the weights of some lanes, which have all taken equally many steps."""
         weights = steps.view(None, lanes)
         optimiser = self._make(weights, steps.lr)
         for weight, gradient in zip(weights, g, strict=True):
@@ -71,12 +64,8 @@ class TorchOptimiser:
             _store(stacks, optimiser.state[weight], weight, lanes, len(next(iter(steps.weights.values()))))
 
     def _make(self, weights: Tensors, lr: float) -> torch.optim.Optimizer:
-        made: torch.optim.Optimizer = self._class(weights, lr=lr, **self.options)
+        made: torch.optim.Optimizer = getattr(torch.optim, self.name)(weights, lr=lr, **self.options)
         return made
-
-    @cached_property
-    def _class(self) -> Any:
-        return getattr(torch.optim, self.name)
 
 
 def _store(stacks: dict[str, Stored], state: Mapping[str, Any], weight: torch.Tensor, lanes: slice, count: int) -> None:

@@ -24,10 +24,5 @@ class AffineTerm:
 
 
 def pull(strength: float, to: str = RECEIVED) -> AffineTerm:
-    """Return the term strength (w - v): the gradient of strength / 2 ||w - v||^2.
-
-    Args:
-        strength: factor of the term.
-        to: name of v; see `AffineTerm`.
-    """
+    """Return the term strength (w - v), the gradient of strength / 2 ||w - v||^2; `to` names v."""
     return AffineTerm(a=strength, b=-strength, v=to)

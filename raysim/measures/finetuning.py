@@ -31,7 +31,7 @@ class Finetuning:
 
         phase, number = algorithm.phase(state.phase), max(1, state.round)
         length: dict[str, Any] = {"epochs": self.epochs, "steps": None, "batches": None}
-        local = replace(phase.local, **length, part=self.part, method=Method(), proximal=0.0)
+        local = replace(phase.local, **length, part=self.part, method=Method())
         seed = torch_seed(state.seed, Purpose.FINETUNE, number) % 2**32
         return ClientUpdates(local, phase.weighting, seed, number, True, state.rounds)
 

@@ -34,6 +34,7 @@ from algorithms import (
     scaffold,
 )
 from algorithms.core.sums import Sum
+from algorithms.fedprox import Proximal
 from algorithms.training.low_rank import LowRank
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
@@ -159,7 +160,8 @@ WIDE = nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
 @pytest.mark.parametrize(("samples", "expected"), [(1, "low-rank"), (99, "low-rank"), (100, "fused")])
 def test_clients_of_few_samples_are_of_low_rank(samples: int, expected: str) -> None:
     assert choose(Local(), WIDE, torch.zeros(784), "cpu", 25, samples).execution == expected
-    assert choose(Local(momentum=0.9, proximal=0.1), WIDE, torch.zeros(784), "cpu", 25, samples).execution == expected
+    near = Local(momentum=0.9, method=Proximal(0.1))
+    assert choose(near, WIDE, torch.zeros(784), "cpu", 25, samples).execution == expected
     assert choose(Local(), WIDE, torch.zeros(784), "cpu", 25, samples, "it says so").execution == "fused"
 
 

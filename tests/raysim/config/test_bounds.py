@@ -35,7 +35,7 @@ def every_table() -> Iterator[type[ConfigTable]]:
     yield from (table_of(function, ("sample", "local", "server"), AlgorithmTable) for function in ALGORITHMS.values())
     yield from (table_of(rule, (), ServerTable) for rule in SERVERS.values())
     for loss in LOSSES.values():
-        beside = ("proximal", "compute", "loss", "update", "method")
+        beside = ("compute", "loss", "update", "method")
         yield table_of(Local, beside, table_of(Compute, (), table_of(loss, (), LocalTable)))
     yield from map(_partition_table, SCHEMES)
     for model in MODELS.values():
