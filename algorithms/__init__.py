@@ -65,6 +65,8 @@ from algorithms.silobn import silobn
 from algorithms.staticbn import static_bn
 from algorithms.training.compute import Compute
 from algorithms.training.local import Local
+from algorithms.training.method import Method
+from algorithms.training.terms import AffineTerm
 
 if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
@@ -75,7 +77,7 @@ if TYPE_CHECKING:
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
-    from algorithms.training.chain import AffineTerm, Chain, LocalSteps
+    from algorithms.training.chain import LocalSteps
     from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
     from algorithms.training.resident import Resident
     from algorithms.training.work import Trainer, Work
@@ -98,7 +100,6 @@ __all__ = [
     "BatchStatistics",
     "Block",
     "Census",
-    "Chain",
     "ClientData",
     "ClientInput",
     "ClientLoss",
@@ -133,6 +134,7 @@ __all__ = [
     "Mean",
     "Median",
     "Memory",
+    "Method",
     "Mix",
     "Momentum",
     "MultiKrum",
@@ -243,7 +245,7 @@ _MODULES = {
     **dict.fromkeys(("BatchStatistics", "Divergence"), "algorithms.options.measures"),
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
-    **dict.fromkeys(("AffineTerm", "Chain", "LocalSteps"), "algorithms.training.chain"),
+    "LocalSteps": "algorithms.training.chain",
     **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),
     **dict.fromkeys(("Trainer", "Work"), "algorithms.training.work"),
 }

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
+from algorithms.core.layouts import Scope
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
 
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.training.chain import Chain, LocalSteps
+    from algorithms.training.chain import LocalSteps, Stage
 
 
 def apfl(
@@ -54,54 +56,54 @@ def apfl(
     """
     require(0 <= share <= 1, "algorithm.share", share, "in [0, 1]", "set algorithm.share = 0.5")
     require(share_lr >= 0, "algorithm.share_lr", share_lr, ">= 0", "set algorithm.share_lr = 0.1")
-    require_defaults(local, "apfl", "optimizer", "momentum")
-    mixed = Mixed(**vars(local), share=float(share), share_lr=share_lr)
-    sharing = Sharing(slots={SECOND_MODEL: "personal", **mixed.numbers})
-    return Algorithm(Rounds(sample), mixed, sharing, weighting_of(weighting), server)
+    require_defaults(local, "apfl", "optimizer", "momentum", "method")
+    return fedavg(sample, replace(local, method=Mixed(float(share), share_lr)), server, weighting=weighting)
+
+
+STACKS = (None, SECOND_MODEL, "next", "apart")
 
 
 @dataclass(frozen=True)
-class Mixed(Local):
-    """`Local` that takes each batch twice: for w, and for the mixture u of v and w.
+class Mixed(Method):
+    """Two steps on each batch: of w, and of v by the gradient of their mixture u.
 
     Between the two, u is the model, the slot "next" holds the stepped w, and "apart" v - w.
     """
 
-    share: float = 1.0
-    share_lr: float = 0.0
+    share: float
+    share_lr: float
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        return (*super().slots, SECOND_MODEL, "share")
+    def slots(self) -> dict[str, Scope | float]:
+        return {SECOND_MODEL: "personal", "share": self.share}
 
     @property
-    def numbers(self) -> dict[str, float]:
-        return {"share": self.share}
+    def stages(self) -> tuple[Stage, ...]:
+        return self.step_model, self.step_own
 
-    @property
-    def chain(self) -> Chain:
-        return replace(super().chain, optimiser=self)
-
-    @property
-    def repeats(self) -> int:
-        return 2
-
-    def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
-        """Take the gradient of w and go to u, or that of u and go to w."""
-        share, count = steps.counters["share"][lanes], steps.count(lanes)
-        slope = share.new_zeros(len(share))
-        stacks = [steps.view(slot, lanes) for slot in (None, SECOND_MODEL, "next", "apart")]
+    def step_model(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
+        """Step w by its gradient, and go to u."""
+        share, stacks = steps.counters["share"][lanes], [steps.view(slot, lanes) for slot in STACKS]
         for model, v, after, apart, each in zip(*stacks, g, strict=True):
-            a = share.view(-1, *(1 for _ in each.shape[1:]))
-            if count % 2:  # the gradient is that of w
-                apart.copy_(v - model)
-                after.copy_(model - steps.lr * each)
-                model.add_(a * apart)
-            else:
-                slope += (each * apart).reshape(len(share), -1).sum(1)
-                v.sub_(steps.lr * a * each)
-                model.copy_(after)
-        if count == 2:
+            apart.copy_(v - model)
+            after.copy_(model - steps.lr * each)
+            model.add_(share.view(-1, *(1 for _ in each.shape[1:])) * apart)
+        _exchange_tracked(steps, lanes)
+
+    def step_own(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
+        """Step v by the gradient of u, go to the stepped w, and move the share at the first batch."""
+        share, stacks = steps.counters["share"][lanes], [steps.view(slot, lanes) for slot in STACKS]
+        slope = share.new_zeros(len(share))
+        for model, v, after, apart, each in zip(*stacks, g, strict=True):
+            slope += (each * apart).reshape(len(share), -1).sum(1)
+            v.sub_(steps.lr * share.view(-1, *(1 for _ in each.shape[1:])) * each)
+            model.copy_(after)
+        if steps.turn == 0:
             share.sub_(self.share_lr * slope).clamp_(0, 1)
-        for model, own in steps.tracked:
-            model[lanes], own[lanes] = own[lanes].clone(), model[lanes].clone()
+        _exchange_tracked(steps, lanes)
+
+
+def _exchange_tracked(steps: LocalSteps, lanes: slice) -> None:
+    """Exchange the entries that never train, such as running means, of the models and the second models."""
+    for model, own in steps.tracked:
+        model[lanes], own[lanes] = own[lanes].clone(), model[lanes].clone()

@@ -38,7 +38,8 @@ class UnionRounds(Rounds):
 def start_union(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:
     """Start one update on the union of all training clients' samples, in one block; see `start_round`."""
     from algorithms.core.blocks import block_over
-    from algorithms.parts.draft import Draft, Training
+    from algorithms.parts.cohort import Training, client_updates
+    from algorithms.parts.option import Draft
     from algorithms.rounds.round import PendingRound
     from algorithms.rounds.union import UnionUpdate
 
@@ -49,7 +50,7 @@ def start_union(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
             "remove it"
         )
     draft = replace(Draft.of(state, algorithm, fleet), newcomer=state.average)
-    training = Training(draft, UnionUpdate(draft.updates), [block_over(census.clients, fleet)])
+    training = Training(draft, UnionUpdate(client_updates(draft)), [block_over(census.clients, fleet)])
 
     def finish() -> State:
         received = training.received()

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
+from algorithms.fedavg import fedavg
+from algorithms.fedprox import Proximal
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
 
 if TYPE_CHECKING:
-    from algorithms.training.chain import Chain
     from algorithms.training.work import Trainer, Work
 
 
@@ -51,42 +52,22 @@ def ditto(
     authors' code averages the changes of a cohort equally; `weighting = "equal"` does so.
     """
     require(attraction >= 0, "algorithm.attraction", attraction, ">= 0", "set algorithm.attraction = 0.1")
-    require_defaults(local, "ditto")
-    sharing = Sharing(slots={SECOND_MODEL: "personal"})
-    return Algorithm(
-        Rounds(sample), Beside(**vars(local), attraction=attraction), sharing, weighting_of(weighting), server
-    )
+    require_defaults(local, "ditto", "method")
+    return fedavg(sample, replace(local, method=Beside(attraction)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)
-class Beside(Local):
-    """`Local` for the client's own model, held near the received one, and then for the received one alone."""
+class Beside(Method):
+    """Client update of the client's own model, held near the received one, and then of the received one alone."""
 
-    attraction: float = 0.0
+    personal = (SECOND_MODEL,)
+    models = 2
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return (*super().slots, SECOND_MODEL)
+    attraction: float
 
-    @property
-    def models(self) -> int:
-        return 2
-
-    def train(self, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+    def train(self, local: Local, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         # The models change places, so the slot holds the received one while the client's own one trains.
         trainer.exchange(len(works))
-        trainer.train(Attracted(**vars(self)), works, lr)
+        trainer.train(replace(local, method=Proximal(self.attraction, SECOND_MODEL)), works, lr)
         trainer.exchange(len(works))
-        return trainer.train(self, works, lr)
-
-
-@dataclass(frozen=True)
-class Attracted(Beside):
-    """`Local` with the term attraction (w - v) in each step; v is the slot of the second model."""
-
-    @property
-    def chain(self) -> Chain:
-        from algorithms.training.chain import AffineTerm
-
-        plain, a = super().chain, self.attraction
-        return replace(plain, terms=(*plain.terms, AffineTerm(a=a, b=-a, v=SECOND_MODEL)))
+        return trainer.train(local, works, lr)

@@ -1,9 +1,10 @@
 """FedAsync: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2020."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Literal
 
 from algorithms.core.errors import InputError, require
+from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Concurrent, Delay, Drawn
 from algorithms.parts.schedule import Sample
@@ -62,9 +63,8 @@ def fedasync(
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     weighting = staleness_weighting(staleness, given)
     schedule = Arrivals(sample, _delay(concurrency, max_staleness))
-    return Algorithm(
-        schedule, replace(local, proximal=proximal), Sharing(), weighting, server, own_round=asynchronous_round
-    )
+    local = with_proximal(local, proximal)
+    return Algorithm(schedule, local, Sharing(), weighting, server, own_round=asynchronous_round)
 
 
 def asynchronous_round(*arguments: Any, **keys: Any) -> Any:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from algorithms.fedavg import fedavg
+from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.phases import phases
 from algorithms.parts.rules import LossAgreement
@@ -47,4 +48,4 @@ def fedbs(
     """
     agreement = LossAgreement(epsilon, patience, deviation, loss)
     warm = replace(fedavg(sample, local, server), weighting=ClientLoss(loss))
-    return phases(warm, (agreement, replace(warm, weighting=Equal(), local=replace(local, proximal=proximal))))
+    return phases(warm, (agreement, replace(warm, weighting=Equal(), local=with_proximal(local, proximal))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Self
@@ -15,13 +14,13 @@ from algorithms.core.layout import Layout, Memory, Packed
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Rounds, Sample
 from algorithms.parts.server import Assign, Server, on_parameters
-from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import Equal
-from algorithms.training.local import Local
-from algorithms.training.own_update import refuse_own_update
+from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
+from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 if TYPE_CHECKING:
-    from algorithms.training.chain import Chain, LocalSteps
+    from algorithms.training.chain import LocalSteps
 
 
 def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: float = 0.01) -> Algorithm:
@@ -49,36 +48,26 @@ def feddyn(sample: Sample, local: Local, server: Server = Assign(), *, alpha: fl
     require(isfinite(alpha) and alpha > 0, "algorithm.alpha", alpha, "a number > 0", "set algorithm.alpha = 0.01")
     own = isinstance(server, Assign)
     require(own, "server.rule", server, "'assign' for feddyn, which has its own step", "remove the table [server]")
-    refuse_own_update(local.update, "feddyn")
-    dynamic = Dynamic(**{**vars(local), "proximal": alpha})
-    return Algorithm(Rounds(sample), dynamic, Sharing(slots={"dual": "personal"}), Equal(), Accumulated())
+    require_defaults(local, "feddyn", "method")
+    return Algorithm(Rounds(sample), replace(local, method=Dynamic(alpha)), weighting=Equal(), server=Accumulated())
 
 
 @dataclass(frozen=True)
-class Dynamic(Local):
-    """`Local` with a linear term -<h_k, w>; h_k is the slot "dual", and alpha the proximal term."""
+class Dynamic(Method):
+    """Terms -h_k + alpha (w - w_t) of each step; h_k is the slot "dual"."""
+
+    personal = ("dual",)
+    first_terms = (AffineTerm(b=-1.0, v="dual"),)
+
+    alpha: float
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        return (*super().slots, "dual")
+    def terms(self) -> tuple[AffineTerm, ...]:
+        return (pull(self.alpha),)
 
-    @property
-    def chain(self) -> Chain:
-        from algorithms.training.chain import AffineTerm
-
-        plain = super().chain
-        return replace(plain, terms=(AffineTerm(b=-1.0, v="dual"), *plain.terms))
-
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
-        import torch
-
-        from algorithms.training.chain import RECEIVED
-
-        received, duals = steps.stacks(RECEIVED), steps.stacks("dual")
-        with torch.no_grad():
-            for lane, count in enumerate(taken):
-                for name, w in steps.weights.items() if count else ():
-                    duals[name][lane] -= self.proximal * (w[lane] - received[name][lane])
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
+        for w, received, dual in steps.values(lane, RECEIVED, "dual"):
+            dual.sub_(self.alpha * (w - received))
 
 
 @dataclass(frozen=True)

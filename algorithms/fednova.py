@@ -10,6 +10,7 @@ import numpy as np
 
 from algorithms.core.rows import Report
 from algorithms.fedavg import fedavg
+from algorithms.fedprox import with_proximal
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server, Stretched
@@ -55,7 +56,7 @@ def fednova(
     require_defaults(local, "fednova", "optimizer", "nesterov", "lr_schedule")
     if proximal:
         require_defaults(local, "fednova with algorithm.proximal", "lr_decay")
-    plain = fedavg(sample, replace(local, proximal=proximal), weighting=weighting)
+    plain = fedavg(sample, with_proximal(local, proximal), weighting=weighting)
     shares = PerStep(plain.weighting, local.momentum, local.lr * proximal)
     return replace(plain, weighting=shares, server=Stretched(shares, server))
 

@@ -1,13 +1,19 @@
 """FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", 2020."""
 
-from dataclasses import replace
+from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from algorithms.core.errors import require
 from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
-from algorithms.training.local import Local
+from algorithms.training.local import Local, require_defaults
+from algorithms.training.local_values import FLOAT32_MAX
+from algorithms.training.method import Method
+from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 
 def fedprox(
@@ -34,4 +40,28 @@ def fedprox(
     Deviations: a client takes the steps set by `local`, not as many as a gamma-inexact solution needs. Models are
     weighted, by default by samples as in RADFed's comparison, not sampled in proportion to them.
     """
-    return fedavg(sample, replace(local, proximal=proximal), server, weighting=weighting)
+    return fedavg(sample, with_proximal(local, proximal), server, weighting=weighting)
+
+
+@dataclass(frozen=True)
+class Proximal(Method):
+    """Term mu (w - v) of each step; by default v is the received model."""
+
+    mu: float
+    v: str = RECEIVED
+
+    @property
+    def terms(self) -> tuple[AffineTerm, ...]:
+        return (pull(self.mu, self.v),)
+
+
+def with_proximal(local: Local, proximal: float) -> Local:
+    """Return local steps with the term proximal (w - w_t); with 0 they are the given ones."""
+    holds = 0 <= proximal <= FLOAT32_MAX
+    require(holds, "local.proximal", proximal, "a float32 number >= 0", "set local.proximal = 0")
+    if not proximal:
+        return local
+    why = f"left out with local.update = {local.update and local.update.name!r}, which takes its own steps"
+    require(local.update is None, "algorithm.proximal", proximal, why, "set it to 0")
+    require_defaults(local, "algorithm.proximal", "method")
+    return replace(local, method=Proximal(proximal))

@@ -16,6 +16,7 @@ from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
 
 if TYPE_CHECKING:
     from algorithms.training.work import Trainer, Work
@@ -55,23 +56,19 @@ def fedrep(
         value, allowed = getattr(local, name), "left out with fedrep, whose client updates have epochs"
         require(value is None, f"local.{name}", value, allowed, "set local.epochs instead")
     require(head_epochs >= 1, "algorithm.head_epochs", head_epochs, ">= 1", "use fedper to train both together")
-    require_defaults(local, "fedrep", "part")
-    both = {**vars(local), "epochs": (local.epochs or 0) + head_epochs}
-    return fedper(sample, HeadFirst(**both, head_epochs=head_epochs), server, weighting=weighting, newcomer=newcomer)
+    require_defaults(local, "fedrep", "part", "method")
+    both = replace(local, epochs=(local.epochs or 0) + head_epochs, method=HeadFirst(head_epochs))
+    return fedper(sample, both, server, weighting=weighting, newcomer=newcomer)
 
 
 @dataclass(frozen=True)
-class HeadFirst(Local):
-    """`Local` whose first epochs train the head alone, and its others the body.
+class HeadFirst(Method):
+    """Client update whose first epochs train the head alone, and its others the body."""
 
-    Args:
-        head_epochs: epochs of the head, below `epochs`.
-    """
+    head_epochs: int
 
-    head_epochs: int = 1
-
-    def train(self, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
+    def train(self, local: Local, trainer: Trainer, works: Sequence[Work], lr: float) -> NDArray[np.float64]:
         # Each epoch has equally many batches.
-        parts = [work.split(len(work.batches) * self.head_epochs // (self.epochs or 1)) for work in works]
-        trainer.train(replace(self, part="head"), [head for head, _ in parts], lr)
-        return trainer.train(replace(self, part="body"), [body for _, body in parts], lr)
+        parts = [work.split(len(work.batches) * self.head_epochs // (local.epochs or 1)) for work in works]
+        trainer.train(replace(local, part="head"), [head for head, _ in parts], lr)
+        return trainer.train(replace(local, part="body"), [body for _, body in parts], lr)

@@ -29,7 +29,7 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
         server: step from the mean to the next global model.
 
     Raises:
-        InputError: `local` has momentum, another loss or optimizer, a schedule, a proximal term, rotating batches,
+        InputError: `local` has momentum, another loss or optimizer, a schedule, a `method`, rotating batches,
             bf16, or other statistics than the batch's; `sample` draws by importance; or the model has dropout or no
             batch norm (when they meet).
 
@@ -42,7 +42,7 @@ def fedtan(sample: Sample, local: Local, server: Server = Assign()) -> Algorithm
     does; n is the number of values a channel in all first batches. A client without a batch takes no part. Subclasses
     of batch norm, such as batch renormalisation, take the common step like batch norm.
     """
-    keys = "momentum", "proximal", "statistics", "optimizer", "lr_schedule", "batches"
+    keys = "momentum", "method", "statistics", "optimizer", "lr_schedule", "batches"
     require_defaults(local, "fedtan, which takes its own first step", *keys)
     plain_loss = local.loss == CrossEntropy()
     require(plain_loss, "local.loss", local.loss.title, "plain cross-entropy for fedtan", "leave it out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -12,15 +11,15 @@ from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Sharing
 from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from algorithms.training.chain import Chain, LocalSteps
+    from algorithms.training.chain import LocalSteps
     from algorithms.training.contrast import Contrast
 
 
@@ -62,52 +61,30 @@ def moon(
     require(isfinite(mu) and mu >= 0, "algorithm.mu", mu, "a number >= 0", "set algorithm.mu = 1.0")
     name, holds = "algorithm.temperature", isfinite(temperature) and temperature > 0
     require(holds, name, temperature, "a number > 0", f"set {name} = 0.5")
-    require_defaults(local, "moon")
+    require_defaults(local, "moon", "method")
     require(not local.compute.compile, "local.compile", True, "false for moon", "leave it out")
-    plain = fedavg(sample, local, server, weighting=weighting)
-    contrasted = Contrasted(**vars(local), mu=mu, temperature=temperature)
-    return replace(plain, local=contrasted, sharing=Sharing(slots={"previous": "personal"}))
+    return fedavg(sample, replace(local, method=Contrasted(mu, temperature)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)
-class Contrasted(Local):
-    """`Local` with a contrastive term of the loss; the client's previous model is the slot "previous".
+class Contrasted(Method):
+    """Contrastive term of the loss; the client's previous model is the slot "previous"."""
 
-    Args:
-        mu: factor of the term.
-        temperature: T of the term.
-    """
+    personal = ("previous",)
 
-    mu: float = 1.0
-    temperature: float = 0.5
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return (*super().slots, "previous")
-
-    @property
-    def chain(self) -> Chain:
-        return replace(super().chain, keeps_received=True)
+    mu: float
+    temperature: float
 
     def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
         from algorithms.training.contrast import check_head
 
         check_head(module, sample)
 
-    def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast:
+    def loss_term(self, module: nn.Module, steps: LocalSteps) -> Contrast:
         from algorithms.training.contrast import Contrast
 
         return Contrast(self.mu, self.temperature, "previous", module, steps)
 
-    @property
-    def has_gradient_by_hand(self) -> bool:
-        return False
-
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
-        import torch
-
-        previous = steps.stacks("previous")
-        with torch.no_grad():
-            for lane, count in enumerate(taken):
-                for name, w in steps.weights.items() if count else ():
-                    previous[name][lane] = w[lane]
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
+        for w, previous in steps.values(lane, "previous"):
+            previous.copy_(w)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
 
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.training.chain import Chain, LocalSteps
+    from algorithms.training.chain import LocalSteps, Stage
 
 
 def per_fedavg(
@@ -53,38 +55,36 @@ def per_fedavg(
     Fine-tuning takes epochs at the rate `local.lr`, not one step at alpha.
     """
     require(inner_lr >= 0, "algorithm.inner_lr", inner_lr, ">= 0", "set algorithm.inner_lr = 0.01")
-    require_defaults(local, "per-fedavg", "optimizer", "momentum")
-    meta = Meta(**vars(local), inner_lr=inner_lr)
-    return Algorithm(Rounds(sample), meta, weighting=weighting_of(weighting), server=server)
+    require_defaults(local, "per-fedavg", "optimizer", "momentum", "method")
+    return fedavg(sample, replace(local, method=Meta(inner_lr)), server, weighting=weighting)
 
 
 @dataclass(frozen=True)
-class Meta(Local):
-    """`Local` whose steps come in pairs; w is in the slot "base" between the two."""
+class Meta(Method):
+    """Steps in pairs, each with a batch of its own; w is in the slot "base" between the two."""
 
-    inner_lr: float = 0.0
+    repeats = 1
+
+    inner_lr: float
 
     @property
-    def chain(self) -> Chain:
-        return replace(super().chain, optimiser=self)
+    def stages(self) -> tuple[Stage, ...]:
+        return self.look, self.step
 
-    def plan(
-        self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
-    ) -> list[NDArray[np.int64]]:
-        plain = super().plan(samples, round_number, updates, draw)
-        return [*plain, *plain[-1:]] if len(plain) % 2 else plain
+    def plan(self, batches: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        return [*batches, *batches[-1:]] if len(batches) % 2 else list(batches)
+
+    def look(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
+        """Go from w to w', one step ahead."""
+        steps.copy("base", None, lanes)
+        steps.move(g, lanes, self.inner_lr)
 
     def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
-        """Look one step ahead, or take the step from where the look began."""
-        import torch
+        """Step w by the gradient at w'."""
+        steps.copy(None, "base", lanes)
+        steps.move(g, lanes, steps.lr)
 
-        w, base = steps.view(None, lanes), steps.view("base", lanes)
-        looks = steps.count(lanes) % 2 == 1
-        torch._foreach_copy_(*((base, w) if looks else (w, base)))
-        torch._foreach_add_(w, g, alpha=-(self.inner_lr if looks else steps.lr))
-
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
         # Batch norm refuses a batch of one, so a look may lack its step.
-        for lane, count in enumerate(taken):
-            for name, w in steps.weights.items() if count % 2 else ():
-                w[lane] = steps.stacks("base")[name][lane]
+        for w, base in steps.values(lane, "base") if count % len(self.stages) else ():
+            w.copy_(base)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from algorithms.core.entries import SECOND_MODEL
 from algorithms.core.errors import require
+from algorithms.fedavg import fedavg
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.schedule import Rounds, Sample
+from algorithms.parts.schedule import Sample
 from algorithms.parts.server import Assign, Server
-from algorithms.parts.sharing import Sharing
-from algorithms.parts.weighting import WeightingName, weighting_of
+from algorithms.parts.weighting import WeightingName
 from algorithms.training.local import Local, require_defaults
+from algorithms.training.method import Method
+from algorithms.training.terms import RECEIVED, AffineTerm, pull
 
 if TYPE_CHECKING:
     import torch
 
-    from algorithms.training.chain import Chain, LocalSteps
+    from algorithms.training.chain import LocalSteps, Stage
 
 
 def pfedme(
@@ -58,47 +59,43 @@ def pfedme(
     require(attraction > 0, "algorithm.attraction", attraction, "> 0", "set algorithm.attraction = 15.0")
     require(inner_steps >= 1, "algorithm.inner_steps", inner_steps, ">= 1", "set algorithm.inner_steps = 5")
     require(outer_lr > 0, "algorithm.outer_lr", outer_lr, "> 0", "set algorithm.outer_lr = 0.005")
-    require_defaults(local, "pfedme", "optimizer", "momentum", "proximal")
-    own = Envelope(**{**vars(local), "proximal": attraction}, inner_steps=inner_steps, outer_lr=outer_lr)
-    return Algorithm(Rounds(sample), own, Sharing(slots={SECOND_MODEL: "personal"}), weighting_of(weighting), server)
+    require_defaults(local, "pfedme", "optimizer", "momentum", "method")
+    both = replace(local, method=Envelope(attraction, inner_steps, outer_lr))
+    return fedavg(sample, both, server, weighting=weighting)
 
 
 @dataclass(frozen=True)
-class Envelope(Local):
-    """`Local` in which theta is the model and takes each batch several times; w_k stands for the received one."""
+class Envelope(Method):
+    """Steps of theta, which is the model, and then a step of w_k, which stands for the received one."""
 
-    inner_steps: int = 1
-    outer_lr: float = 0.0
+    personal = (SECOND_MODEL,)
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return (*super().slots, SECOND_MODEL)
-
-    @property
-    def chain(self) -> Chain:
-        return replace(super().chain, optimiser=self)
+    attraction: float
+    inner_steps: int
+    outer_lr: float
 
     @property
-    def repeats(self) -> int:
-        return self.inner_steps
+    def terms(self) -> tuple[AffineTerm, ...]:
+        return (pull(self.attraction),)
 
-    def step(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
-        """Step theta, and move w_k towards it after the last step of a batch."""
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return (*[self.inner] * (self.inner_steps - 1), self.last)
+
+    def inner(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
+        """Step theta."""
+        steps.move(g, lanes, steps.lr)
+
+    def last(self, steps: LocalSteps, g: list[torch.Tensor], lanes: slice) -> None:
+        """Step theta a last time on the batch, and move w_k towards it."""
         import torch
 
-        from algorithms.training.chain import RECEIVED
+        self.inner(steps, g, lanes)
+        torch._foreach_lerp_(steps.view(RECEIVED, lanes), steps.view(None, lanes), self.outer_lr * self.attraction)
 
-        theta, w = steps.view(None, lanes), steps.view(RECEIVED, lanes)
-        torch._foreach_add_(theta, g, alpha=-steps.lr)
-        if steps.count(lanes) % self.inner_steps == 0:
-            torch._foreach_lerp_(w, theta, self.outer_lr * self.proximal)
-
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
-        from algorithms.training.chain import RECEIVED
-
-        received, own = steps.stacks(RECEIVED), steps.stacks(SECOND_MODEL)
-        for lane, count in enumerate(taken):
-            for name, theta in steps.weights.items() if count else ():
-                own[name][lane], theta[lane] = theta[lane].clone(), received[name][lane]
-            for model, second in steps.tracked if count else ():
-                second[lane] = model[lane]
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
+        for theta, w, own in steps.values(lane, RECEIVED, SECOND_MODEL):
+            own.copy_(theta)
+            theta.copy_(w)
+        for model, second in steps.tracked:
+            second[lane] = model[lane]

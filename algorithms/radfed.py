@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from algorithms.core.errors import require
+from algorithms.fedprox import with_proximal
 from algorithms.options.importance import Importance, ScoredBy
 from algorithms.parts.adaptive import Adam
 from algorithms.parts.algorithm import Algorithm
@@ -68,7 +69,7 @@ def radfedp(
 
     Deviations: as `radfed`.
     """
-    return radfed(sample, replace(local, proximal=proximal), server, aggregate_every=aggregate_every, fewer=fewer)
+    return radfed(sample, with_proximal(local, proximal), server, aggregate_every=aggregate_every, fewer=fewer)
 
 
 def radfedm(
@@ -147,6 +148,4 @@ def radfedi(
     uniform = sample.by == "uniform"
     require(uniform, "algorithm.sampling", sample.by, "left out for radfedi, which draws by importance", "remove it")
     by_importance = replace(sample, by=Importance(gamma, per, start))
-    return radfed(
-        by_importance, replace(local, proximal=proximal), server, aggregate_every=aggregate_every, fewer=fewer
-    )
+    return radfed(by_importance, with_proximal(local, proximal), server, aggregate_every=aggregate_every, fewer=fewer)

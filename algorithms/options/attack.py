@@ -14,13 +14,12 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.options.aggregation import Mean
 from algorithms.options.robust import Robust
-from algorithms.parts.option import Option, Updates
+from algorithms.parts.option import Draft, Option, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
     from algorithms.parts.client_update import Trained
-    from algorithms.parts.draft import Draft
     from algorithms.training.work import Work
     from algorithms.training.worker import Worker
 

@@ -17,7 +17,7 @@ from algorithms.core.report import DroppedUpdates
 from algorithms.options.durations import Work, durations
 from algorithms.options.oort import Oort
 from algorithms.parts.arrivals import nobody
-from algorithms.parts.draft import Draft
+from algorithms.parts.option import Draft
 from algorithms.parts.reporting import Reporting
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
-from algorithms.parts.option import Option
+from algorithms.parts.option import Draft, Option, Received
 
 if TYPE_CHECKING:
     from algorithms.core.state import State
-    from algorithms.parts.draft import Draft, Received
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,10 @@ class PowerOfChoice(Option):
 
     def attend(self, draft: Draft) -> Draft:
         from algorithms.options.scores import scores_of
+        from algorithms.parts.cohort import blocks_of, client_updates
 
         candidates = self.drawn(draft)
-        losses = scores_of(draft, draft.updates, "loss_after", draft.blocks(candidates), nan)
+        losses = scores_of(draft, client_updates(draft), "loss_after", blocks_of(draft, candidates), nan)
         return replace(draft, cohort=self.largest(candidates, losses, draft.size)).noting(self.name, candidates)
 
     def reduce(self, draft: Draft, received: Received) -> Received:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core.errors import InputError
-from algorithms.parts.option import Option, Updates
+from algorithms.parts.option import Draft, Option, Received, Updates
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
 
     from algorithms.core.state import State
     from algorithms.options.exchange import Common
-    from algorithms.parts.draft import Draft, Received
 
 DROPOUT = (
     "algorithm.name = 'fedtan' on a model with dropout: must be one without, because the cohort's first batches "
@@ -40,9 +39,11 @@ class CommonStep(Option):
     def attend(self, draft: Draft) -> Draft:
         from algorithms.core.blocks import block_over
         from algorithms.options.exchange import Exchange
+        from algorithms.parts.cohort import client_updates
 
         draft = draft.with_cohort()
-        exchange, start = Exchange(draft.updates, DROPOUT), draft.fleet.put((draft.state.model, draft.state.average))
+        exchange = Exchange(client_updates(draft), DROPOUT)
+        start = draft.fleet.put((draft.state.model, draft.state.average))
         (outcome,) = draft.fleet.map(exchange, [block_over(draft.drawn, draft.fleet)], [start])
         draft.laps.lap("train")
         return draft.noting(self.name, outcome.value)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from algorithms.parts.option import Option
+from algorithms.parts.option import Draft, Option, Received
 
 if TYPE_CHECKING:
     from algorithms.core.state import State
-    from algorithms.parts.draft import Draft, Received
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class DeviceSeconds(Option):
         devices, rows = draft.fleet.census.devices, received.rows
         if devices is None:
             return state
-        passed = draft.algorithm.local.models * rows.column("used")
+        passed = draft.algorithm.local.method.models * rows.column("used")
         columns = rows.clients, passed, received.down, received.up
         updates = zip(*(column.tolist() for column in columns), strict=True)
         return state.measuring({"simulated_seconds": devices.round(state.seed, updates)})

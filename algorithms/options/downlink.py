@@ -16,7 +16,7 @@ from algorithms.options.stages import Changes
 if TYPE_CHECKING:
     from algorithms.core.fleet import Fleet
     from algorithms.core.state import State
-    from algorithms.parts.draft import Draft, Received
+    from algorithms.parts.option import Draft, Received
 
 
 @dataclass(frozen=True)

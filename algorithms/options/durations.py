@@ -27,6 +27,6 @@ def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], W
 
     def work(client: int) -> Work:
         used = passed(int(fleet.census.of(np.array([client]))[0]))
-        return used, devices.seconds(state.seed, client, local.models * used, size, up)
+        return used, devices.seconds(state.seed, client, local.method.models * used, size, up)
 
     return work

@@ -18,7 +18,7 @@ from algorithms.core.layout import ALIGNMENT, Layout, Packed
 from algorithms.core.sums import Sum
 from algorithms.options.aggregation import Aggregate, GeometricMedian, Krum, Mean, Median, TrimmedMean
 from algorithms.parts.client_update import BlockResult, ClientUpdates
-from algorithms.parts.draft import Draft, Received
+from algorithms.parts.option import Draft, Received
 from algorithms.training.worker import Worker
 
 MOST, LEAST = 2**22, 2**15

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import require
-from algorithms.parts.option import Option
+from algorithms.parts.option import Draft, Option, Received
 
 if TYPE_CHECKING:
     from algorithms.core.state import State
-    from algorithms.parts.draft import Draft, Received
 
 ScoredBy = Literal["batches", "samples"]
 
@@ -80,10 +79,11 @@ class Importance(Option):
         """Return the clients' chances before the first round, [K], in the census' order."""
         from algorithms.core.blocks import blocks_over
         from algorithms.options.scores import scores_of
+        from algorithms.parts.cohort import client_updates
 
         census = draft.fleet.census
         if self.start == "equal":
             return (census.samples > 0).astype(np.float64)
-        updates = replace(draft.updates, round_number=0)
+        updates = replace(client_updates(draft), round_number=0)
         found = scores_of(draft, updates, self.key, blocks_over(census.clients, draft.fleet))
         return np.where(np.isfinite(found), found, 0.0)

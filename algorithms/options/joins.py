@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from algorithms.parts.option import Option
-
-if TYPE_CHECKING:
-    from algorithms.parts.draft import Draft
+from algorithms.parts.option import Draft, Option
 
 
 @dataclass(frozen=True)

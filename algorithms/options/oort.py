@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from algorithms.core.drawing import draw_weighted
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.parts.option import Option
+from algorithms.parts.option import Draft, Option, Received
 
 if TYPE_CHECKING:
     from algorithms.core.rows import UpdateRows
     from algorithms.core.state import State
-    from algorithms.parts.draft import Draft, Received
 
 Utilities = Mapping[str, NDArray[np.float64]]
 """Memory of Oort by name: `utility` (NaN if unexplored), `last` round, `seconds`, [K]; `rounds`, [r]; `pace`, [1]."""

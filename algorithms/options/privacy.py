@@ -13,13 +13,12 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.sums import Sum
 from algorithms.options.uplink import clipped
-from algorithms.parts.option import Option, Updates
+from algorithms.parts.option import Draft, Option, Received, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
     from algorithms.core.rows import UpdateRows
     from algorithms.core.state import State
-    from algorithms.parts.draft import Draft, Received
 
 Rules = Iterator[tuple[str, bool, str]]
 

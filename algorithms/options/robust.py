@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from algorithms.options.aggregation import Aggregate
-from algorithms.parts.option import Option, Updates
-
-if TYPE_CHECKING:
-    from algorithms.parts.draft import Draft, Received
+from algorithms.parts.option import Draft, Option, Received, Updates
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, torch_seed
 from algorithms.options.chain import FEEDBACK, StageChain
 from algorithms.options.stages import Clip
-from algorithms.parts.option import Parts, Updates
+from algorithms.parts.option import Draft, Parts, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
     from algorithms.parts.client_update import ClientUpdates, Trained
-    from algorithms.parts.draft import Draft
     from algorithms.training.work import Work
     from algorithms.training.worker import Worker
 

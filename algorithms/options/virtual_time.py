@@ -19,8 +19,8 @@ from algorithms.core.rows import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.options.attendance import Attendance, LateUpdate, attend
-from algorithms.parts.draft import Draft, Received, Training
-from algorithms.parts.option import Option, Updates
+from algorithms.parts.cohort import Training, blocks_of, client_updates
+from algorithms.parts.option import Draft, Option, Received, Updates
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class VirtualTime(Option):
         return replace(draft, cohort=attended.cohort).noting(self.name, attended)
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
-        return replace(updates, local=updates.local.attended(draft.fleet.census, len(draft.drawn)))
+        return replace(updates, local=updates.local.fitted(draft.fleet.census, len(draft.drawn)))
 
     def reduce(self, draft: Draft, received: Received) -> Received:
         """Add the late updates that arrive; their rows are the report's alone, because no rule reads them."""
@@ -89,7 +89,9 @@ def _train_late(draft: Draft, arrived: Sequence[LateUpdate]) -> Iterator[Receive
         clients = np.array([each.client for each in updates])
         then = replace(draft.state, round=number - 1, model=models[number])
         sent = replace(Draft.of(then, draft.algorithm, draft.fleet), cohort=clients)
-        received = Training(sent, sent.on_the_way(sent.updates), sent.blocks(clients)).received(draft.number)
+        received = Training(sent, sent.on_the_way(client_updates(sent)), blocks_of(sent, clients)).received(
+            draft.number
+        )
         stale = draft.number - number
         moved = _moved(received.models, stale, then.model, draft.state.model, draft.fleet)
         yield replace(received, rows=_stale(received.rows, stale), models=moved)

@@ -13,6 +13,7 @@ from algorithms.core.layout import Layout
 from algorithms.core.layouts import Layouts, Scope
 from algorithms.parts.combinations import check_parts
 from algorithms.parts.conflicts import check_conflicts
+from algorithms.parts.newcomers import AverageForNewcomers
 from algorithms.parts.option import Option, OptionKind, ordered
 from algorithms.parts.rules import Rule
 from algorithms.parts.schedule import Rounds, Schedule
@@ -61,12 +62,12 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", ordered(self.options))
-        # Each client stores its own position in the order of its batches, and what it has not sent yet.
+        # Each client stores its method's values, its position in the order of its batches, and what it has not sent.
         beside = [slot for option in self.options for slot in option.slots]
-        own = (*(("batches",) if self.local.batches else ()), *beside)
-        if any(slot not in self.sharing.slots for slot in own):
-            slots: dict[str, Scope | float] = {**self.sharing.slots, **dict.fromkeys(own, "personal")}
-            object.__setattr__(self, "sharing", replace(self.sharing, slots=slots))
+        batches = ("batches",) if self.local.batches else ()
+        own: dict[str, Scope | float] = {**self.local.method.slots, **dict.fromkeys((*batches, *beside), "personal")}
+        if own.keys() - self.sharing.slots.keys():
+            object.__setattr__(self, "sharing", replace(self.sharing, slots={**self.sharing.slots, **own}))
         check_parts(self)
         check_conflicts(self)
 
@@ -89,7 +90,9 @@ class Algorithm:
     @cached_property
     def folded(self) -> tuple[Option, ...]:
         """Options of a round in the order of their hooks: those given, and those that the parts stand for."""
-        return ordered((*self.schedule.sample.options, *self.sharing.options, *self.options))
+        by, average = self.schedule.sample.by, self.sharing.newcomer == "average"
+        sampler = (by,) if isinstance(by, Option) else ()
+        return ordered((*sampler, *((AverageForNewcomers(),) if average else ()), *self.options))
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
@@ -171,7 +174,7 @@ class Algorithm:
             InputError: a part of a phase refuses the model.
         """
         for phase in self.phases:
-            phase.local.check_model(module, sample)
+            phase.local.method.check_model(module, sample)
             for option in phase.folded:
                 option.check_model(module, sample)
 

@@ -239,7 +239,7 @@ class ClientUpdates(Function):
         rate, first = self.local.rate(self.round_number, self.rounds), self.counter(inputs[0])
         with worker.keyed(Purpose.OWN_UPDATE, first, clients[0], self.seed):
             unused = drawn() if worker.own is not None and len(clients) > 1 else None
-            losses = self.local.train(trainer, [works[i] for i in order], rate)
+            losses = self.local.method.train(self.local, trainer, [works[i] for i in order], rate)
             if unused is not None and unused != drawn():
                 raise InputError(DRAWS_TOGETHER)
         return lanes, works, losses

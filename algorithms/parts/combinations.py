@@ -26,7 +26,8 @@ def _slot_without_use(parts: Parts) -> str:
             f"sharing.slots = 'momentum' with local.momentum = {local.momentum}: must have momentum to maintain; "
             "set local.momentum = 0.9, or leave algorithm.maintained_momentum out"
         )
-    return f"sharing.slots = {unused[0]!r}: must be one of {local.slots}, the slots of this `local`; leave the slot out"
+    known = tuple(local.slots)
+    return f"sharing.slots = {unused[0]!r}: must be one of {known}, the slots of this `local`; leave the slot out"
 
 
 def _arrivals_in_rounds(parts: Parts) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from algorithms.core.drawing import draw_weighted
 from algorithms.core.errors import InputError, require
 from algorithms.core.keys import Purpose, generator
-from algorithms.parts.option import Option
 from algorithms.parts.reporting import Reporting
 
-Sampling: TypeAlias = Literal["uniform", "size", "poisson"] | Option
+Sampling: TypeAlias = "Literal['uniform', 'size', 'poisson'] | Sampler"
 FewerClients = Literal["wait", "drop"]
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Option of a round that draws its cohort, or the chances of its clients; see `algorithms.parts.option`."""
+
+    name: ClassVar[str]
+
+    def check_cohort(self, size: int, clients: int) -> None:
+        """Raise InputError if the option contradicts the size of the cohort, or the number of training clients."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Sample:
         one = self.fraction is None or self.cohort is None
         both = (self.cohort, self.fraction)
         require(one, "algorithm.cohort, algorithm.fraction", both, "one of them", "remove the other")
-        known = self.by in ("uniform", "size", "poisson") or isinstance(self.by, Option)
+        known = self.by in ("uniform", "size", "poisson") or isinstance(self.by, Sampler)
         allowed = '"uniform", "size" or "poisson"'
         require(known, "algorithm.sampling", self.by, allowed, 'set algorithm.sampling = "uniform"')
         if self.by == "poisson" and self.cohort is not None:
@@ -89,14 +98,9 @@ class Sample:
                 f"algorithm.cohort = {self.cohort}: must be at most {clients}, the number of training clients; "
                 f"set algorithm.cohort = {clients}"
             )
-        for option in self.options:
-            option.check_cohort(size, clients)
+        if isinstance(self.by, Sampler):
+            self.by.check_cohort(size, clients)
         return size
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """Options that this part stands for."""
-        return (self.by,) if isinstance(self.by, Option) else ()
 
     def draw(
         self,

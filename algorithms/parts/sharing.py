@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Literal
 
 from algorithms.core.entries import Entry, Kind
 from algorithms.core.errors import InputError, require
 from algorithms.core.head import is_within
 from algorithms.core.layout import Layout
 from algorithms.core.layouts import Layouts, Scope, divided
-from algorithms.parts.option import Option
-
-if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
-    from algorithms.parts.draft import Draft, Received
 
 BATCH_NORM = (Kind.AFFINE, Kind.STATISTIC)
 
@@ -81,11 +75,6 @@ class Sharing:
         return {"weights": self.weights, "affine": self.affine, "statistics": self.statistics, **self.slots}
 
     @property
-    def options(self) -> tuple[Option, ...]:
-        """Options that this part stands for."""
-        return (AverageForNewcomers(),) if self.newcomer == "average" else ()
-
-    @property
     def stays(self) -> tuple[str, ...]:
         """Names of everything personal."""
         return (*(name for name, scope in self._scopes.items() if scope != "shared"), *self.personal)
@@ -132,21 +121,6 @@ class Sharing:
         if any(_is_in(entry, part) for part in self.personal):
             return True
         return scopes.get(entry.kind, self.weights) == "personal"
-
-
-@dataclass(frozen=True)
-class AverageForNewcomers(Option):
-    """Clients without personal state start from the average of the last aggregated cohort's; all send theirs."""
-
-    name: ClassVar[str] = "newcomer"
-
-    def attend(self, draft: Draft) -> Draft:
-        return replace(draft, newcomer=draft.fleet.layouts.begun(draft.state.average))
-
-    def reduce(self, draft: Draft, received: Received) -> Received:
-        state, size = draft.state, draft.fleet.layouts.personal.nbytes
-        new = [state.personal.latest(client, state.round) is None for client in received.rows.clients.tolist()]
-        return replace(received, up=received.up + size, down=received.down + size * np.array(new, np.int64))
 
 
 def _is_in(entry: Entry, part: str) -> bool:

@@ -21,7 +21,8 @@ from algorithms.options.durations import durations
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.arrivals import Arrivals, Clock, Dispatcher, Flight, Timeline
 from algorithms.parts.client_update import ClientInput, ClientUpdates
-from algorithms.parts.draft import Draft
+from algorithms.parts.cohort import client_updates
+from algorithms.parts.option import Draft
 from algorithms.parts.server import next_model
 from algorithms.parts.weighting import Equal
 from algorithms.rounds.round import PendingRound
@@ -270,7 +271,9 @@ class _ArrivalRound:
         for round_number, flights in groupby(sorted(waiting, key=self._round_of), self._round_of):
             parts = self._cut(sorted(flights, key=lambda flight: (flight.client, flight.number)))
             blocks = [self._block(number, part, models) for number, part in enumerate(parts)]
-            updates = replace(self._draft.updates, aggregate=False, weighting=Equal(), round_number=round_number)
+            updates = replace(
+                client_updates(self._draft), aggregate=False, weighting=Equal(), round_number=round_number
+            )
             returned = ReturnedUpdates(self._draft.on_the_way(updates))
             self._under_way.append((parts, self._fleet.map(returned, blocks, [start])))
         self._laps.lap("send")

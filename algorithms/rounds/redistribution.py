@@ -11,7 +11,8 @@ from algorithms.core.state import State, TravellingModel
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
 from algorithms.parts.client_update import ClientInput
-from algorithms.parts.draft import Draft, Received, Training
+from algorithms.parts.cohort import Training, blocks_of, client_updates
+from algorithms.parts.option import Draft, Received
 from algorithms.rounds.round import PendingRound, served
 from algorithms.training.worker import Worker
 
@@ -28,8 +29,8 @@ def start_redistributing(state: State, algorithm: Algorithm, fleet: Fleet, *, la
     draft = replace(begun, size=size, models_travel=bool(models)).attended()
     aggregates = last or algorithm.rounds.aggregates(draft.number)
     dealt, waiting = deal(draft, models)
-    updates = draft.wrapped(replace(draft.updates, aggregate=aggregates))
-    training = Training(draft, updates, draft.blocks(draft.drawn, dealt))
+    updates = draft.wrapped(replace(client_updates(draft), aggregate=aggregates))
+    training = Training(draft, updates, blocks_of(draft, draft.drawn, dealt))
 
     def finish() -> State:
         received = training.received()

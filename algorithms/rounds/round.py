@@ -11,8 +11,8 @@ from algorithms.core.rows import UpdateRows
 from algorithms.core.state import State
 from algorithms.core.sums import Sum
 from algorithms.parts.algorithm import Algorithm
-from algorithms.parts.draft import Draft, Received, Training
-from algorithms.parts.option import Parts
+from algorithms.parts.cohort import Training, blocks_of, client_updates
+from algorithms.parts.option import Draft, Parts, Received
 from algorithms.parts.server import next_model
 
 
@@ -43,7 +43,7 @@ def start_synchronous(state: State, algorithm: Algorithm, fleet: Fleet, *, last:
     Paper: McMahan et al., 2017, Algorithm 1.
     """
     draft = Draft.of(state, algorithm, fleet).attended()
-    training = Training(draft, draft.wrapped(draft.updates), draft.blocks(draft.drawn))
+    training = Training(draft, draft.wrapped(client_updates(draft)), blocks_of(draft, draft.drawn))
 
     def finish() -> State:
         received = draft.reduced(training.received())

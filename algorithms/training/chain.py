@@ -1,48 +1,19 @@
-"""The chain of a local step: terms that change the gradient, then the direction of the step."""
+"""The chain of a local step: terms and clipping that change the gradient, then the direction of the step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
+
+from algorithms.training.terms import RECEIVED, AffineTerm
 
 Tensors = list[torch.Tensor]
 Stacks = Mapping[str, torch.Tensor]
 """Tensors [lanes, *shape] by the parameters' names."""
-
-RECEIVED = "received"
-"""Name under which terms read the weights that the client update received."""
-
-
-@dataclass(frozen=True)
-class AffineTerm:
-    """Term that is affine in the weights w: g <- g + a w + b v.
-
-    Weight decay is `AffineTerm(a=decay)`; FedProx's proximal term is `AffineTerm(a=mu, b=-mu, v=RECEIVED)`.
-
-    Args:
-        a: factor of the weights.
-        b: factor of v.
-        v: name of stacks that stay constant during a client update: a slot of `Local.slots`, or `RECEIVED`.
-    """
-
-    a: float = 0.0
-    b: float = 0.0
-    v: str | None = None
-
-    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
-        w = steps.view(None, lanes)
-        if self.v is None:
-            return list(torch._foreach_add(g, w, alpha=self.a))
-        v = steps.view(self.v, lanes)
-        if self.a and self.a == -self.b:
-            # Take the difference first: near v it loses no digits.
-            return list(torch._foreach_add(g, list(torch._foreach_sub(w, v)), alpha=self.a))
-        g = list(torch._foreach_add(g, w, alpha=self.a)) if self.a else g
-        return list(torch._foreach_add(g, v, alpha=self.b))
 
 
 @dataclass(frozen=True)
@@ -68,16 +39,56 @@ class MomentumDirection:
         return list(torch._foreach_add(g, u, alpha=self.beta)) if self.nesterov else u
 
 
-Stage: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
+@dataclass(frozen=True)
+class GradientClip:
+    """Limit on the norm of a batch's gradient, all parameters together: g <- g min(1, norm / |g|).
+
+    Args:
+        norm: largest norm, > 0.
+    """
+
+    norm: float
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        squares = torch.stack([each.reshape(len(each), -1).square().sum(1) for each in g])
+        # torch.nn.utils.clip_grad_norm_ adds the same number, so both clip alike.
+        scale = (self.norm / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
+        return [each * scale.view(-1, *(1 for _ in each.shape[1:])) for each in g]
+
+
+@dataclass(frozen=True)
+class AdamDirection:
+    """Direction of Adam: m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,  along m' / (sqrt(v') + eps).
+
+    m' and v' are corrected for their start at 0. m, v and the number of steps are slots: "first", "second", "steps".
+
+    Args:
+        beta1: decay of the first moment, in [0, 1).
+        beta2: decay of the second moment, in [0, 1).
+        eps: bound of the step, > 0.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> Tensors:
+        count = steps.count(lanes)
+        m, v = steps.view("first", lanes), steps.view("second", lanes)
+        torch._foreach_mul_(m, self.beta1)
+        torch._foreach_add_(m, g, alpha=1 - self.beta1)
+        torch._foreach_mul_(v, self.beta2)
+        torch._foreach_addcmul_(v, g, g, value=1 - self.beta2)
+        roots = torch._foreach_sqrt(torch._foreach_div(v, 1 - self.beta2**count))
+        torch._foreach_add_(roots, self.eps)
+        return list(torch._foreach_div(torch._foreach_div(m, 1 - self.beta1**count), roots))
+
+
+Transform: TypeAlias = "Callable[[LocalSteps, Tensors, slice], Tensors]"
 """Change the gradients [k, *shape] of some lanes, in new tensors: autograd may alias the given ones."""
 
-
-class Optimiser(Protocol):
-    """Optimiser that changes the weights itself."""
-
-    def step(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
-        """Change the weights of some lanes along the gradients, [k, *shape] each."""
-        ...
+Stage: TypeAlias = "Callable[[LocalSteps, Tensors, slice], None]"
+"""Change the weights of some lanes along the gradients, [k, *shape] each."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +96,15 @@ class Chain:
     """Arithmetic of a local step: with g the gradient, apply the terms in order, then w <- w - lr direction(g).
 
     Args:
-        terms: `AffineTerm`, `GradientClip`, or a method's own stages.
-        direction: `MomentumDirection` (plain SGD with beta 0), `AdamDirection`, or a method's own stage.
-        optimiser: optimiser that takes the step in place of the direction; None for the direction.
-        keeps_received: whether to store the received weights for `Local.finish`, even if no term reads them.
+        terms: `AffineTerm`, or a transform such as `GradientClip`.
+        direction: `MomentumDirection` (plain SGD with beta 0) or `AdamDirection`.
+        stages: stages that take the steps in turn, in place of the direction; none for the direction.
+        keeps_received: whether to store the received weights, even if no term reads them.
     """
 
-    terms: tuple[Stage, ...] = ()
-    direction: Stage = MomentumDirection()
-    optimiser: Optimiser | None = None
+    terms: tuple[AffineTerm | Transform, ...] = ()
+    direction: Transform = MomentumDirection()
+    stages: tuple[Stage, ...] = ()
     keeps_received: bool = False
 
     @property
@@ -106,7 +117,7 @@ class Chain:
         """Whether `Fused` can run the chain: SGD without look-ahead, and only affine terms."""
         direction = self.direction
         plain = isinstance(direction, MomentumDirection) and not direction.nesterov
-        return plain and self.optimiser is None and len(self.affine) == len(self.terms)
+        return plain and not self.stages and len(self.affine) == len(self.terms)
 
     @property
     def reads_slots(self) -> bool:
@@ -141,9 +152,11 @@ class LocalSteps:
             self.slots[RECEIVED] = {name: w.detach().clone() for name, w in weights.items()}
         self._counted = counters.get("steps")
         self.counts: dict[int, int] = {} if self._counted is None else dict(enumerate(self._counted.tolist()))
-        """Steps that each lane has taken, if the direction or the optimiser counts them."""
+        """Steps that each lane has taken, if there are stages or the direction counts them."""
+        self.turn = 0
+        """Number of times that the lanes of the present step have passed through all stages before."""
         self.memory: list[Any] = []
-        """State of `Chain.optimiser` for each parameter."""
+        """State of an optimiser of `torch.optim` for each parameter."""
         self._views: dict[tuple[int, int, str | None], Tensors] = {}
 
     @torch.no_grad()
@@ -151,11 +164,33 @@ class LocalSteps:
         """Take one step along the gradients, [k, *shape] each."""
         g = list(gradients)
         for term in self.chain.terms:
-            g = term(self, g, lanes)
-        if self.chain.optimiser is not None:
-            self.chain.optimiser.step(self, g, lanes)
-            return
-        torch._foreach_add_(self.view(None, lanes), self.chain.direction(self, g, lanes), alpha=-self.lr)
+            g = self._plus(term, g, lanes) if isinstance(term, AffineTerm) else term(self, g, lanes)
+        if stages := self.chain.stages:
+            self.turn, place = divmod(self.count(lanes) - 1, len(stages))
+            stages[place](self, g, lanes)
+        else:
+            self.move(self.chain.direction(self, g, lanes), lanes, self.lr)
+
+    def move(self, direction: Tensors, lanes: slice, rate: float) -> None:
+        """Move the weights of some lanes: w <- w - rate direction."""
+        torch._foreach_add_(self.view(None, lanes), direction, alpha=-rate)
+
+    def copy(self, to: str | None, source: str | None, lanes: slice) -> None:
+        """Copy some lanes of a slot's stacks, or of the weights for None, to those of another."""
+        torch._foreach_copy_(self.view(to, lanes), self.view(source, lanes))
+
+    @torch.no_grad()
+    def finish(self, change: Callable[[LocalSteps, int, int], None], taken: Sequence[int]) -> None:
+        """Call `Method.finish` for each lane that took a step, given the number of steps of each lane."""
+        for lane, count in enumerate(taken):
+            if count:
+                change(self, lane, count)
+
+    def values(self, lane: int, *slots: str) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Yield the weights of each parameter in a lane, and its values in some slots, to change in place."""
+        stacks = [self.weights, *map(self.stacks, slots)]
+        for name in self.weights:
+            yield tuple(stack[name][lane] for stack in stacks)
 
     def count(self, lanes: slice) -> int:
         """Count a step of some lanes, which have all taken equally many; return its number."""
@@ -179,3 +214,14 @@ class LocalSteps:
         if key not in self._views:
             self._views[key] = [stack[lanes] for stack in self.stacks(slot).values()]
         return self._views[key]
+
+    def _plus(self, term: AffineTerm, g: Tensors, lanes: slice) -> Tensors:
+        w = self.view(None, lanes)
+        if term.v is None:
+            return list(torch._foreach_add(g, w, alpha=term.a))
+        v = self.view(term.v, lanes)
+        if term.a and term.a == -term.b:
+            # Take the difference first: near v it loses no digits.
+            return list(torch._foreach_add(g, list(torch._foreach_sub(w, v)), alpha=term.a))
+        g = list(torch._foreach_add(g, w, alpha=term.a)) if term.a else g
+        return list(torch._foreach_add(g, v, alpha=term.b))

@@ -140,8 +140,8 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
     tried = keyed(deepcopy(module))
     if draws(tried, sample):
         return "the model draws random numbers of its own"
-    slots = dict.fromkeys(local.slots, "personal") | local.numbers
-    resident = Resident(tried, divided(Layout.of(tried), slots, lambda entry: entry.kind in BESIDE), sample, lanes=2)
+    layouts = divided(Layout.of(tried), local.slots, lambda entry: entry.kind in BESIDE)
+    resident = Resident(tried, layouts, sample, lanes=2)
     work = Work(
         torch.zeros(2, *sample.shape, dtype=sample.dtype),
         torch.zeros(2, dtype=torch.int64) if label is None else torch.stack([label, label]),
@@ -151,7 +151,7 @@ def _stops_stacking(local: Local, module: nn.Module, sample: torch.Tensor, label
     with forked(0):
         unused = drawn()
         try:
-            local.train(Vectorised(resident, local.compute), [work, work], 0.0)
+            local.method.train(local, Vectorised(resident, local.compute), [work, work], 0.0)
         except (RuntimeError, ValueError) as error:
             return f"torch.func cannot map it ({str(error).strip().splitlines()[0]})"
         return "" if unused == drawn() else "the client update draws random numbers of its own"

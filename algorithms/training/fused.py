@@ -114,7 +114,7 @@ class Fused(Trainer):
                 bound[key] = [_bound(layer, steps, folded, batch.lanes, stacks) for layer in self._layers]
             taken.append(batch)
             logits.append(self._step(bound[key], batch))
-        local.finish(steps, [len(work.batches) for work in works])
+        steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_by_lane(taken, logits, len(works))
 
     def _step(self, layers: Sequence[BoundLayer], batch: StackedBatch) -> Tensor:

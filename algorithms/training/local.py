@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import cos, floor, inf, pi
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,17 @@ from algorithms.core.errors import InputError, require
 from algorithms.core.finite import Nonfinite
 from algorithms.core.head import ModelPart
 from algorithms.core.layout import Layout
+from algorithms.core.layouts import Scope
 from algorithms.training.compute import Compute
 from algorithms.training.local_values import check_local
 from algorithms.training.loss import CrossEntropy, Loss
+from algorithms.training.method import Method
 from algorithms.training.optimiser_names import OPTIMISERS, OWN
-from algorithms.training.own_update import OwnUpdate, refuse_own_update
+from algorithms.training.own_update import OwnUpdate
+from algorithms.training.terms import AffineTerm
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from algorithms.training.chain import Chain, LocalSteps, Stage
-    from algorithms.training.contrast import Contrast
+    from algorithms.training.chain import Chain, Stage
 
 Option = bool | float | list[float]
 """Argument of an optimiser of `torch.optim`."""
@@ -38,10 +37,10 @@ Option = bool | float | list[float]
 class Local:
     """Minibatch SGD, or another optimiser, on one client's samples.
 
-    With g the gradient of the batch's mean loss and w_r the received weights, a local step is a chain:
+    With g the gradient of the batch's mean loss, a local step is a chain:
 
         g <- g min(1, clip / |g|)
-        g <- g + weight_decay w + proximal (w - w_r)
+        g <- g + weight_decay w
         u <- momentum u + g
         w <- w - lr u              (with Nesterov's momentum along g + momentum u; for Adam see `AdamDirection`)
 
@@ -66,7 +65,6 @@ class Local:
         beta2: Adam's decay of the second moment, in [0, 1).
         eps: Adam's bound of the step, > 0.
         weight_decay: factor of the weights in the gradient of every parameter, >= 0.
-        proximal: FedProx's mu, >= 0.
         lr_schedule: learning rate within a client update of T steps: "constant", or a factor on the t-th step's rate
             that falls to 0, "linear", 1 - t / T, or "cosine", (1 + cos(pi t / T)) / 2.
         lr_decay: factor on the learning rate after each round, in (0, 1].
@@ -82,6 +80,7 @@ class Local:
             finite, the update is left out.
         update: a user's own client update, in place of the local steps; it takes `lr`, `loss` and the batches. None for
             these steps.
+        method: additions of a method to these steps; see `algorithms.training.method`.
         compute: precision and execution.
 
     Raises:
@@ -102,7 +101,6 @@ class Local:
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-    proximal: float = 0.0
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     lr_decay: float = 1.0
     lr_decay_at: tuple[float, ...] = ()
@@ -112,6 +110,7 @@ class Local:
     part: ModelPart = "all"
     nonfinite: Nonfinite = "stop"
     update: OwnUpdate | None = None
+    method: Method = Method()
     compute: Compute = Compute()
 
     def __post_init__(self) -> None:
@@ -119,52 +118,39 @@ class Local:
             object.__setattr__(self, "epochs", 1)
         check_local(vars(self))
         if self.optimizer not in OWN:
-            _ = self.chain  # PyTorch checks the options
+            _ = self._optimiser  # PyTorch checks the options
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        """Names of the values beside the model: one for each parameter; for "batches" and "steps" a counter."""
+    def slots(self) -> dict[str, Scope | float]:
+        """Values beside the model: one for each parameter, or a number. For "batches" and "steps" it is a counter."""
         adam = ("first", "second", "steps") if self.optimizer == "adam" else ()
         momentum = ("momentum",) if self.momentum else ()
-        return (*adam, *momentum, *(("batches",) if self.batches else ()))
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        """First values of those slots that hold one personal number."""
-        return {}
-
-    @property
-    def repeats(self) -> int:
-        """Number of steps in a row on each batch."""
-        return 1
-
-    @property
-    def models(self) -> int:
-        """Number of models that train on each batch."""
-        return 1
-
-    @property
-    def keys(self) -> dict[str, Any]:
-        """Values of the keys of every `Local`, without those that a method adds."""
-        return {each.name: getattr(self, each.name) for each in fields(Local)}
+        own = (*adam, *momentum, *(("batches",) if self.batches else ()))
+        return {**dict.fromkeys(own, "personal"), **self.method.slots}
 
     @property
     def chain(self) -> Chain:
-        """Arithmetic of a local step. A method with other steps overrides it; see `algorithms.scaffold`."""
-        from algorithms.training.chain import RECEIVED, AffineTerm, Chain, MomentumDirection
-        from algorithms.training.stages import AdamDirection, GradientClip
+        """Arithmetic of a local step."""
+        from algorithms.training.chain import AdamDirection, Chain, GradientClip, MomentumDirection, Transform
 
-        terms: list[Stage] = []
+        method = self.method
+        terms: list[AffineTerm | Transform] = [*method.first_terms]
         if self.clip is not None:
             terms.append(GradientClip(self.clip))
         if self.weight_decay and self.optimizer in OWN:
             terms.append(AffineTerm(a=self.weight_decay))
-        if self.proximal:
-            terms.append(AffineTerm(a=self.proximal, b=-self.proximal, v=RECEIVED))
+        terms += method.terms
+        direction: Transform = MomentumDirection(self.momentum, self.nesterov)
         if self.optimizer == "adam":
-            return Chain(tuple(terms), AdamDirection(self.beta1, self.beta2, self.eps))
-        if self.optimizer == "sgd":
-            return Chain(tuple(terms), MomentumDirection(self.momentum, self.nesterov))
+            direction = AdamDirection(self.beta1, self.beta2, self.eps)
+        reads_received = method.overrides("finish", "loss_term")
+        return Chain(tuple(terms), direction, method.stages or self._optimiser, reads_received)
+
+    @property
+    def _optimiser(self) -> tuple[Stage, ...]:
+        """Optimiser of `torch.optim`, as the only stage; none for SGD and Adam."""
+        if self.optimizer in OWN:
+            return ()
         from algorithms.training.optimisers import TorchOptimiser
 
         # An optimiser may decay the weights in a way of its own, as AdamW does.
@@ -172,19 +158,13 @@ class Local:
         options = {
             key: tuple(value) if isinstance(value, list) else value for key, value in self.optimizer_options.items()
         }
-        return Chain(tuple(terms), optimiser=TorchOptimiser(OPTIMISERS[self.optimizer], decay | options))
-
-    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
-        """Raise InputError if the local steps cannot train a model; nothing here. See `Algorithm.check_model`."""
-
-    def contrast(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
-        """Return the term of the loss that compares features with those of other models; None for none."""
-        return None
+        return (TorchOptimiser(OPTIMISERS[self.optimizer], decay | options),)
 
     @property
     def has_gradient_by_hand(self) -> bool:
         """Whether executions with gradients by hand know the loss and the learning rates."""
-        return self.loss == CrossEntropy() and self.lr_schedule == "constant"
+        plain = self.loss == CrossEntropy() and self.lr_schedule == "constant"
+        return plain and not self.method.overrides("loss_term")
 
     def trains(self, entry: Entry) -> bool:
         """Return whether client updates train an entry."""
@@ -210,25 +190,6 @@ class Local:
         done = step / steps
         return 1 - done if self.lr_schedule == "linear" else (1 + cos(pi * done)) / 2
 
-    def train(self, trainer: Any, works: Sequence[Any], lr: float) -> NDArray[np.float64]:
-        """Make one client update in each lane; a method in several stages overrides it, as `algorithms.fedrep` does.
-
-        Args:
-            trainer: `Trainer` with the loaded models.
-            works: `Work` of each lane, longest first.
-            lr: learning rate of the round.
-        """
-        losses: NDArray[np.float64] = trainer.train(self, works, lr)
-        return losses
-
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
-        """Change slots after the last step of a stack of client updates; nothing here.
-
-        Args:
-            steps: weights and slots.
-            taken: number of steps that each lane took.
-        """
-
     def rate(self, round_number: int, rounds: int | None = None) -> float:
         """Return the learning rate of a round.
 
@@ -249,25 +210,17 @@ class Local:
         passed = sum(round_number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
         return self.lr * self.lr_decay**passed
 
-    def fitted(self, census: Census) -> Self:
+    def fitted(self, census: Census, reporting: int | None = None) -> Self:
         """Return this part with values that depend on the training clients, such as `steps = "largest"`, as numbers.
 
-        Args:
-            census: training clients.
+        `reporting` is the number of clients that report in time, in a round in virtual time.
         """
+        method = self.method.fitted(census, reporting)
         if self.steps != "largest":
-            return self
+            return self if method is self.method else replace(self, method=method)
         largest = int(census.samples.max(initial=0))
-        return replace(self, steps=(self.epochs or 1) * -(-largest // self._size(largest)) or 1, epochs=None)
-
-    def attended(self, census: Census, clients: int) -> Self:
-        """Return this part for a round in virtual time.
-
-        Args:
-            census: training clients.
-            clients: number of clients that report in time.
-        """
-        return self
+        steps = (self.epochs or 1) * -(-largest // self._size(largest)) or 1
+        return replace(self, steps=steps, epochs=None, method=method)
 
     def used(self, samples: NDArray[np.int64]) -> float:
         """Return how many samples a client update uses: max(sum_k n_k^2 / sum_k n_k, max_k n_k / 4).
@@ -287,7 +240,7 @@ class Local:
     def plan(
         self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
     ) -> list[NDArray[np.int64]]:
-        """Return the rows of each batch of a client update.
+        """Return the rows of each step of a client update.
 
         Args:
             samples: number of the client's samples.
@@ -295,8 +248,7 @@ class Local:
             updates: number of the client's earlier updates; used only with `batches`.
             draw: random stream of a round, or of a pass over the client's batches.
         """
-        batches = self._batches(samples, round_number, updates, draw)
-        return batches if self.repeats == 1 else [batch for batch in batches for _ in range(self.repeats)]
+        return self.method.plan(self._batches(samples, round_number, updates, draw))
 
     def _batches(
         self, samples: int, round_number: int, updates: int, draw: Callable[[int], np.random.Generator]
@@ -338,4 +290,5 @@ def require_defaults(local: Local, method: str, *names: str) -> None:
     for name in names:
         value, usual = getattr(local, name), getattr(Local, name)
         require(value == usual, f"local.{name}", value, f"{usual!r} for {method}", "leave it out")
-    refuse_own_update(local.update, method)
+    update, why = local.update, f"left out with {method}, which has local steps of its own"
+    require(update is None, "local.update", update and update.name, why, "remove it, or use another algorithm")

@@ -12,6 +12,7 @@ from algorithms.core.batch_norm import Statistics
 from algorithms.core.errors import InputError, wrong
 from algorithms.core.finite import Nonfinite
 from algorithms.core.head import ModelPart
+from algorithms.training.method import Method
 from algorithms.training.optimiser_names import OPTIMISERS, OWN
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -57,7 +58,7 @@ OF_STEPS = {
     "momentum": 0.0,
     "nesterov": False,
     "weight_decay": 0.0,
-    "proximal": 0.0,
+    "method": Method(),
     "clip": None,
     "optimizer": "sgd",
     "lr_schedule": "constant",
@@ -76,8 +77,7 @@ def _of_own_update(values: Mapping[str, Any]) -> Iterator[str]:
     why = f"left out with local.update = {values['update'].name!r}, which takes its own steps"
     for name, value in given.items():
         fits = value == allowed[name] and (name != "execution" or value in ("auto", "sequential"))
-        table, remedy = ("algorithm", "set it to 0") if name == "proximal" else ("local", "remove it")
-        yield from wrong(fits, f"{table}.{name}", value, why, remedy)
+        yield from wrong(fits, f"local.{name}", value, why, "remove it")
     plain = compute.precision != "bf16" and not compute.channels_last
     usual = "fp32 or fp64, without channels_last, with local.update"
     yield from wrong(plain, "local.precision", compute.precision, usual, "remove it")
@@ -126,10 +126,9 @@ def _numbers(values: Mapping[str, Any]) -> Iterator[str]:
         value = values[name]
         holds = (name == "clip" and value is None) or 0 < value <= FLOAT32_MAX
         yield from wrong(holds, f"local.{name}", value, "a float32 number > 0", f"set local.{name} = {remedy}")
-    for name in ("weight_decay", "proximal"):
-        value = values[name]
-        holds = 0 <= value <= FLOAT32_MAX
-        yield from wrong(holds, f"local.{name}", value, "a float32 number >= 0", f"set local.{name} = 0")
+    decay = values["weight_decay"]
+    holds = 0 <= decay <= FLOAT32_MAX
+    yield from wrong(holds, "local.weight_decay", decay, "a float32 number >= 0", "set local.weight_decay = 0")
     for name in ("momentum", "beta1", "beta2"):
         value = values[name]
         yield from wrong(

@@ -13,10 +13,11 @@ from algorithms.core.finite import first_nonfinite
 from algorithms.core.layout import Packed
 from algorithms.core.sums import Sum
 from algorithms.training.batches import stacked_batches
-from algorithms.training.chain import RECEIVED, Chain, MomentumDirection
+from algorithms.training.chain import Chain, MomentumDirection
 from algorithms.training.fused import Layer, layers_of, losses_by_lane
 from algorithms.training.local import Local
 from algorithms.training.resident import Resident
+from algorithms.training.terms import RECEIVED
 from algorithms.training.work import StackedBatch, Trainer, Work
 
 Tensor = torch.Tensor
@@ -27,7 +28,7 @@ def keeps_low_rank(local: Local) -> bool:
 
     They train the whole model in one stage, read no constant except the received weights, and nothing follows them.
     """
-    plain = type(local).finish is Local.finish and type(local).train is Local.train and local.part == "all"
+    plain = not local.method.overrides("finish", "train") and local.part == "all"
     return plain and local.chain.is_foldable and not local.chain.reads_slots
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,20 +42,14 @@ class TorchOptimiser:
                 f"({reason}); correct them"
             ) from None
 
-    def step(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
-        """Change the weights of some lanes in place; all lanes of one step have taken equally many.
-
-        Args:
-            steps: weights, learning rate and memory of a stack of client updates.
-            g: gradients, [k, *shape] each.
-            lanes: the k lanes.
-        """
+    def __call__(self, steps: LocalSteps, g: Tensors, lanes: slice) -> None:
+        """Change the weights of some lanes, which have all taken equally many steps."""
         weights = steps.view(None, lanes)
         optimiser = self._make(weights, steps.lr)
         for weight, gradient in zip(weights, g, strict=True):
             weight.grad = gradient
         memory = steps.memory
-        if steps.counts.get(lanes.start, 0):
+        if steps.turn:
             for weight, stacks in zip(weights, memory, strict=True):
                 # Shaped state is a view and changes in place; numbers are the same for all lanes of the step.
                 optimiser.state[weight] = {
@@ -64,7 +57,6 @@ class TorchOptimiser:
                     for name, (stack, is_shaped) in stacks.items()
                 }
         optimiser.step()
-        steps.count(lanes)
         if not memory:
             memory += [{} for _ in weights]
         for weight, stacks in zip(weights, memory, strict=True):
@@ -72,12 +64,8 @@ class TorchOptimiser:
             _store(stacks, optimiser.state[weight], weight, lanes, len(next(iter(steps.weights.values()))))
 
     def _make(self, weights: Tensors, lr: float) -> torch.optim.Optimizer:
-        made: torch.optim.Optimizer = self._class(weights, lr=lr, **self.options)
+        made: torch.optim.Optimizer = getattr(torch.optim, self.name)(weights, lr=lr, **self.options)
         return made
-
-    @cached_property
-    def _class(self) -> Any:
-        return getattr(torch.optim, self.name)
 
 
 def _store(stacks: dict[str, Stored], state: Mapping[str, Any], weight: torch.Tensor, lanes: slice, count: int) -> None:

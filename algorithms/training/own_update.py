@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from algorithms.core.errors import require
-
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
     from torch import nn
@@ -51,9 +49,3 @@ class OwnUpdate:
     name: str
     train: Callable[[nn.Module, Batches, Context], Mapping[str, Any]] = field(repr=False)
     personal: Callable[[nn.Module], Mapping[str, torch.Tensor]] | None = field(default=None, repr=False)
-
-
-def refuse_own_update(update: OwnUpdate | None, method: str) -> None:
-    """Refuse a client update of the user's own for a method with local steps of its own."""
-    why = f"left out with {method}, which has local steps of its own"
-    require(update is None, "local.update", update and update.name, why, "remove it, or use another algorithm")

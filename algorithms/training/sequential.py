@@ -56,7 +56,7 @@ class Sequential(Trainer):
         trained = resident.trained(local)
         parameters = [resident.parameters[name] for name in trained]
         steps = LocalSteps(local.chain, trained, resident.slots, lr, *resident.beside)
-        contrast = local.contrast(resident.module, steps)
+        contrast = local.method.loss_term(resident.module, steps)
         taken: list[Taken] = []
         count = len(works[0].batches) if works else 0
         for number, batch in enumerate(stacked_batches(works)):
@@ -73,5 +73,5 @@ class Sequential(Trainer):
             taken.append((batch.lanes, batch.labels, loss.detach().view(1)))
         if contrast is not None:
             contrast.close()
-        local.finish(steps, [len(work.batches) for work in works])
+        steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_of(taken, len(works))

@@ -47,7 +47,7 @@ class Vectorised(Trainer):
         constant = {e.name: stack for e, stack in others.items() if not e.is_parameter}
         fixed = {e.name: stack for e, stack in others.items() if e.is_parameter}
         steps = LocalSteps(local.chain, trained, self._resident.slots, lr, *self._resident.beside)
-        contrast = local.contrast(self._resident.module, steps)
+        contrast = local.method.loss_term(self._resident.module, steps)
         taken: list[Taken] = []
         for batch in stacked_batches(works):
             lanes = batch.lanes
@@ -66,7 +66,7 @@ class Vectorised(Trainer):
             taken.append((lanes, batch.labels, values.detach()))
         if contrast is not None:
             contrast.close()
-        local.finish(steps, [len(work.batches) for work in works])
+        steps.finish(local.method.finish, [len(work.batches) for work in works])
         return losses_of(taken, len(works))
 
     def _loss(

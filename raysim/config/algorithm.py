@@ -363,9 +363,9 @@ def _local(common: dict[str, Any], special: dict[str, Any]) -> LocalTable:
 
 
 def local_table(loss: str) -> type[LocalTable]:
-    """Return the keys of `[local]` with a loss; the proximal term is a key of the algorithm."""
+    """Return the keys of `[local]` with a loss."""
     of_loss = LocalTable if ":" in loss else table_of(LOSSES[loss], (), LocalTable)
-    return table_of(Local, ("proximal", "compute", "loss", "update"), table_of(Compute, (), of_loss))
+    return table_of(Local, ("compute", "loss", "update", "method"), table_of(Compute, (), of_loss))
 
 
 def _model(common: dict[str, Any], special: dict[str, Any]) -> ModelTable:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from algorithms import Block, ClientInput, begin
 from algorithms.core.clients import SamplePart
-from algorithms.parts.draft import Draft
+from algorithms.parts.cohort import client_updates
+from algorithms.parts.option import Draft
 from partitioning import Population
 from raysim.fleet.inline import InlineFleet
 from raysim.fleet.worker_plan import WorkerPlan
@@ -45,7 +46,7 @@ def rehearse(plan: WorkerPlan) -> None:
             state = begin(own.module(), fleet, seed=0, rounds=1)
             block = largest_block(own)
             draft = replace(Draft.of(state, own.algorithm, fleet), cohort=np.array(block.clients))
-            updates = draft.wrapped(draft.updates)
+            updates = draft.wrapped(client_updates(draft))
             list(fleet.map(updates, [block], [(state.model, state.initial)]))
             shape = own.model.whole or own.model.shape
             for function, block in _evaluations(own, prod(shape)):

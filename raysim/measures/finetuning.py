@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from algorithms import Algorithm, Layouts, Local, Purpose, torch_seed
+from algorithms import Algorithm, Layouts, Method, Purpose, torch_seed
 from algorithms.core.head import ModelPart
 from raysim.common.errors import InputError
 
@@ -30,8 +30,8 @@ class Finetuning:
         from algorithms.parts.client_update import ClientUpdates
 
         phase, number = algorithm.phase(state.phase), max(1, state.round)
-        changes: dict[str, Any] = {"epochs": self.epochs, "steps": None, "batches": None, "part": self.part}
-        local = Local(**(phase.local.keys | changes | {"proximal": 0.0}))
+        length: dict[str, Any] = {"epochs": self.epochs, "steps": None, "batches": None}
+        local = replace(phase.local, **length, part=self.part, method=Method())
         seed = torch_seed(state.seed, Purpose.FINETUNE, number) % 2**32
         return ClientUpdates(local, phase.weighting, seed, number, True, state.rounds)
 

@@ -34,7 +34,8 @@ from algorithms import (
     torch_seed,
 )
 from algorithms.core.blocks import block_over
-from algorithms.parts.draft import Draft
+from algorithms.parts.cohort import client_updates
+from algorithms.parts.option import Draft
 from algorithms.rounds.union import UnionUpdate
 from algorithms.training.statistics import with_statistics
 from raysim.measures.evaluate import Targets, loss_on_test
@@ -107,7 +108,7 @@ class Divergence:
     def begin(self, state: State, algorithm: Algorithm, fleet: Fleet) -> None:
         """Start the twin's round that belongs to the run's last one."""
         report = _report(state)
-        updates = Draft.of(state, algorithm.phase(report.phase), fleet).updates
+        updates = client_updates(Draft.of(state, algorithm.phase(report.phase), fleet))
         updates = replace(updates, weighting=Samples(), round_number=state.round, needs=())
         update = UnionUpdate(updates, "the twin of evaluate.measures = 'dc'")
         start = fleet.put((self.state.model, self.state.personal))

@@ -68,12 +68,12 @@ def check_updates(algorithm: Algorithm, census: Census, lanes: int) -> None:
     for phase in algorithm.phases:
         samples = census.samples.sum(keepdims=True) if isinstance(phase.schedule, UnionRounds) else largest
         local = phase.local.fitted(census)
-        rows = float(samples_per_update(local, samples)[0]) * local.repeats
+        rows = float(samples_per_update(local, samples)[0]) * local.method.repeats
         batches = rows / max(1, int(samples[0]) if local.batch_size == "full" else local.batch_size)
         size = lanes * (ROW_BYTES * rows + BATCH_BYTES * max(batches, rows / max(1, int(samples[0]))))
         if size > PLAN_BYTES:
             name = next(key for key in ("steps", "batches", "epochs") if isinstance(getattr(local, key), int))
-            each = f" with {local.repeats} steps on each batch" if local.repeats > 1 else ""
+            each = f" with {local.method.repeats} steps on each batch" if local.method.repeats > 1 else ""
             raise InputError(
                 f"local.{name} = {getattr(local, name)}{each}: the batches of {lanes} client updates of {rows:,.0f} "
                 f"samples take {size / 1e9:,.1f} GB: must be at most {PLAN_BYTES / 1e9:.1f} GB; set a smaller number, "

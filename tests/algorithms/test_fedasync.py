@@ -46,6 +46,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.core.rows import UpdateRows
+from algorithms.fedprox import with_proximal
 from algorithms.parts.arrivals import Clock, Delay, Dispatcher, Flight, Timeline
 from algorithms.rounds.asynchronous import AsyncProgress
 from raysim.fleet.inline import InlineFleet
@@ -101,7 +102,7 @@ def mix(module: torch.nn.Module, arrived: torch.nn.Module, alpha: float) -> torc
 
 def on_devices(data: list[Data], rounds: int, m: int, concurrency: int, nbytes: int, **how: Any) -> tuple[Any, float]:
     """A heap of events in virtual time; the model, and when its last arrival was."""
-    module, local = perceptron(True).double(), replace(LOCAL, proximal=how["rho"])
+    module, local = perceptron(True).double(), with_proximal(LOCAL, how["rho"])
     heap: list[Any] = []
     sent = now = 0
 
@@ -129,7 +130,7 @@ def on_devices(data: list[Data], rounds: int, m: int, concurrency: int, nbytes: 
 
 def as_drawn(data: list[Data], rounds: int, m: int, most: int, **how: Any) -> torch.nn.Module:
     """All versions are stored; each arrival draws the one that it trained on."""
-    local, versions = replace(LOCAL, proximal=how["rho"]), [perceptron(True).double()]
+    local, versions = with_proximal(LOCAL, how["rho"]), [perceptron(True).double()]
     for t in range(rounds * m):
         rng = generator(0, Purpose.COHORT, t + 1)
         staleness = int(rng.integers(min(most, t) + 1))
@@ -423,6 +424,7 @@ PERSONAL = Sharing(statistics="personal")
         (lambda: fedasync(HALF, LOCAL, a=-1.0), "algorithm.a = -1.0: must be a finite number >= 0"),
         (lambda: fedasync(HALF, LOCAL, staleness="hinge", b=-1.0), "algorithm.b = -1.0"),
         (lambda: fedasync(HALF, LOCAL, proximal=-1.0), "local.proximal = -1.0"),
+        (lambda: fedasync(HALF, LOCAL, proximal=np.inf), "local.proximal = inf"),
         (lambda: matching(0.5), "must be a number >= 1"),
         (lambda: Arrivals(Sample(), Concurrent(7)).size(6), "algorithm.concurrency = 7: must be at most 6"),
         (lambda: Arrivals(Sample(cohort=7)).size(6), "algorithm.cohort = 7"),

@@ -37,6 +37,7 @@ from algorithms import (
     silobn,
     singleset,
 )
+from algorithms.fedprox import Proximal
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 from tests.algorithms.rounds.test_round import SIZES, run, same, simulate
@@ -91,7 +92,8 @@ def update(module: torch.nn.Module, data: Samples, number: int, client: int, loc
         optimiser.zero_grad()
         loss = cross_entropy(module(x[rows]), y[rows])
         near = sum(((p - r) ** 2).sum() for p, r in zip(module.parameters(), received, strict=True))
-        (loss + local.proximal / 2 * near).backward()
+        mu = local.method.mu if isinstance(local.method, Proximal) else 0.0
+        (loss + mu / 2 * near).backward()
         optimiser.step()
     return bool(batches)
 
@@ -153,7 +155,7 @@ class Reference:
         return mean
 
 
-PROXIMAL = replace(LOCAL, proximal=0.3)
+PROXIMAL = replace(LOCAL, method=Proximal(0.3))
 CASES: dict[str, tuple[Algorithm, Reference]] = {
     "fedadam": (fedadam(HALF, LOCAL, Adam(lr=0.05)), Reference(Adam(lr=0.05), 1, LOCAL)),
     "fedyogi": (fedyogi(HALF, LOCAL, Yogi(lr=0.05)), Reference(Yogi(lr=0.05), 1, LOCAL)),

@@ -25,6 +25,7 @@ from algorithms import (
     generator,
     next_round,
 )
+from algorithms.fedprox import Proximal
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, clients, perceptron
 from tests.algorithms.rounds.test_round import SIZES, simulate
@@ -225,7 +226,7 @@ def test_a_model_without_batch_norm_or_with_dropout_is_refused(federation: Feder
     ("local", "message"),
     [
         (replace(LOCAL, momentum=0.9), "local.momentum = 0.9: must be 0.0 for fedtan"),
-        (replace(LOCAL, proximal=0.1), "local.proximal = 0.1: must be 0.0 for fedtan"),
+        (replace(LOCAL, method=Proximal(0.1)), r"local.method = Proximal\(mu=0.1, .*\): must be Method\(\) for fedtan"),
         (replace(LOCAL, statistics="frozen"), "local.statistics = 'frozen': must be 'batch' for fedtan"),
         (replace(LOCAL, compute=Compute(precision="bf16")), "local.precision = 'bf16': must be fp32 or fp64"),
     ],

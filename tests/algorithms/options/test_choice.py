@@ -32,7 +32,7 @@ from algorithms import (
     static_bn,
 )
 from algorithms.options.joins import Joins
-from algorithms.parts.draft import Draft
+from algorithms.parts.option import Draft
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.reference import DATA, FP64, agree, drawn, engine, mean, module, sgd, train
 from tests.algorithms.rounds.test_round import same

@@ -25,7 +25,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.options.joins import Joins
-from algorithms.parts.draft import Draft
+from algorithms.parts.option import Draft
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, perceptron
 from tests.algorithms.rounds.test_round import same

@@ -30,7 +30,8 @@ from algorithms import (
     static_bn,
 )
 from algorithms.core.batch_norm import live_batch_norms, refuses_single, train_mode
-from algorithms.parts.draft import Draft
+from algorithms.parts.cohort import client_updates
+from algorithms.parts.option import Draft
 from algorithms.training.reports import REPORTS
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import Samples, perceptron
@@ -156,7 +157,7 @@ def reported(federation: Federation, algorithm: Algorithm, execution: str, needs
     algorithm = algorithm.computed(Compute(execution, "fp64"))  # type: ignore[arg-type]
     fleet = federation(DATA, partly(), algorithm.sharing, compute=algorithm.local.compute)
     state = begin(partly(), fleet, 0)
-    updates = replace(Draft.of(state, algorithm, fleet).updates, needs=(needs,))
+    updates = replace(client_updates(Draft.of(state, algorithm, fleet)), needs=(needs,))
     block = Block(0, (0, 3), 34, (ClientInput(None, 0.0), ClientInput(None, 0.0)))
     (outcome,) = fleet.map(updates, [block], [fleet.put((state.model, state.average))])
     return list(outcome.value.rows.report[needs])

@@ -30,7 +30,7 @@ from algorithms import (
 )
 from algorithms.options.attendance import LateUpdate, attend
 from algorithms.options.oort import Oort
-from algorithms.parts.draft import Draft
+from algorithms.parts.option import Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.rounds.clock import check_clock
 from raysim.fleet.inline import InlineFleet

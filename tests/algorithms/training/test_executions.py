@@ -12,11 +12,11 @@ from torch import nn
 from algorithms import (
     AffineTerm,
     Algorithm,
-    Chain,
     Compute,
     InputError,
     Layout,
     Local,
+    Method,
     Packed,
     Resident,
     Sample,
@@ -32,8 +32,10 @@ from algorithms import (
     scaffold,
     trainer,
 )
+from algorithms.fedprox import Proximal
 from algorithms.names import ALGORITHMS
 from algorithms.training.low_rank import keeps_low_rank
+from algorithms.training.terms import pull
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
 from tests.algorithms.conftest import clients, named, perceptron
@@ -47,8 +49,8 @@ LOCALS = {
     "plain": LOCAL,
     "momentum": replace(LOCAL, momentum=0.9),
     "decay": replace(LOCAL, weight_decay=0.1),
-    "proximal": replace(LOCAL, proximal=0.5),
-    "all": replace(LOCAL, epochs=2, momentum=0.9, weight_decay=0.1, proximal=0.5, lr_decay=0.9),
+    "proximal": replace(LOCAL, method=Proximal(0.5)),
+    "all": replace(LOCAL, epochs=2, momentum=0.9, weight_decay=0.1, method=Proximal(0.5), lr_decay=0.9),
     "steps": replace(LOCAL, epochs=None, steps=4),
     "full batch": replace(LOCAL, batch_size="full"),
     "clipped": replace(LOCAL, clip=0.1),
@@ -176,7 +178,7 @@ def forms_models(algorithm: Algorithm) -> str:
 
 @pytest.mark.parametrize("make", [scaffold, feddyn])
 def test_terms_that_read_slots_are_fused_if_asked(make: Callable[..., Algorithm], federation: Federation) -> None:
-    local = replace(LOCAL, epochs=2, weight_decay=0.1, proximal=0.5)
+    local = replace(LOCAL, epochs=2, weight_decay=0.1)
     algorithm = make(Sample(fraction=0.7), local)
     plain, fused = (
         run(federation, algorithm, "linear", Compute(execution, "fp64"), 3, 3 if execution == "fused" else 1)
@@ -190,19 +192,24 @@ def test_terms_that_read_slots_are_fused_if_asked(make: Callable[..., Algorithm]
 
 
 @dataclass(frozen=True)
-class Drifting(Local):
-    """A method's own local steps: two affine terms beside those of `Local`."""
+class Drifting(Method):
+    """Affine terms of a method."""
+
+    proximal: float
 
     @property
-    def chain(self) -> Chain:
-        plain = super().chain
-        return replace(plain, terms=(AffineTerm(a=0.2), *plain.terms, AffineTerm(a=0.1, b=0.3, v="received")))
+    def first_terms(self) -> tuple[AffineTerm, ...]:
+        return (AffineTerm(a=0.2),)
+
+    @property
+    def terms(self) -> tuple[AffineTerm, ...]:
+        return pull(self.proximal), AffineTerm(a=0.1, b=0.3, v="received")
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("proximal", [0.0, 0.5])
 def test_a_methods_own_affine_terms_are_fused(momentum: float, proximal: float, federation: Federation) -> None:
-    local = Drifting(lr=0.05, batch_size=4, epochs=2, momentum=momentum, proximal=proximal)
+    local = replace(LOCAL, epochs=2, momentum=momentum, method=Drifting(proximal))
     algorithm = fedavg(Sample(), local)
     assert choose(local, seeded("linear"), torch.zeros(4), "cpu", 1).execution == "fused"
     plain, stacked, fused = (

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from algorithms import Census, InputError, Local, LocalSteps
+from algorithms.fedprox import Proximal
 from tests.algorithms.conftest import perceptron
 
 SGD = [(0, 0, False), (0.9, 0, False), (0, 0.01, False), (0.9, 0.01, False), (0.9, 0, True), (0.5, 0.01, True)]
@@ -46,7 +47,7 @@ def test_local_steps_are_torchs(local: Local, kind: type[torch.optim.Optimizer],
 
 def test_proximal_term_pulls_to_the_received_model() -> None:
     w = torch.tensor([[1.0]])
-    steps = LocalSteps(Local(lr=0.5, proximal=2.0).chain, {"w": w}, {}, 0.5)
+    steps = LocalSteps(Local(lr=0.5, method=Proximal(2.0)).chain, {"w": w}, {}, 0.5)
     steps([torch.tensor([[1.0]])], slice(0, 1))
     assert w.item() == 0.5  # 1 - 0.5 (1 + 2 (1 - 1))
     steps([torch.tensor([[1.0]])], slice(0, 1))
@@ -55,7 +56,7 @@ def test_proximal_term_pulls_to_the_received_model() -> None:
 
 def test_local_steps_leave_gradients_alone() -> None:
     g = torch.ones(1).expand(1, 3)
-    chain = Local(weight_decay=0.1, proximal=0.1, momentum=0.5).chain
+    chain = Local(weight_decay=0.1, method=Proximal(0.1), momentum=0.5).chain
     steps = LocalSteps(chain, {"w": torch.ones(1, 3)}, {}, 0.1)
     steps([g], slice(0, 1))
     assert g.tolist() == [[1, 1, 1]]
@@ -100,7 +101,6 @@ def test_lr_decays_a_round() -> None:
         {"nesterov": True},
         {"momentum": math.nan},
         {"weight_decay": -1},
-        {"proximal": math.inf},
         {"lr_decay": 0},
     ],
 )

@@ -1,6 +1,6 @@
 """Client updates of low rank beside sequential ones: divergence, measures, sums, and the rule that chooses them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,8 @@ from algorithms import (
     InputError,
     Layout,
     Local,
+    LocalSteps,
+    Method,
     Packed,
     Resident,
     Sample,
@@ -32,7 +34,7 @@ from algorithms import (
     scaffold,
 )
 from algorithms.core.sums import Sum
-from algorithms.training.chain import LocalSteps
+from algorithms.fedprox import Proximal
 from algorithms.training.low_rank import LowRank
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
@@ -105,18 +107,18 @@ def test_a_buffer_does_not_decay(federation: Federation) -> None:
 
 
 @dataclass(frozen=True)
-class Halved(Local):
+class Halved(Method):
     """Client updates that end with a change of their own."""
 
-    def finish(self, steps: LocalSteps, taken: Sequence[int]) -> None:
-        for w in steps.weights.values():
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
+        for (w,) in steps.values(lane):
             w.mul_(0.5)
 
 
 def test_an_update_that_ends_with_a_change_of_its_own_has_no_low_rank() -> None:
-    assert choose(Halved(), WIDE, torch.zeros(784), "cpu", 25, 5).execution == "fused"
+    assert choose(Local(method=Halved()), WIDE, torch.zeros(784), "cpu", 25, 5).execution == "fused"
     with pytest.raises(InputError, match="or end with a change of them"):
-        choose(Halved(compute=Compute("low-rank")), WIDE, torch.zeros(784), "cpu", 25, 5)
+        choose(Local(method=Halved(), compute=Compute("low-rank")), WIDE, torch.zeros(784), "cpu", 25, 5)
 
 
 def test_a_counter_goes_on(federation: Federation) -> None:
@@ -158,7 +160,8 @@ WIDE = nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
 @pytest.mark.parametrize(("samples", "expected"), [(1, "low-rank"), (99, "low-rank"), (100, "fused")])
 def test_clients_of_few_samples_are_of_low_rank(samples: int, expected: str) -> None:
     assert choose(Local(), WIDE, torch.zeros(784), "cpu", 25, samples).execution == expected
-    assert choose(Local(momentum=0.9, proximal=0.1), WIDE, torch.zeros(784), "cpu", 25, samples).execution == expected
+    near = Local(momentum=0.9, method=Proximal(0.1))
+    assert choose(near, WIDE, torch.zeros(784), "cpu", 25, samples).execution == expected
     assert choose(Local(), WIDE, torch.zeros(784), "cpu", 25, samples, "it says so").execution == "fused"
 
 

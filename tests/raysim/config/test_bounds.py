@@ -35,9 +35,8 @@ def every_table() -> Iterator[type[ConfigTable]]:
     yield from (table_of(function, ("sample", "local", "server"), AlgorithmTable) for function in ALGORITHMS.values())
     yield from (table_of(rule, (), ServerTable) for rule in SERVERS.values())
     for loss in LOSSES.values():
-        yield table_of(
-            Local, ("proximal", "compute", "loss", "update"), table_of(Compute, (), table_of(loss, (), LocalTable))
-        )
+        beside = ("compute", "loss", "update", "method")
+        yield table_of(Local, beside, table_of(Compute, (), table_of(loss, (), LocalTable)))
     yield from map(_partition_table, SCHEMES)
     for model in MODELS.values():
         given = tuple(key for key in signature(model.build).parameters if key not in model.parameters)

@@ -11,6 +11,7 @@ from algorithms import (
     DrawnDevices,
     Equal,
     Hinge,
+    Method,
     Mix,
     Polynomial,
     Quantise,
@@ -20,6 +21,7 @@ from algorithms import (
     WeightedMix,
     fedavg,
 )
+from algorithms.fedprox import Proximal
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.read import changed, read
@@ -78,7 +80,7 @@ def test_tables_compose_an_algorithm() -> None:
     assert radfed.server == Mix(0.5) and radfed.weighting == Equal() and radfed.local.epochs == 3
     assert own.local.steps == 7 and own.local.epochs is None and own.local.lr == 0.5
     assert own == fedavg(own.schedule.sample, own.local)
-    assert prox.local.proximal == 0.3
+    assert prox.local.method == Proximal(0.3)
 
 
 def test_changes_apply_to_every_algorithm(tmp_path: Path) -> None:
@@ -211,9 +213,9 @@ def test_asynchronous_algorithms_and_devices() -> None:
         }
     )
     usual, hinge, constant, four = (table.compose() for table in experiment.algorithm)
-    assert (usual.weighting, usual.server, usual.local.proximal) == (Polynomial(0.5), WeightedMix(0.6), 0.01)
+    assert (usual.weighting, usual.server, usual.local.method) == (Polynomial(0.5), WeightedMix(0.6), Proximal(0.01))
     assert (hinge.weighting, hinge.server) == (Hinge(5.0, 4.0), WeightedMix(0.3))
-    assert (constant.weighting, constant.local.proximal) == (Equal(), 0)
+    assert (constant.weighting, constant.local.method) == (Equal(), Method())
     delays = [algorithm.schedule.delay for algorithm in (usual, hinge, constant, four)]
     assert delays == [Concurrent(), Drawn(18), Drawn(), Concurrent(4)]
     assert experiment.devices is not None and experiment.devices.profile() == DrawnDevices(compute=50, up=1e4)

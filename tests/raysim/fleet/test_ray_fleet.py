@@ -33,7 +33,7 @@ from algorithms import (
     radfed,
 )
 from algorithms.core.layout import Packed
-from algorithms.parts.draft import Draft
+from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ENDING, ClientActors, agreed

@@ -1,0 +1,85 @@
+"""The part `method` of the local steps: additions of a method to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.core.clients import Census
+from algorithms.core.layouts import Scope
+from algorithms.training.terms import AffineTerm
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from algorithms.training.chain import LocalSteps, Stage
+    from algorithms.training.contrast import Contrast
+
+
+@dataclass(frozen=True)
+class Method:
+    """Additions to the local steps of `Local`, here none. A method overrides some hooks in its own file."""
+
+    models: ClassVar[int] = 1
+    """Number of models that train on each batch."""
+
+    personal: ClassVar[tuple[str, ...]] = ()
+    """Slots that a client keeps: values beside each parameter, which outlast a client update."""
+
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Slots that the server averages."""
+
+    first_terms: ClassVar[tuple[AffineTerm, ...]] = ()
+    """Terms of the gradient, before clipping."""
+
+    @property
+    def slots(self) -> dict[str, Scope | float]:
+        """Scope of each slot, or the first value of a personal number."""
+        return {**dict.fromkeys(self.personal, "personal"), **dict.fromkeys(self.shared, "shared")}
+
+    @property
+    def terms(self) -> tuple[AffineTerm, ...]:
+        """Terms of the gradient, after clipping and weight decay."""
+        return ()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Stages that take the steps in turn, in place of SGD; all stages take one batch before the next."""
+        return ()
+
+    @property
+    def repeats(self) -> int:
+        """Number of steps in a row on each batch."""
+        return max(1, len(self.stages))
+
+    def plan(self, batches: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return the rows of each step, given those of each batch."""
+        return [batch for batch in batches for _ in range(self.repeats)]
+
+    def loss_term(self, module: nn.Module, steps: LocalSteps) -> Contrast | None:
+        """Return a further term of the loss, which needs autograd; None for none."""
+        return None
+
+    def finish(self, steps: LocalSteps, lane: int, count: int) -> None:
+        """Change the weights and slots of a lane after the last of its `count` > 0 steps; nothing here."""
+
+    def train(self, local: Any, trainer: Any, works: Sequence[Any], lr: float) -> NDArray[np.float64]:
+        """Make one client update in each lane, in one pass or several; see `Trainer.train`."""
+        losses: NDArray[np.float64] = trainer.train(local, works, lr)
+        return losses
+
+    def fitted(self, census: Census, reporting: int | None) -> Self:
+        """Return the method for these training clients, and the number of clients that report in virtual time."""
+        return self
+
+    def check_model(self, module: nn.Module, sample: torch.Tensor) -> None:
+        """Raise InputError if the local steps cannot train a model; nothing here. See `Algorithm.check_model`."""
+
+    def overrides(self, *hooks: str) -> bool:
+        """Return whether the method has a hook of its own among these."""
+        return any(getattr(type(self), hook) is not getattr(Method, hook) for hook in hooks)
