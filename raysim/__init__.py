@@ -67,7 +67,7 @@ __all__ = [
 # torch takes seconds to import, and `raysim --help` needs none of it.
 _MODULES = {
     **dict.fromkeys(("run", "resume"), "raysim.simulation.api"),
-    "Fleet": "raysim.fleet.kept",
+    "Fleet": "raysim.fleet.actors",
     **dict.fromkeys(("load", "Run"), "raysim.simulation.finished"),
     **dict.fromkeys(("study", "StudyProgress"), "raysim.studies.studying"),
 }

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import floor, inf
 from typing import Any
 
 import ray
 
 from raysim.common.errors import InputError
-from raysim.fleet.gpu_sharing import capacity
+from raysim.data.shards import Sites
 
 SITE = "site"
 """Label with the site of a node: `ray start --labels site=NAME`."""
@@ -64,6 +65,74 @@ class ActorResources:
         return " and ".join([f"{self.cpus:g} CPU", *gpus, *labels])
 
 
+@dataclass(frozen=True)
+class ActorDemand:
+    """Number and resources of a run's client actors.
+
+    Args:
+        number: number of actors, if pinned of each site; None for as many as fit Ray's nodes.
+        each: resources of an actor.
+        by_memory: whether the number and the shares of GPUs follow from the memory that the plans take.
+        pinned: whether each actor has the clients of one site only.
+        sites: names of the population's sites; none before the plans are known, or if the actors are not pinned.
+
+    Raises:
+        InputError: no node can have such labels, or Ray cannot assign such a number of GPUs.
+    """
+
+    number: int | None
+    each: ActorResources
+    by_memory: bool = False
+    pinned: bool = False
+    sites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_gpus(self.each.gpus)
+        check_labels(self.each.labels)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the number of actors depends on the plans."""
+        return self.by_memory or self.pinned
+
+    def of(self, site: int | None) -> ActorResources:
+        """Return the resources of an actor of a site; None for an actor that is not pinned."""
+        return self.each if site is None else self.each.at(self.sites[site])
+
+    def planned(self, nodes: Sequence[RayNode]) -> list[int | None]:
+        """Return the site of each actor to start; None for an actor that is not pinned.
+
+        Raises:
+            InputError: the actors do not fit the nodes.
+        """
+        if not self.pinned:
+            return [None] * actors_that_fit(self.each, nodes, self.number)
+        return [
+            site
+            for site, name in enumerate(self.sites)
+            for _ in range(actors_that_fit(self.of(site), nodes, self.number, f" of site {name!r}"))
+        ]
+
+
+def site_names(sites: Sites | None) -> tuple[str, ...]:
+    """Return the names of the population's sites.
+
+    Raises:
+        InputError: the population has no sites, or a client has none.
+    """
+    if sites is None:
+        raise InputError(
+            "fleet.pinned = true: must be used with a population that has sites, and this one has none; set "
+            "fleet.pinned = false, or make the population with a column of sites"
+        )
+    if (without := (sites.numbers == len(sites.names)).sum()) > 0:
+        raise InputError(
+            f"fleet.pinned = true: every client must have a site, and {without} have none; set fleet.pinned = false, "
+            "or make the population with a site for each client"
+        )
+    return sites.names
+
+
 def check_labels(labels: Mapping[str, str]) -> None:
     """Refuse labels that no node can have, such as the selector "in(a, b)"."""
     for key, value in labels.items():
@@ -109,8 +178,8 @@ def described(nodes: Sequence[RayNode]) -> str:
 def _description(node: RayNode) -> str:
     resources, labels = node["Resources"], sorted(node["Labels"].items())
     amounts = [f"{resources[kind]:g} {kind}" for kind in ("CPU", "GPU") if resources.get(kind)]
-    own = [f"{key}={value}" for key, value in labels if not key.startswith(RAY_PREFIX)]
-    return ", ".join([*(amounts or ["0 CPU"]), *own])
+    given = [f"{key}={value}" for key, value in labels if not key.startswith(RAY_PREFIX)]
+    return ", ".join([*(amounts or ["0 CPU"]), *given])
 
 
 def actors_that_fit(each: ActorResources, nodes: Sequence[RayNode], wanted: int | None, whose: str = "") -> int:
@@ -137,3 +206,18 @@ def actors_that_fit(each: ActorResources, nodes: Sequence[RayNode], wanted: int 
             f"{described(nodes)}; set fleet.actors = {room}, or less for each"
         )
     return wanted or room
+
+
+def capacity(each: float, nodes: Sequence[float]) -> float:
+    """Return the number of actors that fit. An actor never spans two nodes, nor a fraction two devices.
+
+    Args:
+        each: amount of a resource that an actor takes.
+        nodes: amount of it on each node.
+    """
+    if each == 0:
+        return inf
+    if each < 1:
+        # The millionth makes 1 / (1 / 3) at least 3 despite rounding.
+        return sum(floor(there) for there in nodes) * floor(1 / each + 1e-6)
+    return sum(floor(there / each) for there in nodes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.tables import FleetTable
-from raysim.fleet.kept import Fleet
+from raysim.fleet.actors import Fleet
 from raysim.simulation.place import check_place, needs_no_actors
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher

@@ -7,7 +7,7 @@ import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 
 from partitioning.common.disk import DiskFullError
-from raysim.fleet.results import fetch_results
+from raysim.fleet.calls import fetch_results
 
 FULL = (OutOfDiskError("Local disk is full"), ObjectStoreFullError("no room"))
 OF_A_CALL = [RayTaskError("run", "Traceback", each).as_instanceof_cause() for each in FULL]

@@ -8,7 +8,8 @@ from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
 
 if TYPE_CHECKING:  # It imports Ray.
-    from raysim.fleet.client_actors import ClientActors
+    from raysim.fleet.client_actors import LentActors
+    from raysim.fleet.pool import ActorPool
 
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
 """Keys of `[fleet]` that all runs of a fleet have in common."""
@@ -30,7 +31,7 @@ class Fleet:
 
     def __init__(self, actors: int | None = None, address: str | None = None) -> None:
         self._actors, self._address = actors, address
-        self._place: ClientActors | None = None
+        self._pool: ActorPool | None = None
         self._first: FleetTable | None = None
 
     def __enter__(self) -> Fleet:
@@ -41,12 +42,11 @@ class Fleet:
 
     def close(self) -> None:
         """End the actors, and Ray if the fleet started it; the next run starts them again."""
-        place, self._place = self._place, None
-        if place is not None:
-            place.kept = False
-            place.__exit__()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.end()
 
-    def place(self, table: FleetTable) -> ClientActors:
+    def place(self, table: FleetTable) -> LentActors:
         """Return the client actors for a run with this `[fleet]` table.
 
         Raises:
@@ -57,14 +57,14 @@ class Fleet:
             raise InputError(
                 f"fleet.{key} with a Fleet: must be left out, because such actors serve one run; run it without fleet"
             )
-        if self._place is None or self._first is None:
-            from raysim.fleet.client_actors import ClientActors
+        from raysim.fleet.client_actors import LentActors
+        from raysim.fleet.pool import ActorPool
+        from raysim.fleet.resources import ActorDemand, ActorResources
 
-            self._first, actors = table, self._actors or table.actors
-            self._place = ClientActors(
-                actors, table.cpus_per_actor, table.gpus_per_actor, self._address, labels=table.labels
-            )
-            self._place.kept = True
+        if self._pool is None or self._first is None:
+            each = ActorResources(table.cpus_per_actor, table.gpus_per_actor, table.labels)
+            self._first = table
+            self._pool = ActorPool(ActorDemand(self._actors or table.actors, each), self._address)
         for key in SHARED:
             before, now = getattr(self._first, key), getattr(table, key)
             if now != before:
@@ -72,5 +72,4 @@ class Fleet:
                     f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of this Fleet; change it, or use "
                     "another Fleet"
                 )
-        self._place.group = table.group
-        return self._place
+        return LentActors(self._pool, table.group)

@@ -30,7 +30,7 @@ def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
         kept = {}
         for name, config in (("first", CONFIG), ("second", OTHER), ("again", CONFIG)):
             kept[name] = raysim.run(config, tmp_path / name, fleet=fleet)
-            fleet.place(FleetTable()).handles()  # a short run may end before Ray has started
+            fleet.place(FleetTable()).pool.handles()  # a short run may end before Ray has started
             assert ray.is_initialized()
         with pytest.raises(raysim.InputError, match=r"fleet\.cpus_per_actor = 2: must be 1, as in the first run"):
             raysim.run({**CONFIG, "fleet": {"cpus_per_actor": 2}}, tmp_path / "refused", fleet=fleet)

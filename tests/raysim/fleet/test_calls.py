@@ -3,8 +3,7 @@
 import pytest
 from ray.exceptions import ActorDiedError, OutOfMemoryError
 
-from raysim.fleet.results import MESSAGE_LENGTH, ActorLostError, _cause
-from raysim.fleet.timeouts import ActorTimeouts, CallTimes
+from raysim.fleet.calls import MESSAGE_LENGTH, ActorLostError, ActorTimeouts, CallTimes, _cause
 
 TIMEOUTS = ActorTimeouts(factor=10, floor=1, unseen=500)
 
