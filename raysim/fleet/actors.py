@@ -8,7 +8,7 @@ from raysim.common.errors import InputError
 from raysim.config.tables import FleetTable
 
 if TYPE_CHECKING:  # It imports Ray.
-    from raysim.fleet.client_actors import LentActors
+    from raysim.fleet.client_actors import ClientActors
     from raysim.fleet.pool import ActorPool
 
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
@@ -46,7 +46,7 @@ class Fleet:
         if pool is not None:
             pool.end()
 
-    def place(self, table: FleetTable) -> LentActors:
+    def place(self, table: FleetTable) -> ClientActors:
         """Return the client actors for a run with this `[fleet]` table.
 
         Raises:
@@ -57,7 +57,7 @@ class Fleet:
             raise InputError(
                 f"fleet.{key} with a Fleet: must be left out, because such actors serve one run; run it without fleet"
             )
-        from raysim.fleet.client_actors import LentActors
+        from raysim.fleet.client_actors import ClientActors
         from raysim.fleet.pool import ActorPool
         from raysim.fleet.resources import ActorDemand, ActorResources
 
@@ -72,4 +72,4 @@ class Fleet:
                     f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of this Fleet; change it, or use "
                     "another Fleet"
                 )
-        return LentActors(self._pool, table.group)
+        return ClientActors(None, group=table.group, pool=self._pool)

@@ -31,6 +31,7 @@ class ClientActors:
         labels: labels of the nodes that may have actors.
         group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
         pinned: whether each actor has the clients of one site only.
+        pool: actors of several runs, instead of new ones; the context leaves them running.
 
     Raises:
         InputError: the address does not answer, or the actors do not fit the nodes, their GPUs or the population's
@@ -49,43 +50,33 @@ class ClientActors:
         labels: Mapping[str, str] | None = None,
         group: int | Literal["auto"] = "auto",
         pinned: bool = False,
+        pool: ActorPool | None = None,
     ) -> None:
-        by_memory = gpus_per_actor == "auto"
-        each = ActorResources(cpus_per_actor, 1.0 if gpus_per_actor == "auto" else gpus_per_actor, labels or {})
-        self.pool = ActorPool(ActorDemand(actors, each, by_memory, pinned), address, timeouts)
-        self.group = group
+        gpus, by_memory = (1.0, True) if gpus_per_actor == "auto" else (gpus_per_actor, False)
+        demand = ActorDemand(actors, ActorResources(cpus_per_actor, gpus, labels or {}), by_memory, pinned)
+        self._lent, self._group = pool is not None, group
+        self.pool = pool or ActorPool(demand, address, timeouts)
+        self.device, self.driver_may_help = self.pool.device, self.pool.driver_may_help
+        self.loggers: Mapping[str, Logger] = {"prometheus": self.pool.meter}
+        """Loggers beside those of the experiment: Ray's own endpoint for Prometheus."""
 
     def __enter__(self) -> ClientActors:
         self.pool.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.pool.end()
-
-    @property
-    def device(self) -> str:
-        """Device of the actors: "cpu" or "cuda"."""
-        return self.pool.device
+        if not self._lent:
+            self.pool.end()
 
     @property
     def workers(self) -> int:
-        """Planned number of actors; see `ActorPool.workers`."""
+        """Planned number of actors. Waits for Ray if the number depends on its nodes."""
         return self.pool.workers
-
-    @property
-    def driver_may_help(self) -> bool:
-        """Whether the driver computes the same bytes as the actors; see `ActorPool.driver_may_help`."""
-        return self.pool.driver_may_help
 
     @property
     def fingerprint(self) -> dict[str, str]:
         """Properties that all actors' results depend on."""
         return self.pool.fingerprint
-
-    @property
-    def loggers(self) -> dict[str, Logger]:
-        """Loggers beside those of the experiment: Ray's own endpoint for Prometheus."""
-        return {"prometheus": self.pool.meter}
 
     def has_started(self) -> bool:
         """Return whether an actor has been ready, or will not be."""
@@ -104,19 +95,4 @@ class ClientActors:
         """Return a fleet on these actors, each with a worker of its own."""
         if lacking := untold(START):
             tell(lacking)
-        return RayFleet(self.pool, plan, self.group, done, tell)
-
-
-class LentActors(ClientActors):
-    """Client actors of several runs as the place of one of them; the context starts them, and leaves them.
-
-    Args:
-        pool: the actors.
-        group: as for `ClientActors`.
-    """
-
-    def __init__(self, pool: ActorPool, group: int | Literal["auto"]) -> None:
-        self.pool, self.group = pool, group
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: the lender ends the actors."""
+        return RayFleet(self.pool, plan, self._group, done, tell)

@@ -52,6 +52,8 @@ class ActorPool:
             check_answers(address)  # before the run reads its data
         self.demand, self.timeouts = demand, timeouts
         self.device = "cuda" if demand.each.gpus else "cpu"
+        self.driver_may_help = self._is_here and self.device == "cpu" and not demand.pinned
+        """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
         self.meter = PrometheusLogger()
         self.arrived = False
         """Whether an actor has ever been ready."""
@@ -81,11 +83,6 @@ class ActorPool:
     def home(self) -> str:
         """Id of the driver's node; "" before Ray runs."""
         return self._ray.home
-
-    @property
-    def driver_may_help(self) -> bool:
-        """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
-        return self._is_here and self.device == "cpu" and not self.demand.pinned
 
     @property
     def workers(self) -> int:

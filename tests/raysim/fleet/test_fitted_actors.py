@@ -26,7 +26,7 @@ class MeasuredPool(ActorPool):
 
     def __init__(self, actors: int | None) -> None:
         super().__init__(ActorDemand(actors, ActorResources(gpus=1), by_memory=True), None)
-        self.device = "cpu"
+        self.device, self.driver_may_help = "cpu", True
 
     def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
         return 3 * GB // 2 - 600 * 2**20, 8 * GB
@@ -36,8 +36,10 @@ class Measured(ClientActors):
     """A place with such actors."""
 
     def __init__(self, actors: int | None) -> None:
-        super().__init__(actors, gpus_per_actor="auto")
-        self.pool = MeasuredPool(actors)
+        super().__init__(actors, pool=MeasuredPool(actors))
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.end()
 
 
 @pytest.fixture(scope="module")

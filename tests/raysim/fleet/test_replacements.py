@@ -64,8 +64,10 @@ class Replaced(ClientActors):
     """A place with such actors."""
 
     def __init__(self, actors: int, good: int, other: type[ClientActor], patience: ActorTimeouts) -> None:
-        super().__init__(actors, timeouts=patience)
-        self.pool = ReplacedPool(actors, good, other, patience)
+        super().__init__(actors, pool=ReplacedPool(actors, good, other, patience))
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.end()
 
 
 @pytest.fixture(scope="module")
