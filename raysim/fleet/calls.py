@@ -20,11 +20,12 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from algorithms import Block, ClientUpdates, DamagedError, DivergedError, Function, Outcome
+from algorithms import Block, DamagedError, DivergedError, Function, Outcome
 from algorithms import InputError as AlgorithmInputError
 from partitioning.common.disk import DiskFullError
 from raysim.common.errors import InputError, ModelsLostError, OutOfMemoryError
 from raysim.fleet.dispatch import ActorTask, BlockDispatcher, JoinValues
+from raysim.fleet.out_of_memory import round_of
 from raysim.fleet.ray_private import WORKER
 from raysim.fleet.traffic import StoredValue
 
@@ -306,10 +307,7 @@ class ActorCall:
 def spent_message(call: ActorCall, why: ActorLostError) -> str:
     """Return the message about a call whose actors die again and again."""
     function, clients = call.map.function, [c for n in call.task.node.blocks for c in call.map.blocks[n].clients]
-    updates: Any = function
-    while hasattr(updates, "updates"):  # such as those that are also compared
-        updates = updates.updates
-    what = f"round {updates.round_number}" if isinstance(updates, ClientUpdates) else type(function).__name__
+    what = type(function).__name__ if (number := round_of(function)) is None else f"round {number}"
     ids = ", ".join(map(str, clients[:MAX_CLIENTS])) + (", ..." if len(clients) > MAX_CLIENTS else "")
     noun = "client" if len(clients) == 1 else "clients"
     return f"{what}: the actor with {noun} {ids} died {call.deaths} times, the last cause: {why.cause}"

@@ -35,6 +35,7 @@ from algorithms import (
     trainer,
 )
 from algorithms import InputError as AlgorithmInputError
+from algorithms.core.fleet import BlockSize
 from algorithms.training.forked import forked
 from algorithms.training.loss import LabelKind
 from algorithms.training.own import with_personal
@@ -172,8 +173,8 @@ def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> b
         return False
 
 
-FUSED_BLOCK, LOW_RANK_BLOCK = 5, 25
-"""Least number of clients in a block of fused and of low-rank client updates: more hardly save time."""
+_LEAST_BLOCKS = {"fused": (5, 2), "low-rank": (25, 4)}
+"""Least number of clients in a block by execution, and of blocks in a cohort; larger blocks hardly save time."""
 
 _SPECIAL = {"low-rank": 0, "fused": 1}
 """Executions for some models and methods only, from the fastest."""
@@ -341,20 +342,10 @@ class WorkerPlan:
         """Clients a round."""
         return self.algorithm.schedule.size(len(self.census.clients))
 
-    def block_size(self, cohort: int) -> int:
-        """Return the clients a block.
-
-        "auto" is ceil(sqrt(cohort / 10)): both the size and the number of blocks grow with the cohort. If client
-        updates are fused it is at least 5, because neighbours train together, and at most half the cohort. If they are
-        of low rank it is at least 25, because all of a block share each product, and at most a quarter of the cohort.
-        """
-        if isinstance(self.block, int):
-            return self.block
-        size = 1
-        while 10 * size * size < cohort:
-            size += 1
-        least = {"fused": min(FUSED_BLOCK, -(-cohort // 2)), "low-rank": min(LOW_RANK_BLOCK, -(-cohort // 4))}
-        return max(size, least.get(self.algorithm.local.compute.execution, 1))
+    @cached_property
+    def block_size(self) -> BlockSize:
+        """Clients a block; fused client updates train with neighbours, and a block of low rank shares each product."""
+        return BlockSize(self.block, *_LEAST_BLOCKS.get(self.algorithm.local.compute.execution, (1, 1)))
 
     def __getstate__(self) -> dict[str, object]:
         # Cached properties stay behind and are computed again at the other end: a census may be long.
