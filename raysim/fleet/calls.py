@@ -234,7 +234,7 @@ class PendingMap:
         deaths: number of actors that may have died of each block.
         outcomes: outcomes that are not taken yet, by first block.
         diverged: errors of blocks that diverged, by first block.
-        left: number of blocks without an outcome.
+        done: number of blocks with an outcome.
     """
 
     function: Function
@@ -244,10 +244,7 @@ class PendingMap:
     deaths: Counter[int]
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     diverged: dict[int, DivergedError] = field(default_factory=dict)
-    left: int = 0
-
-    def __post_init__(self) -> None:
-        self.left = len(self.blocks)
+    done: int = 0
 
     def arguments(self, task: ActorTask) -> tuple[Function, Sequence[Block], Sequence[StoredValue]]:
         """Return the function, blocks and common values of the call for a task."""
@@ -256,6 +253,11 @@ class PendingMap:
         values = tuple(part.value for part in task.parts)
         nodes = tuple(part.node for part in task.parts)
         return JoinValues(self.function, task.node, nodes), [Block(0, (), 0, references=values)], ()
+
+    def add(self, outcome: Outcome) -> None:
+        """Record an outcome, which the caller has yet to take."""
+        self.outcomes[outcome.node.start] = outcome
+        self.done += len(outcome.node.blocks)
 
     def check(self, start: int) -> None:
         """Raise a divergence if all blocks before it have a value.

@@ -22,15 +22,9 @@ class ClientActors:
     data stay. See `ActorPool` for the start.
 
     Args:
-        actors: number of actors, if pinned of each site; None for as many as fit Ray's nodes.
-        cpus_per_actor: CPUs and threads of each actor.
-        gpus_per_actor: GPUs of each actor, a fraction or a whole number; 0 for the CPU; "auto" for as many actors on a
-            GPU as its memory holds.
+        actors, cpus_per_actor, gpus_per_actor, labels, group, pinned: keys of `[fleet]`; see `ActorDemand`.
         address: address of a running cluster; None to start Ray on this machine.
         timeouts: limits for starts and calls, and the number of retries.
-        labels: labels of the nodes that may have actors.
-        group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
-        pinned: whether each actor has the clients of one site only.
         pool: actors of several runs, instead of new ones; the context leaves them running.
 
     Raises:

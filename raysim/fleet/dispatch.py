@@ -28,6 +28,11 @@ def work_of(sizes: Sequence[int]) -> list[int]:
     return list(accumulate((size + 1 for size in sizes), initial=0))
 
 
+def leaves(node: Node) -> list[Node]:
+    """Return the nodes of single blocks below a node."""
+    return [Node(number, number + 1) for number in node.blocks]
+
+
 class BlockQueue:
     """Waiting blocks, the longest node first. Among equals an actor gets the blocks of its own clients.
 
@@ -54,7 +59,7 @@ class BlockQueue:
 
     def scatter(self) -> None:
         """Hand out every block by itself."""
-        self._waiting = [Node(number, number + 1) for number in self._root.blocks]
+        self._waiting = leaves(self._root)
 
     def next(self, actor: int) -> Node | None:
         """Take the next node for an idle actor."""
@@ -217,6 +222,13 @@ class BlockGroup:
         node = self.waiting.next(place) if self.waiting else None
         return None if node is None else ActorTask(node, stays=self.host is not None and node != self.node)
 
+    def again(self, task: ActorTask, suspect: bool) -> None:
+        """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
+        self.joining = False
+        if not task.parts and self.waiting is not None:
+            for piece in leaves(task.node) if suspect else [task.node]:
+                self.waiting.put_back(piece)
+
 
 class BlockDispatcher:
     """Blocks of a map that wait, by group.
@@ -293,13 +305,7 @@ class BlockDispatcher:
 
     def again(self, task: ActorTask) -> None:
         """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
-        group = self._group(task.node)
-        group.joining = False
-        if not task.parts and group.waiting is not None:
-            node = task.node
-            suspect = any(number in self._deaths for number in node.blocks)
-            for piece in [Node(number, number + 1) for number in node.blocks] if suspect else [node]:
-                group.waiting.put_back(piece)
+        self._group(task.node).again(task, self._is_suspect(task.node))
 
     def lost(self, task: ActorTask) -> None:
         """Begin a group again because some of the values to join are lost."""
@@ -321,6 +327,10 @@ class BlockDispatcher:
     def _group(self, node: Node) -> BlockGroup:
         return self._groups[self._of[node.start]]
 
+    def _is_suspect(self, node: Node) -> bool:
+        """Return whether an actor may have died of one of a node's blocks."""
+        return any(number in self._deaths for number in node.blocks)
+
     def _renew(self, group: BlockGroup) -> None:
         """Offer a group again, to any node."""
         number = self._of[group.node.start]
@@ -336,16 +346,17 @@ class BlockDispatcher:
         fresh = [group for group in self._fresh if group.site in (None, actor.site)]
         if not fresh or (held and len(fresh) <= len(hosts)):
             return None
-        group = max(fresh, key=lambda each: self._rank(each.node, hosts, actor.host))
-        self._fresh.remove(group)
-        group.host = actor.host
-        self._begun.setdefault(actor.host, []).append(group)
+        chosen = max(fresh, key=lambda each: self._rank(each.node, hosts, actor.host))
+        self._fresh.remove(chosen)
         neighbours = len(actors_on(self._actors, actor.host))
         # An actor alone on its node takes the whole group, which leaves nothing to join.
         least = self._least if neighbours > 1 else self._work[-1]
-        group.waiting = BlockQueue(self._work, group.node, neighbours, least)
-        if any(number in self._deaths for number in group.node.blocks):
-            group.waiting.scatter()
+        waiting = BlockQueue(self._work, chosen.node, neighbours, least)
+        if self._is_suspect(chosen.node):
+            waiting.scatter()
+        group = BlockGroup(chosen.node, chosen.site, actor.host, waiting)
+        self._groups[self._of[group.node.start]] = group
+        self._begun.setdefault(actor.host, []).append(group)
         return group
 
     def _rank(self, node: Node, hosts: Sequence[str], host: str) -> tuple[int, bool, int]:

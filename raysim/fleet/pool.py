@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from raysim.common.errors import InputError, RetriesSpentError
-from raysim.fleet.calls import ActorLostError, ActorTimeouts, fetch_results, late_message
+from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fetch_results, late_message
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.dispatch import ReadyActor
 from raysim.fleet.gpu_sharing import measured_by, shared_gpus
@@ -64,8 +64,8 @@ class ActorPool:
         """Number of actors whose CPUs a Ray of our own has."""
         cpus = self._cores * demand.each.cpus
         self._ray = RayThread(cpus, address, timeouts, self._serving, self.stand_in, self.meter.publish)
-        self._sites: list[int | None] = []
-        """Site of each actor, once the actors exist."""
+        self.sites: list[int | None] = []
+        """Site whose clients each actor may have, once the actors exist; None for all clients."""
         self._hosts: list[str] = []
         self._handles: list[Any] = []
         self._prints: list[dict[str, str]] = []
@@ -92,7 +92,7 @@ class ActorPool:
         if self.driver_may_help:
             return self._cores
         self._ray.wait()
-        return len(self._sites)
+        return len(self.sites)
 
     @property
     def hosts(self) -> list[str]:
@@ -109,14 +109,9 @@ class ActorPool:
             self._prints.append(self._first_print())
         return dict(self._prints[0])
 
-    def site(self, number: int) -> int | None:
-        """Return the site whose clients an actor may have; None for all clients."""
-        return self._sites[number]
-
     def handles(self, wait: bool = True) -> list[Any]:
         """Return the actors' handles; none if Ray is still starting and `wait` is false, or if the driver stands in."""
-        if wait or self._ray.is_up:
-            self._ray.wait()
+        self._ray.wait(START_SECONDS if wait else 0)
         return self._handles
 
     def stand_in(self, absence: str) -> bool:
@@ -157,7 +152,7 @@ class ActorPool:
 
     def prepare(self, number: int, plan: WorkerPlan, copy_to: str | None = None) -> Any:
         """Set up an actor's worker, after a copy of the population to a node if one is named; return a reference."""
-        site = self._sites[number]
+        site = self.sites[number]
         there = plan if site is None else replace(plan, here=(self.demand.sites[site],))
         store = None if self._is_here else self._files.personal(plan)
         copies = [] if copy_to is None else [self._files.copy_to(copy_to, plan)]
@@ -176,7 +171,7 @@ class ActorPool:
     def replace(self, number: int) -> None:
         """Kill an actor and start another one in its place."""
         ray.kill(self._handles[number])
-        self._handles[number] = self._actor(number, self.demand.of(self._sites[number]))
+        self._handles[number] = self._actor(number, self.demand.of(self.sites[number]))
 
     def room(self, site: int | None = None) -> int:
         """Return the number of actors of a site that fit the living nodes."""
@@ -207,10 +202,10 @@ class ActorPool:
             InputError: an actor fits no node. Ray itself would wait in silence.
         """
         nodes = living_nodes()
-        self._sites = self.demand.planned(nodes)
-        kinds = [self.demand.of(site) for site in dict.fromkeys(self._sites)]
+        self.sites = self.demand.planned(nodes)
+        kinds = [self.demand.of(site) for site in dict.fromkeys(self.sites)]
         self._hosts = [node["NodeID"] for node in nodes if any(kind.on(node) for kind in kinds)]
-        self._handles = [self._actor(number, self.demand.of(site)) for number, site in enumerate(self._sites)]
+        self._handles = [self._actor(number, self.demand.of(site)) for number, site in enumerate(self.sites)]
 
     def _actor(self, number: int, each: ActorResources) -> Any:
         # cuBLAS is deterministic only with a workspace of fixed size, set before torch is imported.
@@ -313,14 +308,14 @@ class Crew:
                         self._not_in_time(reference)
 
     def _site_of(self, reference: Any) -> int | None:
-        return self._pool.site(self._starts[reference][0])
+        return self._pool.sites[self._starts[reference][0]]
 
     def _has_room(self, site: int | None) -> bool:
         """Return whether the starting actors of a site fit the living nodes."""
         room, ready = self._pool.room(site), sum(actor.site == site for actor in self.ready.values())
         if not ready and room < 1:
             raise RetriesSpentError(f"no client actor is left, and {self._pool.shortage(site)}; start a node that has")
-        starting = sum(self._pool.site(actor) == site for actor, _ in self._starts.values())
+        starting = sum(self._pool.sites[actor] == site for actor, _ in self._starts.values())
         if ready and room < ready + starting:
             self._go_on_with_fewer(site)
             return False
@@ -347,7 +342,7 @@ class Crew:
             self._starts[self._pool.prepare(actor, self._plan, copy_to=host)] = actor, float("inf")
             return
         self._failed.pop(actor, None)
-        self.ready[actor] = ReadyActor(self._pool.handles()[actor], host, self._pool.site(actor))
+        self.ready[actor] = ReadyActor(self._pool.handles()[actor], host, self._pool.sites[actor])
         self._pool.meter.set_actors(len(self.ready))
         LOG.info("client actor %d is ready, on node %s", actor, host[:8])
 
@@ -374,8 +369,8 @@ class Crew:
 
     def _has_others(self, actor: int) -> bool:
         """Return whether other actors of its site are ready or starting."""
-        site = self._pool.site(actor)
-        starting = (self._pool.site(other) for other, _ in self._starts.values())
+        site = self._pool.sites[actor]
+        starting = (self._pool.sites[other] for other, _ in self._starts.values())
         return any(each == site for each in (*starting, *(other.site for other in self.ready.values())))
 
     def _go_on_with_fewer(self, site: int | None) -> None:

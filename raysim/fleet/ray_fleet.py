@@ -341,9 +341,8 @@ class RayFleet:
         self._times.add(function, [each["seconds"] for each in machine], sum(block.size for block in blocks))
 
     def _finish(self, pending: PendingMap, outcome: Outcome) -> None:
-        pending.outcomes[outcome.node.start] = outcome
-        pending.left -= len(outcome.node.blocks)
-        if not pending.left:
+        pending.add(outcome)
+        if pending.done == len(pending.blocks):
             self._maps.remove(pending)
         for number in outcome.node.blocks:
             self._done(pending.blocks[number])

@@ -87,11 +87,6 @@ class RayThread:
         self._up, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._live, name="ray", daemon=True)
 
-    @property
-    def is_up(self) -> bool:
-        """Whether `wait` returns at once."""
-        return self._up.is_set()
-
     def start(self) -> None:
         """Start Ray in the background, unless it was started before."""
         if self._thread.ident is None:
@@ -106,19 +101,23 @@ class RayThread:
         self._thread.join(START_SECONDS if self.home else ANSWER_SECONDS)
         ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
 
-    def wait(self) -> None:
-        """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start."""
-        late = f"Ray did not start within {START_SECONDS} s"
-        if not self._up.wait(START_SECONDS) and not self._goes_on(late):
+    def wait(self, seconds: float = START_SECONDS) -> None:
+        """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start.
+
+        Args:
+            seconds: time to wait; 0 only looks.
+        """
+        late = f"Ray did not start within {seconds} s"
+        if not self._up.wait(seconds) and seconds and not self._goes_on(late):
             raise RayStartError(f"{late}; see its log, or use {given('inline')}")
         if self._error is not None:
             raise self._error
 
     def _goes_on(self, failure: str) -> bool:
-        if self._stand_in(failure):
+        stands_in = self._stand_in(failure)
+        if stands_in:
             self._up.set()
-            return True
-        return False
+        return stands_in
 
     def _live(self) -> None:
         try:

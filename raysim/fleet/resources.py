@@ -87,8 +87,18 @@ class ActorDemand:
     sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_gpus(self.each.gpus)
-        check_labels(self.each.labels)
+        gpus = self.each.gpus
+        if gpus > 1 and gpus != int(gpus):
+            raise InputError(
+                f"fleet.gpus_per_actor = {gpus}: must be a fraction below 1 or a whole number; set it to {int(gpus)}"
+            )
+        for key, value in self.each.labels.items():
+            # A selector of Ray, such as "in(a, b)", is no label.
+            if not _KEY.fullmatch(key) or not re.fullmatch(_WORD, value):
+                raise InputError(
+                    f"fleet.labels = {{ {key} = {value!r} }}: must be a node's label, of letters, digits, dots, - and "
+                    "_; write it as in ray start --labels KEY=VALUE"
+                )
 
     @property
     def waits(self) -> bool:
@@ -131,24 +141,6 @@ def site_names(sites: Sites | None) -> tuple[str, ...]:
             "or make the population with a site for each client"
         )
     return sites.names
-
-
-def check_labels(labels: Mapping[str, str]) -> None:
-    """Refuse labels that no node can have, such as the selector "in(a, b)"."""
-    for key, value in labels.items():
-        if not _KEY.fullmatch(key) or not re.fullmatch(_WORD, value):
-            raise InputError(
-                f"fleet.labels = {{ {key} = {value!r} }}: must be a node's label, of letters, digits, dots, - and _; "
-                "write it as in ray start --labels KEY=VALUE"
-            )
-
-
-def check_gpus(gpus: float) -> None:
-    """Refuse numbers of GPUs that Ray cannot assign."""
-    if gpus > 1 and gpus != int(gpus):
-        raise InputError(
-            f"fleet.gpus_per_actor = {gpus}: must be a fraction below 1 or a whole number; set it to {int(gpus)}"
-        )
 
 
 def living_nodes() -> list[RayNode]:

@@ -7,7 +7,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
-from raysim.fleet.resources import ActorResources, actors_that_fit, check_labels, described
+from raysim.fleet.resources import ActorDemand, ActorResources, actors_that_fit, described
 from raysim.fleet.traffic import StoredValue, Traffic
 
 NODES: list[dict[str, Any]] = [
@@ -51,9 +51,9 @@ def test_nodes_are_described_by_kind() -> None:
 
 @pytest.mark.parametrize("labels", [{"": "x"}, {"a b": "x"}, {"zone": "in(a, b)"}, {"zone": "!a"}, {"zone": "é"}])
 def test_labels_that_no_node_can_have_are_refused(labels: dict[str, str]) -> None:
-    check_labels({"ray.io/accelerator-type": "H100", "zone": "eu-1.b"})
+    ActorDemand(1, ActorResources(labels={"ray.io/accelerator-type": "H100", "zone": "eu-1.b"}))
     with pytest.raises(InputError, match=r"^fleet.labels = .*: must be a node's label"):
-        check_labels(labels)
+        ActorDemand(1, ActorResources(labels=labels))
 
 
 def test_a_large_model_crosses_once_to_each_node_and_a_small_one_by_the_driver() -> None:
