@@ -12,17 +12,17 @@ if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.pool import ActorPool
 
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
-"""Keys of `[fleet]` that all runs of a fleet have in common."""
+"""Keys of `[fleet]` that all runs on the same actors have in common."""
 
 
-class Fleet:
+class Actors:
     """Client actors that stay for several runs, so that only the first one waits for Ray; a context that ends them.
 
-    The runs may differ in everything but the keys of `[fleet]` that describe an actor. A fleet never changes a result.
+    The runs may differ in everything but the keys of `[fleet]` that describe an actor. Actors never change a result.
 
-        with raysim.Fleet() as fleet:
-            first = raysim.run("first.toml", fleet=fleet)
-            second = raysim.run("second.toml", fleet=fleet)
+        with raysim.Actors() as actors:
+            first = raysim.run("first.toml", fleet=actors)
+            second = raysim.run("second.toml", fleet=actors)
 
     Args:
         actors: number of client actors; None for that of the first run.
@@ -34,14 +34,14 @@ class Fleet:
         self._pool: ActorPool | None = None
         self._first: FleetTable | None = None
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> Actors:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the actors, and Ray if the fleet started it; the next run starts them again."""
+        """End the actors, and Ray if this object started it; the next run starts them again."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.end()
@@ -55,7 +55,7 @@ class Fleet:
         if table.pinned or table.gpus_per_actor == "auto":
             key = "pinned = true" if table.pinned else 'gpus_per_actor = "auto"'
             raise InputError(
-                f"fleet.{key} with a Fleet: must be left out, because such actors serve one run; run it without fleet"
+                f"fleet.{key} with raysim.Actors: must be left out, because such actors serve one run; leave fleet= out"
             )
         from raysim.fleet.client_actors import ClientActors
         from raysim.fleet.pool import ActorPool
@@ -69,7 +69,7 @@ class Fleet:
             before, now = getattr(self._first, key), getattr(table, key)
             if now != before:
                 raise InputError(
-                    f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of this Fleet; change it, or use "
-                    "another Fleet"
+                    f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of these actors; change it, or "
+                    "use other raysim.Actors"
                 )
         return ClientActors(None, group=table.group, pool=self._pool)
