@@ -297,29 +297,31 @@ class Crew:
         Raises:
             RuntimeError: no actor is ready and none can start.
         """
-        now = time.monotonic()
-        waiting = [reference for reference, (_, since) in self._starts.items() if now - since > self._timeouts.place]
-        if not waiting:
-            return
-        for site in {self._site_of(reference) for reference in waiting}:
-            if self._has_room(site):
-                for reference in [each for each in waiting if self._site_of(each) == site]:
-                    if now - self._starts[reference][1] > self._timeouts.start:
-                        self._not_in_time(reference)
+        now, sites = time.monotonic(), self._pool.sites
+        waiting = {
+            reference: start for reference, start in self._starts.items() if now - start[1] > self._timeouts.place
+        }
+        rooms = {site: self._has_room(site) for site in {sites[actor] for actor, _ in waiting.values()}}
+        for reference, (actor, since) in waiting.items():
+            if rooms[sites[actor]] and now - since > self._timeouts.start:
+                self._not_in_time(reference)
 
-    def _site_of(self, reference: Any) -> int | None:
-        return self._pool.sites[self._starts[reference][0]]
+    def _counted(self, site: int | None) -> tuple[int, int]:
+        """Return how many actors of a site are ready, and how many are starting."""
+        starting = sum(self._pool.sites[actor] == site for actor, _ in self._starts.values())
+        return sum(actor.site == site for actor in self.ready.values()), starting
 
     def _has_room(self, site: int | None) -> bool:
-        """Return whether the starting actors of a site fit the living nodes."""
-        room, ready = self._pool.room(site), sum(actor.site == site for actor in self.ready.values())
+        """Return whether the starting actors of a site fit the living nodes; report once if some wait."""
+        room, (ready, starting) = self._pool.room(site), self._counted(site)
         if not ready and room < 1:
             raise RetriesSpentError(f"no client actor is left, and {self._pool.shortage(site)}; start a node that has")
-        starting = sum(self._pool.sites[actor] == site for actor, _ in self._starts.values())
-        if ready and room < ready + starting:
-            self._go_on_with_fewer(site)
-            return False
-        return True
+        fits = not ready or room >= ready + starting
+        if not fits and not self._fewer:
+            self._fewer = True
+            count, wanted = len(self.ready), self._pool.workers
+            self._say(f"{self._pool.shortage(site)} more: the run goes on with {count} of {wanted} client actors")
+        return fits
 
     def _prepare(self, actor: int) -> None:
         self._starts[self._pool.prepare(actor, self._plan)] = actor, time.monotonic()
@@ -360,25 +362,12 @@ class Crew:
         if (times := self._failed[actor]) < self._timeouts.starts:
             self._say(f"client actor {actor} did not start ({why.cause}); raysim starts it again")
             self._start_another(actor)
-        elif self._has_others(actor):
+        elif any(self._counted(self._pool.sites[actor])):
             self._say(f"client actor {actor} did not start {times} times ({why.cause}): the run goes on without it")
         else:
             spent = f"no client actor starts; one failed {times} times, the last cause: {why.cause}"
             if not self._pool.stand_in(spent):
                 raise RetriesSpentError(spent)
-
-    def _has_others(self, actor: int) -> bool:
-        """Return whether other actors of its site are ready or starting."""
-        site = self._pool.sites[actor]
-        starting = (self._pool.sites[other] for other, _ in self._starts.values())
-        return any(each == site for each in (*starting, *(other.site for other in self.ready.values())))
-
-    def _go_on_with_fewer(self, site: int | None) -> None:
-        """Report once that some actors wait for resources."""
-        if not self._fewer:
-            self._fewer = True
-            ready, wanted = len(self.ready), self._pool.workers
-            self._say(f"{self._pool.shortage(site)} more: the run goes on with {ready} of {wanted} client actors")
 
     def _say(self, text: str) -> None:
         LOG.warning(text)

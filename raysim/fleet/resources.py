@@ -113,15 +113,26 @@ class ActorDemand:
         """Return the site of each actor to start; None for an actor that is not pinned.
 
         Raises:
-            InputError: the actors do not fit the nodes.
+            InputError: the actors do not fit the nodes. Ray itself would wait in silence.
         """
-        if not self.pinned:
-            return [None] * actors_that_fit(self.each, nodes, self.number)
-        return [
-            site
-            for site, name in enumerate(self.sites)
-            for _ in range(actors_that_fit(self.of(site), nodes, self.number, f" of site {name!r}"))
-        ]
+        sites: Sequence[int | None] = range(len(self.sites)) if self.pinned else [None]
+        return [site for site in sites for _ in range(self._fitting(site, nodes))]
+
+    def _fitting(self, site: int | None, nodes: Sequence[RayNode]) -> int:
+        """Return the number of actors of a site to start: the wanted number, or as many as fit the nodes."""
+        each, whose = self.of(site), "" if site is None else f" of site {self.sites[site]!r}"
+        room = each.room(nodes)
+        if not room:
+            raise InputError(
+                f"a client actor{whose} takes {each}: must fit a node, and Ray has {described(nodes)}; ask for less by "
+                "fleet.cpus_per_actor, .gpus_per_actor, .labels or .pinned, or start such a node"
+            )
+        if self.number is not None and self.number > room:
+            raise InputError(
+                f"fleet.actors = {self.number} of {each} each{whose}: must fit Ray's nodes, which hold {room} and are "
+                f"{described(nodes)}; set fleet.actors = {room}, or less for each"
+            )
+        return self.number or room
 
 
 def site_names(sites: Sites | None) -> tuple[str, ...]:
@@ -172,32 +183,6 @@ def _description(node: RayNode) -> str:
     amounts = [f"{resources[kind]:g} {kind}" for kind in ("CPU", "GPU") if resources.get(kind)]
     given = [f"{key}={value}" for key, value in labels if not key.startswith(RAY_PREFIX)]
     return ", ".join([*(amounts or ["0 CPU"]), *given])
-
-
-def actors_that_fit(each: ActorResources, nodes: Sequence[RayNode], wanted: int | None, whose: str = "") -> int:
-    """Return the number of client actors to start: the wanted number, or as many as fit the nodes.
-
-    Args:
-        each: resources of an actor.
-        nodes: living nodes.
-        wanted: number of actors; None for as many as fit.
-        whose: words for the message that name their site.
-
-    Raises:
-        InputError: they do not fit. Ray itself would wait in silence.
-    """
-    room = each.room(nodes)
-    if not room:
-        raise InputError(
-            f"a client actor{whose} takes {each}: must fit a node, and Ray has {described(nodes)}; ask for less by "
-            "fleet.cpus_per_actor, .gpus_per_actor, .labels or .pinned, or start such a node"
-        )
-    if wanted is not None and wanted > room:
-        raise InputError(
-            f"fleet.actors = {wanted} of {each} each{whose}: must fit Ray's nodes, which hold {room} and are "
-            f"{described(nodes)}; set fleet.actors = {room}, or less for each"
-        )
-    return wanted or room
 
 
 def capacity(each: float, nodes: Sequence[float]) -> float:

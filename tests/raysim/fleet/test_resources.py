@@ -7,7 +7,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
-from raysim.fleet.resources import ActorDemand, ActorResources, actors_that_fit, described
+from raysim.fleet.resources import ActorDemand, ActorResources, described
 from raysim.fleet.traffic import StoredValue, Traffic
 
 NODES: list[dict[str, Any]] = [
@@ -38,9 +38,10 @@ def test_a_node_holds_what_all_of_its_resources_hold(each: ActorResources, held:
 
 
 def test_as_many_as_the_nodes_hold_or_as_are_asked_for() -> None:
-    assert [actors_that_fit(ActorResources(1, 0.5), NODES, wanted) for wanted in (None, 2)] == [3, 2]
+    half = ActorResources(1, 0.5)
+    assert [ActorDemand(wanted, half).planned(NODES) for wanted in (None, 2)] == [[None] * 3, [None] * 2]
     with pytest.raises(InputError, match=r"fleet.actors = 4 of 1 CPU and 0.5 GPU each: .*; set fleet.actors = 3, or"):
-        actors_that_fit(ActorResources(1, 0.5), NODES, 4)
+        ActorDemand(4, half).planned(NODES)
 
 
 def test_nodes_are_described_by_kind() -> None:
