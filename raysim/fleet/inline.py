@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from algorithms import Block, Census, Function, Outcome, Output, Purpose, Worker
@@ -65,14 +66,13 @@ def run_here(
     """
     objects: list[Any] = []
     machine: list[dict[str, float]] = []
+    attempt = partial(_attempt, worker, function, references)
 
     def run(number: int) -> Any:
         started, block = time.perf_counter(), blocks[number]
-        output = _attempt(worker, function, block, references)
+        output = attempt(block)
         if output is None:
-            raise out_of_memory(
-                worker, function, block, lambda part: _attempt(worker, function, part, references) is not None
-            )
+            raise out_of_memory(worker, function, block, attempt)
         objects.extend(output.objects)
         machine.append({"seconds": time.perf_counter() - started, "actor": float(actor)})
         return output.value
@@ -81,7 +81,7 @@ def run_here(
     return Outcome(node, value, tuple(objects), tuple(machine))
 
 
-def _attempt(worker: Worker, function: Function, block: Block, references: Sequence[Any]) -> Output | None:
+def _attempt(worker: Worker, function: Function, references: Sequence[Any], block: Block) -> Output | None:
     """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
     try:
         with report_full_disk(worker.personal.folder), worker.keyed(Purpose.OWN_BLOCK, block.number):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from algorithms import Block, ClientUpdates, Function, Worker
+from algorithms import Block, ClientUpdates, Function, Output, Worker
 from raysim.common.errors import OutOfMemoryError
 
 ALLOCATOR_MESSAGES = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -19,7 +19,9 @@ FEWER_ACTORS = "or let fewer actors share the memory (the same bytes)"
 """Remedy that does not change the result."""
 
 
-def out_of_memory(worker: Worker, function: Function, block: Block, fits: Callable[[Block], bool]) -> OutOfMemoryError:
+def out_of_memory(
+    worker: Worker, function: Function, block: Block, attempt: Callable[[Block], Output | None]
+) -> OutOfMemoryError:
     """Return the error of a block that does not fit; its message names a number of clients that does.
 
     Try it, because the need of a failed call is unknown: the first of a half, a quarter, ... that runs. The results are
@@ -29,10 +31,10 @@ def out_of_memory(worker: Worker, function: Function, block: Block, fits: Callab
         worker: worker of this process.
         function: function of the block.
         block: the block.
-        fits: runs a block, and returns whether the memory suffices.
+        attempt: runs a block, and returns None if the memory does not suffice.
     """
     size = _at_once(worker, block) // 2
-    while size and not fits(_head(block, size)):
+    while size and attempt(_head(block, size)) is None:
         size //= 2
     return OutOfMemoryError(_message(worker, function, block, size))
 
