@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isqrt
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -92,30 +91,6 @@ class Function(Protocol):
             values: values of the common references, then those of the block's own references.
         """
         ...
-
-
-@dataclass(frozen=True)
-class BlockSize:
-    """Number of clients in a block, by the size of the cohort; a function of the configuration alone.
-
-    "auto" is max(ceil(sqrt(cohort / 10)), min(least, ceil(cohort / blocks))): both the size and the number of blocks
-    grow with the cohort.
-
-    Args:
-        size: clients a block, or "auto".
-        least: clients a block in a cohort that makes enough blocks of them.
-        blocks: number of blocks that is enough.
-    """
-
-    size: int | str = "auto"
-    least: int = 1
-    blocks: int = 1
-
-    def __call__(self, cohort: int) -> int:
-        if isinstance(self.size, int):
-            return self.size
-        root = isqrt(max(0, cohort - 1) // 10) + 1
-        return max(root, min(self.least, -(-cohort // self.blocks)))
 
 
 class Fleet(Protocol):

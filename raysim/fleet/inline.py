@@ -115,8 +115,7 @@ class InlineFleet:
         self.layouts = worker.resident.layouts
         self.block_size = block_size
         self.traffic = Traffic()
-        self._worker = worker
-        self._done = done
+        self._worker, self._done = worker, done
 
     def put(self, value: Any) -> Any:
         """Return the value itself."""

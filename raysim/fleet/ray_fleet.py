@@ -73,10 +73,7 @@ class RayFleet:
         self.layouts = plan.layouts
         self.block_size = plan.block_size
         self.traffic = Traffic()
-        self._pool = pool
-        self._plan = plan
-        self._group = group
-        self._done = done
+        self._pool, self._plan, self._group, self._done = pool, plan, group, done
         self._worker: Worker | None = None
         self._crew = Crew(pool, plan, tell)
         self._maps: list[PendingMap] = []
@@ -277,14 +274,13 @@ class RayFleet:
                 # Calls in progress still return; `_receive` then drops their results.
                 self._maps.clear()
                 raise
-            return
         except DivergedError as error:
             self._settle(awaited)
             call.map.diverged[call.task.node.start] = error
-            return
-        self._settle(awaited)
-        if call.map in self._maps:
-            self._accept(call, facts, value)
+        else:
+            self._settle(awaited)
+            if call.map in self._maps:
+                self._accept(call, facts, value)
 
     def _settle(self, awaited: Any) -> None:
         """Remove a call that has returned; its actor goes on with the next one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import isqrt
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,7 +36,6 @@ from algorithms import (
     trainer,
 )
 from algorithms import InputError as AlgorithmInputError
-from algorithms.core.fleet import BlockSize
 from algorithms.training.forked import forked
 from algorithms.training.loss import LabelKind
 from algorithms.training.own import with_personal
@@ -342,10 +342,17 @@ class WorkerPlan:
         """Clients a round."""
         return self.algorithm.schedule.size(len(self.census.clients))
 
-    @cached_property
-    def block_size(self) -> BlockSize:
-        """Clients a block; fused client updates train with neighbours, and a block of low rank shares each product."""
-        return BlockSize(self.block, *_LEAST_BLOCKS.get(self.algorithm.local.compute.execution, (1, 1)))
+    def block_size(self, cohort: int) -> int:
+        """Return the clients a block.
+
+        "auto" is ceil(sqrt(cohort / 10)): both the size and the number of blocks grow with the cohort. If client
+        updates are fused it is at least 5, because neighbours train together, and at most half the cohort. If they are
+        of low rank it is at least 25, because all of a block share each product, and at most a quarter of the cohort.
+        """
+        if isinstance(self.block, int):
+            return self.block
+        least, blocks = _LEAST_BLOCKS.get(self.algorithm.local.compute.execution, (1, 1))
+        return max(isqrt(max(0, cohort - 1) // 10) + 1, min(least, -(-cohort // blocks)))
 
     def __getstate__(self) -> dict[str, object]:
         # Cached properties stay behind and are computed again at the other end: a census may be long.
