@@ -47,9 +47,9 @@ from raysim.common.errors import (  # noqa: E402  a namesake would break this im
 )
 
 __all__ = [
+    "Actors",
     "DamagedError",
     "DivergedError",
-    "Fleet",
     "InputError",
     "OutOfMemoryError",
     "OwnCodeError",
@@ -67,13 +67,15 @@ __all__ = [
 # torch takes seconds to import, and `raysim --help` needs none of it.
 _MODULES = {
     **dict.fromkeys(("run", "resume"), "raysim.simulation.api"),
-    "Fleet": "raysim.fleet.kept",
+    "Actors": "raysim.fleet.actors",
     **dict.fromkeys(("load", "Run"), "raysim.simulation.finished"),
     **dict.fromkeys(("study", "StudyProgress"), "raysim.studies.studying"),
 }
 
 
 def __getattr__(name: str) -> object:
+    if name == "Fleet":
+        raise AttributeError("raysim.Fleet has another name: use raysim.Actors")
     if name not in _MODULES:
         raise AttributeError(f"module 'raysim' has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -17,7 +17,7 @@ from algorithms.core.fleet import Block, Function, Output, map_joined
 from algorithms.core.layout import ALIGNMENT, Layout, Packed
 from algorithms.core.sums import Sum
 from algorithms.options.aggregation import Aggregate, GeometricMedian, Krum, Mean, Median, TrimmedMean
-from algorithms.parts.client_update import BlockResult, ClientUpdates
+from algorithms.parts.client_update import ClientUpdates, UpdateSums
 from algorithms.parts.option import Draft, Received
 from algorithms.training.worker import Worker
 
@@ -72,7 +72,7 @@ class Gathered(Function):
     def objects(self, block: Block) -> int:
         return len(self.slices)
 
-    def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
+    def join(self, left: UpdateSums, right: UpdateSums) -> UpdateSums:
         return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:

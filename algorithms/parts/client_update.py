@@ -62,7 +62,7 @@ NO_INPUT = ClientInput(None, 0.0)
 
 
 @dataclass(frozen=True)
-class BlockResult:
+class UpdateSums:
     """Rows of the client updates of some blocks, and their partial sums.
 
     Args:
@@ -161,16 +161,16 @@ class ClientUpdates(Function):
     def objects(self, block: Block) -> int:
         return 0 if self.aggregate else len(block.clients)
 
-    def nothing(self, layouts: Layouts) -> BlockResult:
+    def nothing(self, layouts: Layouts) -> UpdateSums:
         """Return the result of no block."""
         models = Sum.zero(layouts.shared) if self.aggregate else None
-        return BlockResult(NO_ROWS, models, Sum.zero(layouts.personal))
+        return UpdateSums(NO_ROWS, models, Sum.zero(layouts.personal))
 
-    def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
+    def join(self, left: UpdateSums, right: UpdateSums) -> UpdateSums:
         models = left.models.plus(right.models) if left.models and right.models else None
         beside = {name: each.plus(right.beside[name]) for name, each in left.beside.items()}
         rows, personal = UpdateRows.joined([left.rows, right.rows]), left.personal.plus(right.personal)
-        return BlockResult(rows, models, personal, beside)
+        return UpdateSums(rows, models, personal, beside)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:
         (model, newcomer), *travelling = values

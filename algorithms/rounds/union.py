@@ -7,7 +7,7 @@ from typing import Any
 
 from algorithms.core.errors import DivergedError
 from algorithms.core.fleet import Block, Function, Output
-from algorithms.parts.client_update import BlockResult, ClientInput, ClientUpdates
+from algorithms.parts.client_update import ClientInput, ClientUpdates, UpdateSums
 from algorithms.training.worker import Worker
 
 
@@ -25,7 +25,7 @@ class UnionUpdate(Function):
     updates: ClientUpdates
     name: str = "the union of the clients"
 
-    def join(self, left: BlockResult, right: BlockResult) -> BlockResult:
+    def join(self, left: UpdateSums, right: UpdateSums) -> UpdateSums:
         return self.updates.join(left, right)
 
     def __call__(self, worker: Worker, block: Block, *values: Any) -> Output:

@@ -11,11 +11,10 @@ from typing import Any
 
 from algorithms import Block, Function, Worker
 from algorithms.core.tree import Node
-from raysim.fleet.gpu_probe import measured
+from raysim.fleet.gpu_sharing import measured
 from raysim.fleet.inline import run_here
 from raysim.fleet.machine import fingerprint, keep_memory, settle
-from raysim.fleet.population_copies import located
-from raysim.fleet.remote_personal import StoreHandle, reachable
+from raysim.fleet.remote_files import StoreHandle, located, reachable
 from raysim.fleet.resources import this_node
 from raysim.fleet.traffic import array_bytes
 from raysim.fleet.worker_plan import WorkerPlan
@@ -91,8 +90,8 @@ class ClientActor:
         """
         if self._worker is None:
             raise RuntimeError("a block came before the worker was set up")
-        own = iter(values[common:])
-        whole = [replace(block, references=tuple(islice(own, count))) for block, count in blocks]
+        rest = iter(values[common:])
+        whole = [replace(block, references=tuple(islice(rest, count))) for block, count in blocks]
         done = run_here(self._worker, function, Node(0, len(whole)), whole, values[:common], self._number)
         sizes = [array_bytes(thing) for thing in done.objects]
         return (done.machine, array_bytes(done.value), sizes, array_bytes(values)), done.value, *done.objects

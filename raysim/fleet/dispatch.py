@@ -6,18 +6,146 @@ tree fixes the order of the sums, so the bytes do not depend on the place.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal
 
 from algorithms import Block, Function, Outcome, Output, Worker
 from algorithms.core.tree import Node, join_all
-from raysim.fleet.block_queue import BlockQueue, work_of
-from raysim.fleet.pool import ReadyActor, ReadyActors, actors_on, hosts_of
+
+SHARE = 2
+"""An idle actor takes 1/SHARE of its share of the remaining work: long nodes first, short ones at the end."""
+
+SLACK = 1.25
+"""Factor by which a node may exceed its planned length, because halves are seldom equal."""
+
+
+def work_of(sizes: Sequence[int]) -> list[int]:
+    """Return the cumulated work before each block, and in all. A block's work is its samples plus 1."""
+    return list(accumulate((size + 1 for size in sizes), initial=0))
+
+
+def leaves(node: Node) -> list[Node]:
+    """Return the nodes of single blocks below a node."""
+    return [Node(number, number + 1) for number in node.blocks]
+
+
+class BlockQueue:
+    """Waiting blocks, the longest node first. Among equals an actor gets the blocks of its own clients.
+
+    Args:
+        work: cumulated work of all blocks; see `work_of`.
+        root: range of blocks in the queue.
+        actors: number of actors that share the work.
+        least: samples below which a node is not cut, because a call has a cost of its own.
+    """
+
+    def __init__(self, work: Sequence[int], root: Node, actors: int, least: float = 0) -> None:
+        self._actors = actors
+        self._root = root
+        self._before = work
+        self._left = self._work(root)
+        # Every actor gets a share, however short the work.
+        self._least = min(least, self._left / actors)
+        self._waiting = [root] if root.blocks else []
+
+    @property
+    def waits(self) -> bool:
+        """Whether a block waits."""
+        return bool(self._waiting)
+
+    def scatter(self) -> None:
+        """Hand out every block by itself."""
+        self._waiting = leaves(self._root)
+
+    def next(self, actor: int) -> Node | None:
+        """Take the next node for an idle actor."""
+        if not self._waiting:
+            return None
+        node = max(self._waiting, key=lambda each: self._rank(each, actor))
+        self._waiting.remove(node)
+        most = SLACK * max(self._least, self._left / (SHARE * self._actors))
+        while not node.is_leaf and self._work(node) > most:
+            node, other = sorted(node.halves(), key=lambda each: self._rank(each, actor), reverse=True)
+            self._waiting.append(other)
+        self._left -= self._work(node)
+        return node
+
+    def last(self) -> Node | None:
+        """Take a single block from the end of the queue."""
+        if not self._waiting:
+            return None
+        node = min(self._waiting, key=self._work)
+        self._waiting.remove(node)
+        while not node.is_leaf:
+            other, node = node.halves()
+            self._waiting.append(other)
+        self._left -= self._work(node)
+        return node
+
+    def put_back(self, node: Node) -> None:
+        """Put a node that did not come back into the queue again."""
+        self._waiting.append(node)
+        self._left += self._work(node)
+
+    def _work(self, node: Node) -> int:
+        return self._before[node.stop] - self._before[node.start]
+
+    def _rank(self, node: Node, actor: int) -> tuple[int, bool, int]:
+        middle = node.start + node.stop - 2 * self._root.start
+        owner = middle * self._actors // (2 * len(self._root.blocks))
+        return self._work(node), owner == actor, -node.start
+
 
 GROUPS_PER_NODE = 4
 """Least number of groups for each of Ray's nodes if their size is "auto". Faster nodes take more of them."""
+
+
+@dataclass
+class ReadyActor:
+    """Client actor whose worker is set up, and its calls.
+
+    Args:
+        handle: Ray's handle.
+        host: id of its node.
+        site: site whose clients it may have; None for all clients.
+        calls: awaited references of its calls, in order.
+        since: time from which the first call can run.
+    """
+
+    handle: Any
+    host: str
+    site: int | None = None
+    calls: list[Any] = field(default_factory=list)
+    since: float = 0.0
+
+    def add(self, awaited: Any) -> None:
+        """Append a call."""
+        if not self.calls:
+            self.since = time.monotonic()
+        self.calls.append(awaited)
+
+    def remove(self, awaited: Any) -> None:
+        """Remove a call that has returned."""
+        self.calls.remove(awaited)
+        self.since = time.monotonic()
+
+
+ReadyActors = Mapping[int, ReadyActor]
+"""Ready actors by number."""
+
+
+def hosts_of(actors: ReadyActors) -> list[str]:
+    """Return the ids of the actors' nodes, sorted."""
+    return sorted({actor.host for actor in actors.values()})
+
+
+def actors_on(actors: ReadyActors, host: str) -> list[int]:
+    """Return the numbers of the actors on a node, sorted."""
+    return sorted(number for number, actor in actors.items() if actor.host == host)
 
 
 @dataclass(frozen=True)
@@ -93,6 +221,13 @@ class BlockGroup:
             return ActorTask(self.node, tuple(self.parts[start] for start in sorted(self.parts)))
         node = self.waiting.next(place) if self.waiting else None
         return None if node is None else ActorTask(node, stays=self.host is not None and node != self.node)
+
+    def again(self, task: ActorTask, suspect: bool) -> None:
+        """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
+        self.joining = False
+        if not task.parts and self.waiting is not None:
+            for piece in leaves(task.node) if suspect else [task.node]:
+                self.waiting.put_back(piece)
 
 
 class BlockDispatcher:
@@ -170,13 +305,7 @@ class BlockDispatcher:
 
     def again(self, task: ActorTask) -> None:
         """Repeat a task whose actor is gone, block by block if the actor may have died of it."""
-        group = self._group(task.node)
-        group.joining = False
-        if not task.parts and group.waiting is not None:
-            node = task.node
-            suspect = any(number in self._deaths for number in node.blocks)
-            for piece in [Node(number, number + 1) for number in node.blocks] if suspect else [node]:
-                group.waiting.put_back(piece)
+        self._group(task.node).again(task, self._is_suspect(task.node))
 
     def lost(self, task: ActorTask) -> None:
         """Begin a group again because some of the values to join are lost."""
@@ -198,6 +327,10 @@ class BlockDispatcher:
     def _group(self, node: Node) -> BlockGroup:
         return self._groups[self._of[node.start]]
 
+    def _is_suspect(self, node: Node) -> bool:
+        """Return whether an actor may have died of one of a node's blocks."""
+        return any(number in self._deaths for number in node.blocks)
+
     def _renew(self, group: BlockGroup) -> None:
         """Offer a group again, to any node."""
         number = self._of[group.node.start]
@@ -213,16 +346,17 @@ class BlockDispatcher:
         fresh = [group for group in self._fresh if group.site in (None, actor.site)]
         if not fresh or (held and len(fresh) <= len(hosts)):
             return None
-        group = max(fresh, key=lambda each: self._rank(each.node, hosts, actor.host))
-        self._fresh.remove(group)
-        group.host = actor.host
-        self._begun.setdefault(actor.host, []).append(group)
+        chosen = max(fresh, key=lambda each: self._rank(each.node, hosts, actor.host))
+        self._fresh.remove(chosen)
         neighbours = len(actors_on(self._actors, actor.host))
         # An actor alone on its node takes the whole group, which leaves nothing to join.
         least = self._least if neighbours > 1 else self._work[-1]
-        group.waiting = BlockQueue(self._work, group.node, neighbours, least)
-        if any(number in self._deaths for number in group.node.blocks):
-            group.waiting.scatter()
+        waiting = BlockQueue(self._work, chosen.node, neighbours, least)
+        if self._is_suspect(chosen.node):
+            waiting.scatter()
+        group = BlockGroup(chosen.node, chosen.site, actor.host, waiting)
+        self._groups[self._of[group.node.start]] = group
+        self._begun.setdefault(actor.host, []).append(group)
         return group
 
     def _rank(self, node: Node, hosts: Sequence[str], host: str) -> tuple[int, bool, int]:

@@ -1,12 +1,35 @@
-"""Number of actors that share a GPU or another resource: plain arithmetic."""
+"""GPU memory of a run, measured, and the number of actors that share a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import ceil, floor, inf
+import gc
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from math import ceil, floor, prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from raysim.common.errors import InputError
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from algorithms import Block, ClientInput, begin
+from algorithms.core.clients import SamplePart
+from algorithms.parts.cohort import client_updates
+from algorithms.parts.option import Draft
+from partitioning import Population
+from raysim.common.errors import InputError, of_algorithm
 from raysim.data.shards import DEVICE_SHARE
+from raysim.fleet.calls import START_SECONDS, fetch_results
+from raysim.fleet.inline import InlineFleet
+from raysim.fleet.resources import ActorDemand, RayNode, capacity
+from raysim.fleet.worker_plan import WorkerPlan
+from raysim.measures.scoring import Evaluate, block_samples
+
+LOG = logging.getLogger("raysim")
 
 CONTEXT_BYTES = 600 * 2**20
 """Allowance for a process's GPU memory beside torch's tensors: CUDA context and loaded kernels."""
@@ -63,21 +86,109 @@ def arranged(sharers: int, gpus: int, places: int, actors: int | None = None) ->
     return actors, ceil(actors / gpus)
 
 
+def shared_gpus(demand: ActorDemand, peak: int, total: int, nodes: Sequence[RayNode]) -> ActorDemand:
+    """Return the demand with its number of actors, and each actor's share of a GPU.
+
+    Args:
+        demand: demand of actors with a whole GPU each.
+        peak: most bytes that a plan takes of a GPU.
+        total: bytes of a GPU.
+        nodes: living nodes.
+
+    Raises:
+        InputError: the GPUs do not hold the wanted number.
+    """
+    held, nodes = sharers(peak, total), [node for node in nodes if demand.each.on(node)]
+    gpus = int(capacity(1, [node["Resources"]["GPU"] for node in nodes]))
+    places = replace(demand.each, gpus=0).room(nodes)
+    number, shared = arranged(held, gpus, places, demand.number)
+    each = replace(demand.each, gpus=fraction(shared))
+    LOG.info(
+        'fleet.gpus_per_actor = "auto": a block takes %d of %d MiB, so a GPU holds %d actors; %d of %g GPU each',
+        *(peak >> 20, total >> 20, held, number, each.gpus),
+    )
+    return replace(demand, number=number, each=each)
+
+
 def fraction(sharers: int) -> float:
     """Return the part of a GPU for each sharer, rounded down to Ray's unit to let the last one fit."""
     return UNIT // sharers / UNIT
 
 
-def capacity(each: float, nodes: Sequence[float]) -> float:
-    """Return the number of actors that fit. An actor never spans two nodes, nor a fraction two devices.
+def measured_by(
+    probe: Any, plans: Mapping[str, WorkerPlan], copy_to: Callable[[str, WorkerPlan], Any]
+) -> tuple[int, int]:
+    """Return the most bytes that a plan takes of a GPU, and the GPU's bytes, as a client actor measures them.
 
     Args:
-        each: amount of a resource that an actor takes.
-        nodes: amount of it on each node.
+        probe: handle of the actor, which has a whole GPU.
+        plans: plan of each algorithm, by name.
+        copy_to: function that gives a node a copy of a plan's population; see `FileServer`.
     """
-    if each == 0:
-        return inf
-    if each < 1:
-        # The millionth makes 1 / (1 / 3) at least 3 despite rounding.
-        return sum(floor(there) for there in nodes) * floor(1 / each + 1e-6)
-    return sum(floor(there / each) for there in nodes)
+    fetch_results([probe.fingerprint.remote()], START_SECONDS)
+    found: list[tuple[int, int]] = []
+    for name, plan in plans.items():
+        with of_algorithm(name):
+            taken, node = fetch_results(probe.measure.remote(plan))
+            if taken is None:
+                taken, _ = fetch_results(probe.measure.remote(plan, copy_to(node, plan)))
+            found.append(taken)
+    return max(found)
+
+
+def measured(plan: WorkerPlan) -> tuple[int, int]:
+    """Return the most bytes of this process's GPU that torch takes for a plan, and the GPU's bytes."""
+    # Leave out memory of an earlier plan, which cycles may keep alive.
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    rehearse(plan)
+    return torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+
+
+def rehearse(plan: WorkerPlan) -> None:
+    """Run the steps that take most memory, the largest block's client updates and evaluations; keep no result.
+
+    Raises:
+        OutOfMemoryError: they do not fit.
+    """
+    with TemporaryDirectory() as personal:
+        rehearsed = replace(plan, personal=Path(personal))
+        with closing(InlineFleet(rehearsed.build(), rehearsed.census, rehearsed.block_size)) as fleet:
+            state = begin(rehearsed.module(), fleet, seed=0, rounds=1)
+            block = largest_block(rehearsed)
+            draft = replace(Draft.of(state, rehearsed.algorithm, fleet), cohort=np.array(block.clients))
+            updates = draft.wrapped(client_updates(draft))
+            list(fleet.map(updates, [block], [(state.model, state.initial)]))
+            shape = rehearsed.model.whole or rehearsed.model.shape
+            for function, block in _evaluations(rehearsed, prod(shape)):
+                list(fleet.map(function, [block], [(state.model, state.average)]))
+
+
+def largest_block(plan: WorkerPlan) -> Block:
+    """Return a block of the clients with the most samples; no cohort has a larger one."""
+    census = plan.census
+    largest = _largest(census.samples, min(plan.block_size(plan.cohort), plan.cohort))
+    clients = tuple(int(client) for client in census.clients[largest])
+    return Block(0, clients, int(census.samples[largest].sum()), (ClientInput(None, 0.0),) * len(clients))
+
+
+def _evaluations(plan: WorkerPlan, values: int) -> Iterator[tuple[Evaluate, Block]]:
+    """Yield an evaluation of the largest clients, and one of slices of the global test set.
+
+    Args:
+        plan: plan of the worker.
+        values: values of one sample.
+    """
+    population = Population.open(plan.population)
+    parts: tuple[SamplePart | None, ...] = ("all", None)
+    for part, sizes in zip(parts, (population.sizes, np.array(population.test_slices, np.int64)), strict=True):
+        if len(sizes):
+            most = block_samples(int(sizes.sum()), values)
+            count = int(np.searchsorted(np.cumsum(-np.sort(-sizes)), most)) + 1
+            yield Evaluate(part, (), plan.algorithm.local.loss), Block(0, tuple(_largest(sizes, count).tolist()), 1)
+
+
+def _largest(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the positions of the largest sizes, ascending."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:count])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from algorithms import Block, Census, Function, Outcome, Worker
+from algorithms import Block, Census, Function, Outcome, Output, Purpose, Worker
 from algorithms.core.tree import Node, run_node
+from partitioning.common.disk import report_full_disk
 from raysim.fleet.machine import fingerprint
-from raysim.fleet.out_of_memory import run_block
+from raysim.fleet.out_of_memory import is_out_of_memory, out_of_memory
 from raysim.fleet.traffic import Traffic
 from raysim.fleet.worker_plan import WorkerPlan
 
@@ -63,16 +66,30 @@ def run_here(
     """
     objects: list[Any] = []
     machine: list[dict[str, float]] = []
+    attempt = partial(_attempt, worker, function, references)
 
     def run(number: int) -> Any:
         started, block = time.perf_counter(), blocks[number]
-        output = run_block(worker, function, block, references)
+        output = attempt(block)
+        if output is None:
+            raise out_of_memory(worker, function, block, attempt)
         objects.extend(output.objects)
         machine.append({"seconds": time.perf_counter() - started, "actor": float(actor)})
         return output.value
 
     value = run_node(node, run, function.join)
     return Outcome(node, value, tuple(objects), tuple(machine))
+
+
+def _attempt(worker: Worker, function: Function, references: Sequence[Any], block: Block) -> Output | None:
+    """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
+    try:
+        with report_full_disk(worker.personal.folder), worker.keyed(Purpose.OWN_BLOCK, block.number):
+            return function(worker, replace(block, references=()), *references, *block.references)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
 
 
 class InlineFleet:
@@ -98,8 +115,7 @@ class InlineFleet:
         self.layouts = worker.resident.layouts
         self.block_size = block_size
         self.traffic = Traffic()
-        self._worker = worker
-        self._done = done
+        self._worker, self._done = worker, done
 
     def put(self, value: Any) -> Any:
         """Return the value itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -67,6 +67,14 @@ def fingerprint(device: str = "cpu") -> dict[str, str]:
         "numpy": np.__version__,
         "gpu": _gpu() if device != "cpu" else "none",
     }
+
+
+def agreed(prints: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return the fingerprint that all actors have; raise RuntimeError if one differs."""
+    for other in prints:
+        if other != prints[0]:
+            raise RuntimeError(f"client actors differ, and their bytes would differ too: {prints[0]} and {other}")
+    return dict(prints[0])
 
 
 def _gpu() -> str:

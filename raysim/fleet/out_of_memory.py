@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from algorithms import Block, ClientUpdates, Function, Output, Purpose, Worker
-from algorithms.options.measures import Compared
-from algorithms.rounds.asynchronous import ReturnedUpdates
-from partitioning.common.disk import report_full_disk
+from algorithms import Block, ClientUpdates, Function, Output, Worker
 from raysim.common.errors import OutOfMemoryError
 
 ALLOCATOR_MESSAGES = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -22,21 +19,24 @@ FEWER_ACTORS = "or let fewer actors share the memory (the same bytes)"
 """Remedy that does not change the result."""
 
 
-def run_block(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output:
-    """Run a block that has values instead of references.
+def out_of_memory(
+    worker: Worker, function: Function, block: Block, attempt: Callable[[Block], Output | None]
+) -> OutOfMemoryError:
+    """Return the error of a block that does not fit; its message names a number of clients that does.
+
+    Try it, because the need of a failed call is unknown: the first of a half, a quarter, ... that runs. The results are
+    thrown away, and the run never cuts its own blocks again, because other sums have other bytes.
 
     Args:
         worker: worker of this process.
         function: function of the block.
         block: the block.
-        common: values that all blocks take.
-
-    Raises:
-        OutOfMemoryError: the block does not fit; the message names a size that does.
+        attempt: runs a block, and returns None if the memory does not suffice.
     """
-    if (output := _attempt(worker, function, block, common)) is not None:
-        return output
-    raise OutOfMemoryError(_message(worker, function, block, _fitting(worker, function, block, common)))
+    size = _at_once(worker, block) // 2
+    while size and attempt(_head(block, size)) is None:
+        size //= 2
+    return OutOfMemoryError(_message(worker, function, block, size))
 
 
 @contextmanager
@@ -70,32 +70,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     return typed or any(words in str(error) for words in ALLOCATOR_MESSAGES)
 
 
-def _attempt(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> Output | None:
-    """Run a block; return None if memory does not suffice. The failed call's own memory is free again by then."""
-    try:
-        with report_full_disk(worker.personal.folder), worker.keyed(Purpose.OWN_BLOCK, block.number):
-            return function(worker, replace(block, references=()), *common, *block.references)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    return None
-
-
-def _fitting(worker: Worker, function: Function, block: Block, common: Sequence[Any]) -> int:
-    """Return the number of the block's clients that fit: the first of a half, a quarter, ... that runs; 0 if none.
-
-    Try it, because the need of a failed call is unknown. The results are thrown away: the run never cuts its own blocks
-    again, because other sums have other bytes.
-    """
-    size = _at_once(worker, block) // 2
-    while size and _attempt(worker, function, _head(block, size), common) is None:
-        size //= 2
-    return size
-
-
 def _at_once(worker: Worker, block: Block) -> int:
     """Return the number of the block's client updates that train stacked; fewer clients take less memory."""
     return min((worker.low_rank or worker.trainer).lanes, len(block.clients))
+
+
+def round_of(function: Any) -> int | None:
+    """Return the round of client updates, such as those that are also compared; None for any other function."""
+    while hasattr(function, "updates"):
+        function = function.updates
+    return function.round_number if isinstance(function, ClientUpdates) else None
 
 
 def _head(block: Block, size: int) -> Block:
@@ -106,10 +90,9 @@ def _head(block: Block, size: int) -> Block:
 def _message(worker: Worker, function: Function, block: Block, fitting: int) -> str:
     size = len(block.clients)
     clients = "1 client" if size == 1 else f"{size} clients"
-    updates = function.updates if isinstance(function, ReturnedUpdates | Compared) else function
-    if not isinstance(updates, ClientUpdates):
+    if (round_number := round_of(function)) is None:
         return f"{type(function).__name__} of {clients} is out of memory: {FEWER_ACTORS[3:]}"
-    what = f"round {updates.round_number}: a block of {clients}, {_at_once(worker, block)} at once, is out of memory"
+    what = f"round {round_number}: a block of {clients}, {_at_once(worker, block)} at once, is out of memory"
     if fitting:
         return (
             f"{what}, and its first {fitting} fit: set fleet.block = {fitting} (a new run: other bytes), {FEWER_ACTORS}"

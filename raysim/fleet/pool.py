@@ -1,116 +1,374 @@
-"""Client actors as a fleet sees them: the pool that starts them, and an actor that is ready."""
+"""Client actors of a run: the pool that starts and replaces them, and the crew of a fleet, whose workers are set up."""
 
 from __future__ import annotations
 
+import logging
+import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
+import ray
+
+from raysim.common.errors import InputError, RetriesSpentError
+from raysim.fleet.calls import START_SECONDS, ActorLostError, ActorTimeouts, fetch_results, late_message
+from raysim.fleet.client_actor import ClientActor
+from raysim.fleet.dispatch import ReadyActor
+from raysim.fleet.gpu_sharing import measured_by, shared_gpus
+from raysim.fleet.machine import agreed, fingerprint
 from raysim.fleet.prometheus import PrometheusLogger
-from raysim.fleet.timeouts import ActorTimeouts
+from raysim.fleet.ray_runtime import RayThread, check_answers
+from raysim.fleet.remote_files import FileServer
+from raysim.fleet.resources import ActorDemand, ActorResources, living_nodes, site_names
 from raysim.fleet.worker_plan import WorkerPlan
 
+LOG = logging.getLogger("raysim")
 
-@dataclass
-class ReadyActor:
-    """Client actor whose worker is set up, and its calls.
+
+class ActorPool:
+    """Client actors on a Ray that starts in the background, while the driver reads its data.
+
+    On this machine's CPUs the driver also runs the first blocks itself. If Ray or its actors do not start there, such
+    as on a busy machine, the driver stands in for the actors: it runs all blocks until an actor is ready.
+
+    If their number depends on the plans, the actors start only in `fit`.
 
     Args:
-        handle: Ray's handle.
-        host: id of its node.
-        site: site whose clients it may have; None for all clients.
-        calls: awaited references of its calls, in order.
-        since: time from which the first call can run.
+        demand: number and resources of the actors.
+        address: address of a running cluster; None to start Ray on this machine.
+        timeouts: limits for starts and calls, and the number of retries.
+
+    Raises:
+        InputError: the address does not answer.
     """
 
-    handle: Any
-    host: str
-    site: int | None = None
-    calls: list[Any] = field(default_factory=list)
-    since: float = 0.0
+    def __init__(self, demand: ActorDemand, address: str | None, timeouts: ActorTimeouts = ActorTimeouts()) -> None:
+        address = address or os.environ.get("RAY_ADDRESS")
+        self._is_here = address in (None, "local")
+        if address is not None and not self._is_here and not ray.is_initialized():
+            check_answers(address)  # before the run reads its data
+        self.demand, self.timeouts = demand, timeouts
+        self.device = "cuda" if demand.each.gpus else "cpu"
+        self.driver_may_help = self._is_here and self.device == "cpu" and not demand.pinned
+        """Whether the driver computes the same bytes as the actors: on the same machine, and on CPUs."""
+        self.meter = PrometheusLogger()
+        self.arrived = False
+        """Whether an actor has ever been ready."""
+        self.absence = ""
+        """Reason why the driver stands in for the actors; "" if it does not."""
+        self._notice = ""
+        self._cores = demand.number or max(1, (os.cpu_count() or 1) // demand.each.cpus)
+        """Number of actors whose CPUs a Ray of our own has."""
+        cpus = self._cores * demand.each.cpus
+        self._ray = RayThread(cpus, address, timeouts, self._serving, self.stand_in, self.meter.publish)
+        self.sites: list[int | None] = []
+        """Site whose clients each actor may have, once the actors exist; None for all clients."""
+        self._hosts: list[str] = []
+        self._handles: list[Any] = []
+        self._prints: list[dict[str, str]] = []
+        self._files = FileServer()
 
-    def add(self, awaited: Any) -> None:
-        """Append a call."""
-        if not self.calls:
-            self.since = time.monotonic()
-        self.calls.append(awaited)
+    def start(self) -> None:
+        """Start Ray and the actors in the background, unless they are started."""
+        self._ray.start()
 
-    def remove(self, awaited: Any) -> None:
-        """Remove a call that has returned."""
-        self.calls.remove(awaited)
-        self.since = time.monotonic()
-
-
-ReadyActors = Mapping[int, ReadyActor]
-"""Ready actors by number."""
-
-
-def hosts_of(actors: ReadyActors) -> list[str]:
-    """Return the ids of the actors' nodes, sorted."""
-    return sorted({actor.host for actor in actors.values()})
-
-
-def actors_on(actors: ReadyActors, host: str) -> list[int]:
-    """Return the numbers of the actors on a node, sorted."""
-    return sorted(number for number, actor in actors.items() if actor.host == host)
-
-
-class ActorPool(Protocol):
-    """Source of client actors for a fleet: starts, prepares and replaces them.
-
-    Attributes:
-        pinned: whether each actor has the clients of one site only.
-        group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
-        timeouts: limits for starts and calls.
-        home: id of the driver's node.
-        arrived: whether an actor has ever been ready.
-        absence: reason why the driver stands in for the actors; "" if it does not.
-        unsaid: the same until the user has a notice of it.
-        meter: counts actors and deaths for Prometheus.
-    """
-
-    pinned: bool
-    group: int | Literal["auto"]
-    timeouts: ActorTimeouts
-    home: str
-    arrived: bool
-    absence: str
-    unsaid: str
-    meter: PrometheusLogger
+    def end(self) -> None:
+        """End the actors, and Ray if the pool started it."""
+        self._ray.end()
 
     @property
-    def driver_may_help(self) -> bool:
-        """Whether the driver computes the same bytes as the actors."""
+    def home(self) -> str:
+        """Id of the driver's node; "" before Ray runs."""
+        return self._ray.home
 
     @property
     def workers(self) -> int:
-        """Planned number of actors."""
+        """Planned number of actors. Waits for Ray if the number depends on its nodes."""
+        if self.demand.number is not None and not self.demand.pinned:
+            return self.demand.number
+        if self.driver_may_help:
+            return self._cores
+        self._ray.wait()
+        return len(self.sites)
 
     @property
     def hosts(self) -> list[str]:
         """Ids of the nodes that fit an actor."""
+        self._ray.wait()
+        return self._hosts
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Properties that all actors' results depend on: the driver's own if the actors are on this machine."""
+        if self.driver_may_help:
+            return fingerprint()
+        if not self._prints:
+            self._prints.append(self._first_print())
+        return dict(self._prints[0])
 
     def handles(self, wait: bool = True) -> list[Any]:
         """Return the actors' handles; none if Ray is still starting and `wait` is false, or if the driver stands in."""
+        self._ray.wait(START_SECONDS if wait else 0)
+        return self._handles
 
     def stand_in(self, absence: str) -> bool:
-        """Let the driver run all blocks until an actor is ready, for this reason; return whether it may."""
+        """Let the driver run all blocks until an actor is ready; return whether it may.
 
-    def site(self, number: int) -> int | None:
-        """Return the site whose clients an actor may have; None for all clients."""
+        Args:
+            absence: reason why no actor is ready, for the notice.
+        """
+        if self.arrived or not self.driver_may_help:
+            return False
+        if not self.absence:
+            self.absence = self._notice = absence
+        return True
+
+    def take_notice(self) -> str:
+        """Return the reason why the driver stands in, once; "" after that, or without such a reason."""
+        notice, self._notice = self._notice, ""
+        return notice
+
+    def fit(self, plans: Mapping[str, WorkerPlan]) -> None:
+        """Start the actors if their number depends on the plans.
+
+        Args:
+            plans: plan of each algorithm, by name.
+
+        Raises:
+            InputError: the actors do not fit the nodes, their GPUs or the population's sites.
+            OutOfMemoryError: a plan does not fit a whole GPU.
+        """
+        if not self.demand.waits:
+            return
+        if self.demand.pinned:
+            self.demand = replace(self.demand, sites=site_names(next(iter(plans.values())).sites))
+        self._ray.wait()
+        if self.demand.by_memory:
+            self.demand = shared_gpus(self.demand, *self._measured(plans), living_nodes())
+        self._create()
 
     def prepare(self, number: int, plan: WorkerPlan, copy_to: str | None = None) -> Any:
         """Set up an actor's worker, after a copy of the population to a node if one is named; return a reference."""
+        site = self.sites[number]
+        there = plan if site is None else replace(plan, here=(self.demand.sites[site],))
+        store = None if self._is_here else self._files.personal(plan)
+        copies = [] if copy_to is None else [self._files.copy_to(copy_to, plan)]
+        return self._handles[number].prepare.remote(there, store, *copies)
 
     def admit(self, actor_print: dict[str, str]) -> None:
-        """Accept an actor by its fingerprint, or raise RuntimeError if it differs from the others."""
+        """Accept an actor by its fingerprint.
+
+        Raises:
+            RuntimeError: it differs from the other actors, or from the driver if that may have computed as well.
+        """
+        self._prints.append(actor_print)
+        agreed([*([fingerprint()] if self.driver_may_help else []), *self._prints])
+        self.arrived = True
 
     def replace(self, number: int) -> None:
         """Kill an actor and start another one in its place."""
+        ray.kill(self._handles[number])
+        self._handles[number] = self._actor(number, self.demand.of(self.sites[number]))
 
-    def room(self, site: int | None) -> int:
+    def room(self, site: int | None = None) -> int:
         """Return the number of actors of a site that fit the living nodes."""
+        return self.demand.of(site).room(living_nodes())
 
-    def shortage(self, site: int | None) -> str:
+    def shortage(self, site: int | None = None) -> str:
         """Return the message that no living node has room for an actor."""
+        return f"none of Ray's {len(living_nodes())} living nodes has the {self.demand.of(site)} of one"
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """Have the actors in the context, on the running Ray; raise an error before it if they do not fit."""
+        if self.demand.by_memory:
+            if not self.room():
+                raise InputError(
+                    'fleet.gpus_per_actor = "auto": must be a number if Ray has no GPU; set fleet.gpus_per_actor = 0'
+                )
+        elif not self.demand.waits:
+            self._create()
+        yield
+        for handle in self._handles:
+            ray.kill(handle)
+
+    def _create(self) -> None:
+        """Start the actors.
+
+        Raises:
+            InputError: an actor fits no node. Ray itself would wait in silence.
+        """
+        nodes = living_nodes()
+        self.sites = self.demand.planned(nodes)
+        kinds = [self.demand.of(site) for site in dict.fromkeys(self.sites)]
+        self._hosts = [node["NodeID"] for node in nodes if any(kind.on(node) for kind in kinds)]
+        self._handles = [self._actor(number, self.demand.of(site)) for number, site in enumerate(self.sites)]
+
+    def _actor(self, number: int, each: ActorResources) -> Any:
+        # cuBLAS is deterministic only with a workspace of fixed size, set before torch is imported.
+        environment = {"env_vars": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}} if each.gpus else {}
+        actor = ray.remote(
+            num_cpus=each.cpus,
+            num_gpus=each.gpus,
+            label_selector=dict(each.labels),
+            max_restarts=0,
+            runtime_env=environment,
+        )(ClientActor)
+        return actor.remote(number, each.cpus, self.device, min(1.0, each.gpus) or 1.0)
+
+    def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
+        """Measure the most bytes that a plan takes of a GPU, and the GPU's bytes, in an actor with a whole GPU."""
+        probe = self._actor(0, self.demand.each)
+        try:
+            return measured_by(probe, plans, self._files.copy_to)
+        finally:
+            ray.kill(probe)
+
+    def _first_print(self) -> dict[str, str]:
+        """Return the fingerprint of the first actor that answers; `admit` compares the others with it."""
+        answers = [handle.fingerprint.remote() for handle in self.handles()]
+        while True:
+            ready, answers = ray.wait(answers, timeout=self.timeouts.start)
+            if not ready:
+                raise RuntimeError(late_message(len(answers), self.timeouts.start))
+            try:
+                found: dict[str, str] = fetch_results(ready[0])
+                return found
+            except ActorLostError:
+                if not answers:
+                    raise
+
+
+class Crew:
+    """Actors of a fleet, by number.
+
+    Args:
+        pool: starts and replaces actors.
+        plan: worker that each actor sets up.
+        tell: called with a notice for the user: a death and its consequence.
+    """
+
+    def __init__(self, pool: ActorPool, plan: WorkerPlan, tell: Callable[[str], object]) -> None:
+        self.ready: dict[int, ReadyActor] = {}
+        self.starting = 0.0
+        """Seconds spent on new actors, the wait for the first one included."""
+        self._pool, self._plan, self._tell = pool, plan, tell
+        self._timeouts = pool.timeouts
+        self._begun = False
+        self._starts: dict[Any, tuple[int, float]] = {}
+        """Number of each actor that is setting up its worker, and the time since which it does."""
+        self._failed: Counter[int] = Counter()
+        self._fewer = False
+
+    @property
+    def awaited(self) -> Iterable[Any]:
+        """References that resolve when an actor is ready or has failed to start."""
+        return self._starts
+
+    def gather(self, wait: float = 0) -> None:
+        """Take in actors that are ready; wait up to `wait` seconds for one."""
+        started = time.perf_counter()
+        if absence := self._pool.take_notice():
+            self._say(f"{absence}: until an actor is ready, the driver runs all blocks, with the same result")
+        if not self._begun and (handles := self._pool.handles(wait > 0)):
+            self._begun = True
+            for actor in range(len(handles)):
+                self._prepare(actor)
+        if self._starts:
+            ready, _ = ray.wait([*self._starts], num_returns=1 if wait else len(self._starts), timeout=wait)
+            for reference in ready:
+                self._take_in(reference)
+            self.starting += time.perf_counter() - started
+
+    def replace(self, actor: int, why: ActorLostError) -> None:
+        """Replace a ready actor that is lost."""
+        del self.ready[actor]
+        self._pool.meter.count_death()
+        self._pool.meter.set_actors(len(self.ready))
+        self._say(f"client actor {actor} died ({why.cause}); another one takes its place and repeats its work")
+        self._start_another(actor)
+
+    def look(self) -> None:
+        """Check actors that take long to start.
+
+        Raises:
+            RuntimeError: no actor is ready and none can start.
+        """
+        now, sites = time.monotonic(), self._pool.sites
+        waiting = {
+            reference: start for reference, start in self._starts.items() if now - start[1] > self._timeouts.place
+        }
+        rooms = {site: self._has_room(site) for site in {sites[actor] for actor, _ in waiting.values()}}
+        for reference, (actor, since) in waiting.items():
+            if rooms[sites[actor]] and now - since > self._timeouts.start:
+                self._not_in_time(reference)
+
+    def _counted(self, site: int | None) -> tuple[int, int]:
+        """Return how many actors of a site are ready, and how many are starting."""
+        starting = sum(self._pool.sites[actor] == site for actor, _ in self._starts.values())
+        return sum(actor.site == site for actor in self.ready.values()), starting
+
+    def _has_room(self, site: int | None) -> bool:
+        """Return whether the starting actors of a site fit the living nodes; report once if some wait."""
+        room, (ready, starting) = self._pool.room(site), self._counted(site)
+        if not ready and room < 1:
+            raise RetriesSpentError(f"no client actor is left, and {self._pool.shortage(site)}; start a node that has")
+        fits = not ready or room >= ready + starting
+        if not fits and not self._fewer:
+            self._fewer = True
+            count, wanted = len(self.ready), self._pool.workers
+            self._say(f"{self._pool.shortage(site)} more: the run goes on with {count} of {wanted} client actors")
+        return fits
+
+    def _prepare(self, actor: int) -> None:
+        self._starts[self._pool.prepare(actor, self._plan)] = actor, time.monotonic()
+
+    def _start_another(self, actor: int) -> None:
+        self._pool.replace(actor)
+        self._prepare(actor)
+
+    def _take_in(self, reference: Any) -> None:
+        actor, _ = self._starts.pop(reference)
+        try:
+            fingerprint, host = fetch_results(reference)
+            if fingerprint is not None:
+                self._pool.admit(fingerprint)
+        except ActorLostError as error:
+            self._start_again(actor, error)
+            return
+        if fingerprint is None:
+            # A copy of the population may take any time, so this start has no limit.
+            self._starts[self._pool.prepare(actor, self._plan, copy_to=host)] = actor, float("inf")
+            return
+        self._failed.pop(actor, None)
+        self.ready[actor] = ReadyActor(self._pool.handles()[actor], host, self._pool.sites[actor])
+        self._pool.meter.set_actors(len(self.ready))
+        LOG.info("client actor %d is ready, on node %s", actor, host[:8])
+
+    def _not_in_time(self, reference: Any) -> None:
+        if not self.ready:
+            late = late_message(len(self._starts), self._timeouts.start)
+            if self._pool.stand_in(late):
+                return
+            raise RuntimeError(late)
+        self._start_again(self._starts.pop(reference)[0], ActorLostError(f"it took {self._timeouts.start:g} s"))
+
+    def _start_again(self, actor: int, why: ActorLostError) -> None:
+        """Repeat the start of an actor, a limited number of times."""
+        self._failed[actor] += 1
+        if (times := self._failed[actor]) < self._timeouts.starts:
+            self._say(f"client actor {actor} did not start ({why.cause}); raysim starts it again")
+            self._start_another(actor)
+        elif any(self._counted(self._pool.sites[actor])):
+            self._say(f"client actor {actor} did not start {times} times ({why.cause}): the run goes on without it")
+        else:
+            spent = f"no client actor starts; one failed {times} times, the last cause: {why.cause}"
+            if not self._pool.stand_in(spent):
+                raise RetriesSpentError(spent)
+
+    def _say(self, text: str) -> None:
+        LOG.warning(text)
+        self._tell(text)

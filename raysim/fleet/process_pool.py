@@ -10,11 +10,10 @@ from typing import Any
 import ray
 
 from raysim.common.errors import InputError
-from raysim.fleet.gpu_sharing import capacity
+from raysim.fleet.calls import ActorLostError, fetch_results
 from raysim.fleet.machine import keep_memory
 from raysim.fleet.ray_runtime import running
-from raysim.fleet.resources import living_nodes
-from raysim.fleet.results import ActorLostError, fetch_results
+from raysim.fleet.resources import capacity, living_nodes
 
 
 class ProcessPool:

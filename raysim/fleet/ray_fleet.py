@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import ray
 
@@ -14,14 +14,19 @@ from algorithms import Block, DivergedError, Function, Outcome, Worker
 from algorithms.core.fleet import SEVERAL
 from algorithms.core.tree import Node
 from raysim.common.errors import InputError, ModelsLostError, RetriesSpentError
-from raysim.fleet.calls import ActorCall, PendingMap, spent_message
-from raysim.fleet.crew import Crew
-from raysim.fleet.dispatch import ActorTask, BlockDispatcher, group_size
+from raysim.fleet.calls import (
+    ActorCall,
+    ActorLostError,
+    CallTimes,
+    PendingMap,
+    fetch_results,
+    hung_error,
+    spent_message,
+)
+from raysim.fleet.dispatch import ActorTask, BlockDispatcher, ReadyActor, group_size, hosts_of
 from raysim.fleet.inline import run_here
-from raysim.fleet.pool import ActorPool, ReadyActor, hosts_of
+from raysim.fleet.pool import ActorPool, Crew
 from raysim.fleet.resources import node_names
-from raysim.fleet.results import ActorLostError, fetch_results, hung_error
-from raysim.fleet.timeouts import CallTimes
 from raysim.fleet.traffic import StoredValue, Traffic, array_bytes
 from raysim.fleet.worker_plan import WorkerPlan
 
@@ -51,6 +56,7 @@ class RayFleet:
     Args:
         pool: client actors, which may still be starting.
         plan: worker that each actor sets up.
+        group: blocks that are joined on one of several nodes before anything leaves it, or "auto".
         done: called after each block.
         tell: called with a notice for the user: a death and its consequence.
     """
@@ -59,6 +65,7 @@ class RayFleet:
         self,
         pool: ActorPool,
         plan: WorkerPlan,
+        group: int | Literal["auto"],
         done: Callable[[Block], None],
         tell: Callable[[str], object] = lambda text: None,
     ) -> None:
@@ -66,10 +73,8 @@ class RayFleet:
         self.layouts = plan.layouts
         self.block_size = plan.block_size
         self.traffic = Traffic()
-        self._pool = pool
-        self._plan = plan
-        self._done = done
-        self._own: Worker | None = None
+        self._pool, self._plan, self._group, self._done = pool, plan, group, done
+        self._worker: Worker | None = None
         self._crew = Crew(pool, plan, tell)
         self._maps: list[PendingMap] = []
         self._running: dict[Any, ActorCall] = {}
@@ -113,9 +118,9 @@ class RayFleet:
 
     def close(self) -> None:
         """Release the driver's own worker. The actors end with their pool."""
-        if self._own is not None:
-            self._own.personal.close()
-            self._own = None
+        if self._worker is not None:
+            self._worker.personal.close()
+            self._worker = None
 
     def _dispatcher(self, function: Function, blocks: Sequence[Block], deaths: Counter[int]) -> BlockDispatcher:
         """Return the dispatcher of a map; join by group if an actor is not on the driver's node."""
@@ -124,15 +129,15 @@ class RayFleet:
         if self._pool.driver_may_help:
             return BlockDispatcher(sizes, ready, deaths, least, self._pool.workers)
         hosts = hosts_of(ready) or self._pool.hosts
-        if hosts == [self._pool.home] and not self._pool.pinned:
+        if hosts == [self._pool.home] and not self._pool.demand.pinned:
             return BlockDispatcher(sizes, ready, deaths, least, self._pool.workers)
-        sites = [block.site for block in blocks] if self._pool.pinned else None
+        sites = [block.site for block in blocks] if self._pool.demand.pinned else None
         if sites and SEVERAL in sites:
             raise InputError(
                 f"fleet.pinned = true: must be false for {type(function).__name__}, which needs the data of several "
                 "sites in one place; set fleet.pinned = false, or choose another algorithm or measure"
             )
-        group = group_size(self._pool.group, len(blocks), len(hosts))
+        group = group_size(self._group, len(blocks), len(hosts))
         return BlockDispatcher(sizes, ready, deaths, least, group=group, sites=sites)
 
     def _outcomes(self, wanted: PendingMap) -> Iterator[Outcome]:
@@ -188,15 +193,15 @@ class RayFleet:
 
     def _run_here(self, pending: PendingMap, node: Node) -> None:
         """Run a block in the driver, which put all of its values."""
-        if self._own is None:
-            self._own = self._plan.build()
+        if self._worker is None:
+            self._worker = self._plan.build()
         values = [stored.value for stored in pending.references]
         blocks = [
             replace(block, references=tuple(stored.value for stored in block.references))
             for block in pending.blocks[node.start : node.stop]
         ]
         try:
-            done = run_here(self._own, pending.function, Node(0, len(blocks)), blocks, values, DRIVER)
+            done = run_here(self._worker, pending.function, Node(0, len(blocks)), blocks, values, DRIVER)
         except DivergedError as error:
             pending.diverged[node.start] = error
             return
@@ -245,11 +250,11 @@ class RayFleet:
         function, blocks, common = pending.arguments(task)
         count = sum(function.objects(block) for block in blocks)
         bare = [(replace(block, references=()), len(block.references)) for block in blocks]
-        own = [reference for block in blocks for reference in block.references]
-        for stored in (*common, *own):
+        stored_values = [*common, *(reference for block in blocks for reference in block.references)]
+        for stored in stored_values:
             stored.taken(actor.host, self._pool.home, self.traffic)
         # Top-level references: Ray moves their values straight from their node to the actor.
-        references = [stored.object() for stored in (*common, *own)]
+        references = [stored.object() for stored in stored_values]
         call = actor.handle.run.options(num_returns=2 + count)
         facts, value, *objects = call.remote(function, bare, len(common), *references)
         return ActorCall(pending, task, number, actor.host, function, blocks, facts, value, objects)
@@ -269,14 +274,13 @@ class RayFleet:
                 # Calls in progress still return; `_receive` then drops their results.
                 self._maps.clear()
                 raise
-            return
         except DivergedError as error:
             self._settle(awaited)
             call.map.diverged[call.task.node.start] = error
-            return
-        self._settle(awaited)
-        if call.map in self._maps:
-            self._accept(call, facts, value)
+        else:
+            self._settle(awaited)
+            if call.map in self._maps:
+                self._accept(call, facts, value)
 
     def _settle(self, awaited: Any) -> None:
         """Remove a call that has returned; its actor goes on with the next one."""
@@ -333,9 +337,8 @@ class RayFleet:
         self._times.add(function, [each["seconds"] for each in machine], sum(block.size for block in blocks))
 
     def _finish(self, pending: PendingMap, outcome: Outcome) -> None:
-        pending.outcomes[outcome.node.start] = outcome
-        pending.left -= len(outcome.node.blocks)
-        if not pending.left:
+        pending.add(outcome)
+        if pending.done == len(pending.blocks):
             self._maps.remove(pending)
         for number in outcome.node.blocks:
             self._done(pending.blocks[number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import signal
@@ -10,19 +11,25 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import AuthenticationError, RpcError
 
-from partitioning import InputError
-from raysim.common.surface import assigned
+from raysim.common.errors import InputError, RayStartError
+from raysim.common.surface import assigned, given
 from raysim.fleet import ray_cleanup
 from raysim.fleet.address import check_address
+from raysim.fleet.calls import START_SECONDS, ActorTimeouts, one_line
+from raysim.fleet.prometheus import PUBLISH_SECONDS
 from raysim.fleet.ray_private import CLUSTER_SWITCH, CONTROL_STORE, NODE, TOKEN_SETTINGS, TOKENS
+from raysim.fleet.resources import living_nodes, this_node
+
+LOG = logging.getLogger("raysim")
 
 ANSWER_SECONDS = 10
 """Time that the head of a cluster may take to answer."""
@@ -43,6 +50,115 @@ UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
 
 NICENESS = "RAY_worker_niceness"
 """Environment variable with the niceness that Ray adds to the driver's for its workers, 15 by default."""
+
+
+ENDING: list[threading.Thread] = []
+"""Threads of abandoned Ray starts. They must end before another Ray starts."""
+
+
+class RayThread:
+    """Ray in a thread of its own, from start to end; a failed start is repeated.
+
+    One thread does both, because the kernel ends Ray's processes with the thread that started them.
+
+    Args:
+        cpus: logical CPUs of a Ray of our own.
+        address: address of a running cluster; None or "local" to start Ray on this machine.
+        timeouts: number of starts, and the pause between them.
+        serving: context that is entered on the running Ray, and left before Ray ends.
+        stand_in: called with the reason of a failed start; returns whether the run goes on without Ray.
+        publish: called every few seconds.
+    """
+
+    def __init__(
+        self,
+        cpus: int,
+        address: str | None,
+        timeouts: ActorTimeouts,
+        serving: Callable[[], AbstractContextManager[None]],
+        stand_in: Callable[[str], bool],
+        publish: Callable[[], None],
+    ) -> None:
+        self.home = ""
+        """Id of the driver's node; "" before Ray runs."""
+        self._cpus, self._address, self._timeouts = cpus, address, timeouts
+        self._serving, self._stand_in, self._publish = serving, stand_in, publish
+        self._error: BaseException | None = None
+        self._up, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._live, name="ray", daemon=True)
+
+    def start(self) -> None:
+        """Start Ray in the background, unless it was started before."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def end(self) -> None:
+        """End Ray."""
+        self._over.set()
+        if self._thread.ident is None:
+            return
+        # If Ray still waits for an address, do not wait with it: the thread and Ray end with the process.
+        self._thread.join(START_SECONDS if self.home else ANSWER_SECONDS)
+        ENDING[:] = [thread for thread in (*ENDING, self._thread) if thread.is_alive()]
+
+    def wait(self, seconds: float = START_SECONDS) -> None:
+        """Wait until Ray runs or the run goes on without it, and raise the error of Ray's start.
+
+        Args:
+            seconds: time to wait; 0 only looks.
+        """
+        late = f"Ray did not start within {seconds} s"
+        if not self._up.wait(seconds) and seconds and not self._goes_on(late):
+            raise RayStartError(f"{late}; see its log, or use {given('inline')}")
+        if self._error is not None:
+            raise self._error
+
+    def _goes_on(self, failure: str) -> bool:
+        stands_in = self._stand_in(failure)
+        if stands_in:
+            self._up.set()
+        return stands_in
+
+    def _live(self) -> None:
+        try:
+            for thread in list(ENDING):  # a process has one Ray
+                thread.join()
+            is_here = self._address in (None, "local")
+            for start in count(1):
+                if self._over.is_set() or not (failure := self._serve()):
+                    break
+                if not self._goes_on(failure) and (start == self._timeouts.starts or not is_here):
+                    remedy = f"repeat it when the machine is less busy, or use {given('inline')}"
+                    raise RayStartError(f"{failure}; {remedy if is_here else 'check the cluster'}")
+                self._over.wait(self._timeouts.pause)
+        except BaseException as error:  # `wait` raises it in the main thread
+            self._error = error
+        self._up.set()
+
+    def _serve(self) -> str:
+        """Run Ray until `end`; return the reason if it does not start."""
+        with ExitStack() as ray_context:
+            try:
+                ray_context.enter_context(running(self._cpus, self._address))
+                self.home = this_node()
+                ray_context.enter_context(self._serving())
+            except InputError:
+                raise
+            except Exception as error:  # Ray has no class for a start that failed
+                return f"Ray did not start ({one_line(str(error).partition('. ')[0]) or type(error).__name__})"
+            self._up.set()
+            _log_endpoint()
+            while not self._over.wait(PUBLISH_SECONDS):
+                self._publish()
+        return ""
+
+
+def _log_endpoint() -> None:
+    """Log the URL at which Prometheus finds this driver's numbers, if its node has one."""
+    here = this_node()
+    for node in living_nodes():
+        if node["NodeID"] == here and node["MetricsExportPort"] > 0:
+            LOG.info("for Prometheus: http://%s:%d/metrics", node["NodeManagerAddress"], node["MetricsExportPort"])
 
 
 @contextmanager

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import floor, inf
 from typing import Any
 
 import ray
 
 from raysim.common.errors import InputError
-from raysim.fleet.gpu_sharing import capacity
+from raysim.data.shards import Sites
 
 SITE = "site"
 """Label with the site of a node: `ray start --labels site=NAME`."""
@@ -64,22 +65,93 @@ class ActorResources:
         return " and ".join([f"{self.cpus:g} CPU", *gpus, *labels])
 
 
-def check_labels(labels: Mapping[str, str]) -> None:
-    """Refuse labels that no node can have, such as the selector "in(a, b)"."""
-    for key, value in labels.items():
-        if not _KEY.fullmatch(key) or not re.fullmatch(_WORD, value):
+@dataclass(frozen=True)
+class ActorDemand:
+    """Number and resources of a run's client actors.
+
+    Args:
+        number: number of actors, if pinned of each site; None for as many as fit Ray's nodes.
+        each: resources of an actor.
+        by_memory: whether the number and the shares of GPUs follow from the memory that the plans take.
+        pinned: whether each actor has the clients of one site only.
+        sites: names of the population's sites; none before the plans are known, or if the actors are not pinned.
+
+    Raises:
+        InputError: no node can have such labels, or Ray cannot assign such a number of GPUs.
+    """
+
+    number: int | None
+    each: ActorResources
+    by_memory: bool = False
+    pinned: bool = False
+    sites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        gpus = self.each.gpus
+        if gpus > 1 and gpus != int(gpus):
             raise InputError(
-                f"fleet.labels = {{ {key} = {value!r} }}: must be a node's label, of letters, digits, dots, - and _; "
-                "write it as in ray start --labels KEY=VALUE"
+                f"fleet.gpus_per_actor = {gpus}: must be a fraction below 1 or a whole number; set it to {int(gpus)}"
             )
+        for key, value in self.each.labels.items():
+            # A selector of Ray, such as "in(a, b)", is no label.
+            if not _KEY.fullmatch(key) or not re.fullmatch(_WORD, value):
+                raise InputError(
+                    f"fleet.labels = {{ {key} = {value!r} }}: must be a node's label, of letters, digits, dots, - and "
+                    "_; write it as in ray start --labels KEY=VALUE"
+                )
+
+    @property
+    def waits(self) -> bool:
+        """Whether the number of actors depends on the plans."""
+        return self.by_memory or self.pinned
+
+    def of(self, site: int | None) -> ActorResources:
+        """Return the resources of an actor of a site; None for an actor that is not pinned."""
+        return self.each if site is None else self.each.at(self.sites[site])
+
+    def planned(self, nodes: Sequence[RayNode]) -> list[int | None]:
+        """Return the site of each actor to start; None for an actor that is not pinned.
+
+        Raises:
+            InputError: the actors do not fit the nodes. Ray itself would wait in silence.
+        """
+        sites: Sequence[int | None] = range(len(self.sites)) if self.pinned else [None]
+        return [site for site in sites for _ in range(self._fitting(site, nodes))]
+
+    def _fitting(self, site: int | None, nodes: Sequence[RayNode]) -> int:
+        """Return the number of actors of a site to start: the wanted number, or as many as fit the nodes."""
+        each, whose = self.of(site), "" if site is None else f" of site {self.sites[site]!r}"
+        room = each.room(nodes)
+        if not room:
+            raise InputError(
+                f"a client actor{whose} takes {each}: must fit a node, and Ray has {described(nodes)}; ask for less by "
+                "fleet.cpus_per_actor, .gpus_per_actor, .labels or .pinned, or start such a node"
+            )
+        if self.number is not None and self.number > room:
+            raise InputError(
+                f"fleet.actors = {self.number} of {each} each{whose}: must fit Ray's nodes, which hold {room} and are "
+                f"{described(nodes)}; set fleet.actors = {room}, or less for each"
+            )
+        return self.number or room
 
 
-def check_gpus(gpus: float) -> None:
-    """Refuse numbers of GPUs that Ray cannot assign."""
-    if gpus > 1 and gpus != int(gpus):
+def site_names(sites: Sites | None) -> tuple[str, ...]:
+    """Return the names of the population's sites.
+
+    Raises:
+        InputError: the population has no sites, or a client has none.
+    """
+    if sites is None:
         raise InputError(
-            f"fleet.gpus_per_actor = {gpus}: must be a fraction below 1 or a whole number; set it to {int(gpus)}"
+            "fleet.pinned = true: must be used with a population that has sites, and this one has none; set "
+            "fleet.pinned = false, or make the population with a column of sites"
         )
+    if (without := (sites.numbers == len(sites.names)).sum()) > 0:
+        raise InputError(
+            f"fleet.pinned = true: every client must have a site, and {without} have none; set fleet.pinned = false, "
+            "or make the population with a site for each client"
+        )
+    return sites.names
 
 
 def living_nodes() -> list[RayNode]:
@@ -109,31 +181,20 @@ def described(nodes: Sequence[RayNode]) -> str:
 def _description(node: RayNode) -> str:
     resources, labels = node["Resources"], sorted(node["Labels"].items())
     amounts = [f"{resources[kind]:g} {kind}" for kind in ("CPU", "GPU") if resources.get(kind)]
-    own = [f"{key}={value}" for key, value in labels if not key.startswith(RAY_PREFIX)]
-    return ", ".join([*(amounts or ["0 CPU"]), *own])
+    given = [f"{key}={value}" for key, value in labels if not key.startswith(RAY_PREFIX)]
+    return ", ".join([*(amounts or ["0 CPU"]), *given])
 
 
-def actors_that_fit(each: ActorResources, nodes: Sequence[RayNode], wanted: int | None, whose: str = "") -> int:
-    """Return the number of client actors to start: the wanted number, or as many as fit the nodes.
+def capacity(each: float, nodes: Sequence[float]) -> float:
+    """Return the number of actors that fit. An actor never spans two nodes, nor a fraction two devices.
 
     Args:
-        each: resources of an actor.
-        nodes: living nodes.
-        wanted: number of actors; None for as many as fit.
-        whose: words for the message that name their site.
-
-    Raises:
-        InputError: they do not fit. Ray itself would wait in silence.
+        each: amount of a resource that an actor takes.
+        nodes: amount of it on each node.
     """
-    room = each.room(nodes)
-    if not room:
-        raise InputError(
-            f"a client actor{whose} takes {each}: must fit a node, and Ray has {described(nodes)}; ask for less by "
-            "fleet.cpus_per_actor, .gpus_per_actor, .labels or .pinned, or start such a node"
-        )
-    if wanted is not None and wanted > room:
-        raise InputError(
-            f"fleet.actors = {wanted} of {each} each{whose}: must fit Ray's nodes, which hold {room} and are "
-            f"{described(nodes)}; set fleet.actors = {room}, or less for each"
-        )
-    return wanted or room
+    if each == 0:
+        return inf
+    if each < 1:
+        # The millionth makes 1 / (1 / 3) at least 3 despite rounding.
+        return sum(floor(there) for there in nodes) * floor(1 / each + 1e-6)
+    return sum(floor(there / each) for there in nodes)

@@ -1,12 +1,14 @@
-"""Plan of a worker: everything that another process needs to set it up."""
+"""Plan of a worker: everything that another process needs to set it up, a user's own modules included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import isqrt
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -171,8 +173,8 @@ def _takes_whole(module: nn.Module, sample: torch.Tensor, model: ModelPlan) -> b
         return False
 
 
-FUSED_BLOCK, LOW_RANK_BLOCK = 5, 25
-"""Least number of clients in a block of fused and of low-rank client updates: more hardly save time."""
+_LEAST_BLOCKS = {"fused": (5, 2), "low-rank": (25, 4)}
+"""Least number of clients in a block by execution, and of blocks in a cohort; larger blocks hardly save time."""
 
 _SPECIAL = {"low-rank": 0, "fused": 1}
 """Executions for some models and methods only, from the fastest."""
@@ -349,13 +351,30 @@ class WorkerPlan:
         """
         if isinstance(self.block, int):
             return self.block
-        size = 1
-        while 10 * size * size < cohort:
-            size += 1
-        least = {"fused": min(FUSED_BLOCK, -(-cohort // 2)), "low-rank": min(LOW_RANK_BLOCK, -(-cohort // 4))}
-        return max(size, least.get(self.algorithm.local.compute.execution, 1))
+        least, blocks = _LEAST_BLOCKS.get(self.algorithm.local.compute.execution, (1, 1))
+        return max(isqrt(max(0, cohort - 1) // 10) + 1, min(least, -(-cohort // blocks)))
 
     def __getstate__(self) -> dict[str, object]:
         # Cached properties stay behind and are computed again at the other end: a census may be long.
         # Devices are the driver's: only its clock asks for them.
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "devices"}
+
+
+@contextmanager
+def pickled_by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Send definitions of these modules to actors with their code in the context, and not by name only."""
+    modules = list(dict.fromkeys(modules))
+    if not modules:
+        yield
+        return
+    from ray import cloudpickle  # late, because it imports all of Ray
+
+    already = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
+    added = [module for module in modules if module.__name__ not in already]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -20,10 +20,10 @@ from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
 from raysim.data.memory import HeldData, take_objects
 from raysim.devices.choice import with_devices
+from raysim.fleet.actors import Actors
 from raysim.fleet.inline import InlineWorkplace
-from raysim.fleet.kept import Fleet
 from raysim.fleet.machine import settled
-from raysim.fleet.user_code import pickled_by_value
+from raysim.fleet.worker_plan import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.simulation.algorithm_run import run_algorithm
 from raysim.simulation.failures import name_user_code, offer_resume, repeat_if_damaged, report_if_stopped
@@ -65,7 +65,7 @@ def run(
     watcher: Watcher | None = None,
     stop: Stop | None = None,
     started: float | None = None,
-    fleet: Fleet | None = None,
+    fleet: Actors | None = None,
 ) -> Run:
     """Run an experiment.
 
@@ -109,7 +109,7 @@ def resume(
     watcher: Watcher | None = None,
     stop: Stop | None = None,
     started: float | None = None,
-    fleet: Fleet | None = None,
+    fleet: Actors | None = None,
 ) -> Run:
     """Continue a run that was stopped at any moment; its files become those of an uninterrupted run.
 

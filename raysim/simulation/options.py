@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.tables import FleetTable
-from raysim.fleet.kept import Fleet
+from raysim.fleet.actors import Actors
 from raysim.simulation.place import check_place, needs_no_actors
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
@@ -43,7 +43,7 @@ class RunOptions:
     watcher: Watcher = field(default_factory=Watcher)
     stop: Stop = field(default_factory=Stop)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    fleet: Fleet | None = None
+    fleet: Actors | None = None
 
 
 def with_workplace(experiment: Experiment, options: RunOptions) -> tuple[Experiment, Workplace]:

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from raysim.common.errors import InputError
 from raysim.config import own
+from raysim.fleet.calls import ActorLostError
 from raysim.fleet.process_pool import ProcessPool
 from raysim.fleet.ray_private import START, untold
 from raysim.fleet.ray_runtime import running
-from raysim.fleet.results import ActorLostError
 from raysim.simulation.options import RunOptions, with_workplace
 from raysim.studies.file import Study
 from raysim.studies.trial import Ending, Trial, attempt

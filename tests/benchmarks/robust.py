@@ -17,8 +17,8 @@ import numpy as np
 import partitioning
 from algorithms import Local, Robust, Sample, begin, fedavg, next_round
 from algorithms.options.aggregation import AGGREGATES
+from raysim.fleet.calls import fetch_results
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.ray_fleet import fetch_results
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
 
@@ -39,7 +39,7 @@ def main() -> None:
         model = ModelPlan("mlp", {"hidden": (250,)}, (784,), 10, seed=1)
         plan = WorkerPlan(path, model, algorithm, Path(folder) / "personal").resolved()
         with ClientActors(given.actors) as actors:
-            fetch_results([handle.fingerprint.remote() for handle in actors.handles()], 180)
+            fetch_results([handle.fingerprint.remote() for handle in actors.pool.handles()], 180)
             fleet = actors.fleet(plan)
             state = begin(plan.module(), fleet, 0)
             for number in range(1, given.rounds + 1):

@@ -31,7 +31,7 @@ from ray._private.worker import global_worker
 
 import psutil  # isort: skip  it comes with Ray
 
-from raysim.fleet.timeouts import START_SECONDS
+from raysim.fleet.calls import START_SECONDS
 from raysim.watching.progress import Watcher
 
 RECORD, PLOT = Path(__file__).with_suffix(".json"), Path(__file__).with_suffix(".png")

@@ -38,7 +38,7 @@ def main(names: tuple[str, ...], inline: bool, write: Path | None, against: Path
     found: dict[str, dict[str, dict[str, str]]] = {name: {} for name in chosen}
     ways = EXECUTIONS[:2] if inline else EXECUTIONS
     for way in ways:
-        fleet = {"one actor": raysim.Fleet(1), "two actors": raysim.Fleet(2)}.get(way)
+        fleet = {"one actor": raysim.Actors(1), "two actors": raysim.Actors(2)}.get(way)
         for name in track(chosen, way, console=console):
             config = CONFIGURATIONS[name]
             with TemporaryDirectory() as folder:

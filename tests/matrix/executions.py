@@ -35,7 +35,7 @@ class Stopper(Watcher):
         self._stop.asked |= round_number >= STOPPED_AFTER
 
 
-def run(config: Mapping[str, Any], folder: Path, fleet: raysim.Fleet | None = None) -> dict[str, str]:
+def run(config: Mapping[str, Any], folder: Path, fleet: raysim.Actors | None = None) -> dict[str, str]:
     """Run a configuration without its report, in this process or on a fleet; return its digests."""
     run_experiment(read_experiment(config), RunLocation(folder, str(folder)), RunOptions(inline=not fleet, fleet=fleet))
     return digests(folder)

@@ -104,7 +104,7 @@ class Faulty:
 def awake(actors: ClientActors, plan: WorkerPlan) -> None:
     """Wait until an actor has arrived: until then the driver would run work that strikes whoever does it."""
     with closing(actors.fleet(plan)) as fleet:
-        while not actors.arrived:
+        while not actors.pool.arrived:
             list(fleet.map(Poison(-1), [Block(0, (0,), 1)]))
             time.sleep(0.1)
 

@@ -10,8 +10,8 @@ from ray._private import ray_constants
 from algorithms import Algorithm, Block, Fleet, Local, Sample, fedavg, fedbn, radfed
 from partitioning import Population
 from raysim.common.errors import RayStartError
+from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.timeouts import ActorTimeouts
 from tests.raysim.fleet.faults import Poison, plan_of, population_at, trained, trained_here
 
 # A start of Ray that failed leaves ended processes behind, whose objects warn.
@@ -51,7 +51,7 @@ def test_the_driver_stands_in_for_a_ray_that_does_not_start(
     with ClientActors(2) as actors, closing(actors.fleet(plan, tell=told.append)) as fleet:
         _wait_for_notice(fleet, told)
         assert trained(fleet, plan, population) == expected
-    assert not actors.arrived
+    assert not actors.pool.arrived
     assert len(told) == 1 and told[0].startswith("Ray did not start (")
 
 
@@ -71,7 +71,7 @@ def test_actors_that_come_late_take_over(
         _wait_for_notice(fleet, told)
         assert trained(fleet, plan, population) == expected
         busy.undo()
-        while not actors.arrived:
+        while not actors.pool.arrived:
             list(fleet.map(Poison(-1), [Block(0, (0,), 1)]))
         assert trained(fleet, plan, population) == expected
     assert len(told) == 1

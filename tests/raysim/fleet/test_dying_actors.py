@@ -11,10 +11,10 @@ import pytest
 from algorithms import Block, Local, PowerOfChoice, Sample, fedavg, fedbn, radfed
 from partitioning import Population
 from raysim.common.errors import RetriesSpentError
+from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
-from raysim.fleet.timeouts import ActorTimeouts
 from raysim.fleet.worker_plan import WorkerPlan
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained
 

@@ -14,20 +14,32 @@ from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
+from raysim.fleet.pool import ActorPool
+from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 
 GB = 10**9
 
 
-class Measured(ClientActors):
+class MeasuredPool(ActorPool):
     """Actors on CPUs, and GPUs of 8 GB of which a block is said to take 1.5 GB: three share one."""
 
     def __init__(self, actors: int | None) -> None:
-        super().__init__(actors, gpus_per_actor="auto")
-        self.device = "cpu"
+        super().__init__(ActorDemand(actors, ActorResources(gpus=1), by_memory=True), None)
+        self.device, self.driver_may_help = "cpu", True
 
     def _measured(self, plans: Mapping[str, WorkerPlan]) -> tuple[int, int]:
         return 3 * GB // 2 - 600 * 2**20, 8 * GB
+
+
+class Measured(ClientActors):
+    """A place with such actors."""
+
+    def __init__(self, actors: int | None) -> None:
+        super().__init__(actors, pool=MeasuredPool(actors))
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.end()
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +67,7 @@ def test_actors_start_when_their_part_is_known(
 ) -> None:
     with caplog.at_level(logging.INFO), Measured(actors) as place:
         place.fit({"fedavg": plan})
-        assert (place.workers, place._each.gpus, len(place.handles())) == (workers, each, workers)
+        assert (place.workers, place.pool.demand.each.gpus, len(place.pool.handles())) == (workers, each, workers)
     assert f"a GPU holds 3 actors; {workers} of {each:g} GPU each" in caplog.text
 
 
@@ -83,7 +95,7 @@ def test_fractions_that_would_wait_in_silence_are_refused(two_gpus: None) -> Non
         "set fleet.actors = 2"
     )
     with pytest.raises(InputError, match=message), ClientActors(3, 1, 0.6) as place:
-        place.handles()
+        place.pool.handles()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

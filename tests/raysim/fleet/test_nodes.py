@@ -16,8 +16,8 @@ import raysim
 from partitioning import Population
 from raysim.common.errors import InputError, StoppedError
 from raysim.data.sources import load
-from raysim.fleet.population_copies import PopulationSender, pieces, receive
 from raysim.fleet.ray_runtime import running
+from raysim.fleet.remote_files import PopulationSender, pieces, receive
 from raysim.simulation.stop import Stop
 from raysim.watching.progress import Watcher
 from tests.nodes import nodes as cluster_of

@@ -112,7 +112,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> WorkerPlan:
 @pytest.fixture(scope="module")
 def fleets(plan: WorkerPlan) -> Any:
     with InlineWorkplace() as here, ClientActors(1) as actors:
-        actors.handles()[0].fingerprint.remote()
+        actors.pool.handles()[0].fingerprint.remote()
         yield {"inline": lambda: here.fleet(plan), "ray": lambda: actors.fleet(plan)}
 
 

@@ -147,9 +147,8 @@ def test_groups_of_any_size_give_the_bytes_of_one_process(
     plan = plan_of(population, ALGORITHMS[name], tmp_path / "inline", NORMED)
     with settled(1), InlineWorkplace() as place, closing(place.fleet(plan)) as fleet:
         here = trained(fleet, plan, population)
-    actors.group = group
     plan = plan_of(population, ALGORITHMS[name], tmp_path / "actors", NORMED)
-    with closing(actors.fleet(plan)) as fleet:
+    with closing(ClientActors(None, group=group, pool=actors.pool).fleet(plan)) as fleet:
         assert trained(fleet, plan, population) == here
 
 
@@ -158,8 +157,7 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
 ) -> None:
     plan = plan_of(population, ALGORITHMS["fedavg"], tmp_path)
     for group, sums in ((1, 8), (2, 4), (4, 2), (8, 1)):
-        actors.group = group
-        with closing(actors.fleet(plan)) as fleet:
+        with closing(ClientActors(None, group=group, pool=actors.pool).fleet(plan)) as fleet:
             state = begin(plan.module(), fleet, 0)
             model, one = array_bytes(state.model), 8 * fleet.layouts.shared.floats
             assert model > INLINE_LIMIT
@@ -170,7 +168,7 @@ def test_a_round_sends_a_sum_a_group_and_a_model_a_node(
         assert state.report is not None
         nodes, sent = len(during.into) - 1, sums * one + ROW_BYTES * len(state.report.updates)
         assert during.driver == model + sent
-        assert during.into[actors.home] == sent
+        assert during.into[actors.pool.home] == sent
         assert during.crossed == nodes * model + sent
         assert 1 <= nodes <= min(2, sums)
 
@@ -192,8 +190,7 @@ def test_redistributed_models_go_from_node_to_node(
     actors: ClientActors, population: Population, tmp_path: Path
 ) -> None:
     plan = plan_of(population, radfed(Sample(), LOCAL, aggregate_every=20), tmp_path)
-    actors.group = 2
-    with closing(actors.fleet(plan)) as fleet:
+    with closing(ClientActors(None, group=2, pool=actors.pool).fleet(plan)) as fleet:
         state, size = begin(plan.module(), fleet, 0), 4 * fleet.layouts.shared.floats
         state = next_round(state, plan.algorithm, fleet)
         crossed = 0
@@ -204,11 +201,11 @@ def test_redistributed_models_go_from_node_to_node(
             during = fleet.traffic.since(traffic)
             # Ray itself says where they are: never with the driver, which is on the head.
             nodes = nodes_of([each.reference.object() for each in travelling_models], during.crossed // size)
-            assert all(nodes) and actors.home not in set().union(*nodes)
+            assert all(nodes) and actors.pool.home not in set().union(*nodes)
             # Those that are on two nodes have crossed, and beside them only the rows on their way to the driver.
             twice, rows = sum(len(each) == 2 for each in nodes), 4 * ROW_BYTES * len(nodes)
             assert during.crossed // size == twice and during.crossed % size < rows
-            assert max(during.into[actors.home], during.out[actors.home], during.inlined) < rows < size
+            assert max(during.into[actors.pool.home], during.out[actors.pool.home], during.inlined) < rows < size
             crossed += twice
             assert before.travelling_models is travelling_models
     assert crossed > 0

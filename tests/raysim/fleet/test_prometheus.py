@@ -79,7 +79,7 @@ class Scrapes(Watcher):
 @pytest.mark.parametrize("kills", [False, True])
 def test_the_endpoint_tells_of_rounds_and_actors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool) -> None:
     monkeypatch.setenv("RAY_metrics_report_interval_ms", "300")
-    monkeypatch.setattr("raysim.fleet.client_actors.PUBLISH_SECONDS", 0.3)
+    monkeypatch.setattr("raysim.fleet.ray_runtime.PUBLISH_SECONDS", 0.3)
     scrapes = Scrapes(tmp_path / "run" / "run.log", kills)
     raysim.run({**EXPERIMENT, "rounds": 3}, tmp_path / "run", actors=1, watcher=scrapes)
     found = scrapes.found

@@ -36,10 +36,12 @@ from algorithms.core.layout import Packed
 from algorithms.parts.option import Draft
 from raysim.common.errors import InputError
 from raysim.data.sources import load
-from raysim.fleet.client_actors import ENDING, ClientActors, agreed
+from raysim.fleet.calls import fetch_results
+from raysim.fleet.client_actors import ClientActors
 from raysim.fleet.inline import InlineWorkplace
-from raysim.fleet.ray_fleet import RayFleet, fetch_results
-from raysim.fleet.ray_runtime import check_answers
+from raysim.fleet.machine import agreed
+from raysim.fleet.ray_fleet import RayFleet
+from raysim.fleet.ray_runtime import ENDING, check_answers
 from raysim.fleet.traffic import INLINE_LIMIT, Traffic, array_bytes
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from tests.raysim.fleet.faults import ROW_BYTES
@@ -51,7 +53,7 @@ HALF = Sample(cohort=4)
 @pytest.fixture(scope="module")
 def actors() -> Iterator[ClientActors]:
     with ClientActors(2) as running:
-        fetch_results([handle.fingerprint.remote() for handle in running.handles()], 180)
+        fetch_results([handle.fingerprint.remote() for handle in running.pool.handles()], 180)
         yield running
 
 
@@ -215,7 +217,7 @@ def test_actors_that_differ_are_refused() -> None:
 )
 def test_gpus_that_cannot_be_had_are_refused_at_once(actors: ClientActors, gpus: float, message: str) -> None:
     with pytest.raises(InputError, match=message), ClientActors(1, 1, gpus) as wanting:
-        wanting.handles()
+        wanting.pool.handles()
 
 
 def test_auto_without_a_gpu_is_refused_in_one_line(actors: ClientActors) -> None:
@@ -261,10 +263,10 @@ def test_a_ray_starts_when_the_one_before_has_ended() -> None:
     ENDING.append(before)
     with ClientActors(1, gpus_per_actor=99, address="127.0.0.1:9") as actors:
         time.sleep(0.2)
-        assert actors.handles(wait=False) == []
+        assert actors.pool.handles(wait=False) == []
         ended.set()
         with pytest.raises(InputError):
-            actors.handles()
+            actors.pool.handles()
     assert before not in ENDING
 
 
@@ -274,4 +276,4 @@ def test_two_runs_one_after_the_other_that_are_done_before_ray_has_started(popul
         with ClientActors(1):
             pass
     with ClientActors(1) as last:
-        assert fetch_results([handle.fingerprint.remote() for handle in last.handles()], 180) == [last.fingerprint]
+        assert fetch_results([handle.fingerprint.remote() for handle in last.pool.handles()], 180) == [last.fingerprint]

@@ -16,7 +16,7 @@ NAMES = {part: name for name, part in vars(ray_private).items() if isinstance(pa
 RUN = """
 from dataclasses import replace
 import raysim
-from raysim.fleet import client_actors, ray_private, ray_runtime, results
+from raysim.fleet import client_actors, ray_private, ray_runtime, calls
 from raysim.watching.progress import Watcher
 
 class Notices(Watcher):
@@ -25,7 +25,7 @@ class Notices(Watcher):
 
 parts = {name: part for name, part in vars(ray_private).items() if isinstance(part, ray_private.RayPart)}
 lacking = {name: replace(part, path=f"{part.path}_of_another_version") for name, part in parts.items()}
-for module in (ray_runtime, results):
+for module in (ray_runtime, calls):
     for name in parts.keys() & vars(module).keys():
         setattr(module, name, lacking[name])
 client_actors.START = tuple(lacking.values())

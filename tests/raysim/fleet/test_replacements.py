@@ -12,10 +12,11 @@ from algorithms import Block, Local, Sample, fedavg, radfed
 from partitioning import Population
 from partitioning.cli.exit_status import run_command
 from raysim.cli.commands import cli
+from raysim.fleet.calls import ActorTimeouts
 from raysim.fleet.client_actor import ClientActor
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.resources import ActorResources
-from raysim.fleet.timeouts import ActorTimeouts
+from raysim.fleet.pool import ActorPool
+from raysim.fleet.resources import ActorDemand, ActorResources
 from raysim.fleet.worker_plan import WorkerPlan
 from tests.raysim.fleet.faults import Faulty, Poison, awake, plan_of, population_at, trained, trained_here
 
@@ -46,17 +47,27 @@ class Hanging(ClientActor):
             pass
 
 
-class Replaced(ClientActors):
+class ReplacedPool(ActorPool):
     """Actors of which the first ones are as they should be, and all others are not."""
 
     def __init__(self, actors: int, good: int, other: type[ClientActor], patience: ActorTimeouts) -> None:
-        super().__init__(actors, timeouts=patience)
+        super().__init__(ActorDemand(actors, ActorResources()), None, patience)
         self._good, self._other = good, other
 
     def _actor(self, number: int, each: ActorResources) -> Any:
         self._good -= 1
         kind = ClientActor if self._good >= 0 else self._other
         return ray.remote(num_cpus=1, max_restarts=0)(kind).remote(number, 1, "cpu", 1.0)
+
+
+class Replaced(ClientActors):
+    """A place with such actors."""
+
+    def __init__(self, actors: int, good: int, other: type[ClientActor], patience: ActorTimeouts) -> None:
+        super().__init__(actors, pool=ReplacedPool(actors, good, other, patience))
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.end()
 
 
 @pytest.fixture(scope="module")

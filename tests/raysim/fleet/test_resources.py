@@ -7,7 +7,7 @@ import pytest
 
 import raysim
 from raysim.common.errors import InputError
-from raysim.fleet.resources import ActorResources, actors_that_fit, check_labels, described
+from raysim.fleet.resources import ActorDemand, ActorResources, described
 from raysim.fleet.traffic import StoredValue, Traffic
 
 NODES: list[dict[str, Any]] = [
@@ -38,9 +38,10 @@ def test_a_node_holds_what_all_of_its_resources_hold(each: ActorResources, held:
 
 
 def test_as_many_as_the_nodes_hold_or_as_are_asked_for() -> None:
-    assert [actors_that_fit(ActorResources(1, 0.5), NODES, wanted) for wanted in (None, 2)] == [3, 2]
+    half = ActorResources(1, 0.5)
+    assert [ActorDemand(wanted, half).planned(NODES) for wanted in (None, 2)] == [[None] * 3, [None] * 2]
     with pytest.raises(InputError, match=r"fleet.actors = 4 of 1 CPU and 0.5 GPU each: .*; set fleet.actors = 3, or"):
-        actors_that_fit(ActorResources(1, 0.5), NODES, 4)
+        ActorDemand(4, half).planned(NODES)
 
 
 def test_nodes_are_described_by_kind() -> None:
@@ -51,9 +52,9 @@ def test_nodes_are_described_by_kind() -> None:
 
 @pytest.mark.parametrize("labels", [{"": "x"}, {"a b": "x"}, {"zone": "in(a, b)"}, {"zone": "!a"}, {"zone": "é"}])
 def test_labels_that_no_node_can_have_are_refused(labels: dict[str, str]) -> None:
-    check_labels({"ray.io/accelerator-type": "H100", "zone": "eu-1.b"})
+    ActorDemand(1, ActorResources(labels={"ray.io/accelerator-type": "H100", "zone": "eu-1.b"}))
     with pytest.raises(InputError, match=r"^fleet.labels = .*: must be a node's label"):
-        check_labels(labels)
+        ActorDemand(1, ActorResources(labels=labels))
 
 
 def test_a_large_model_crosses_once_to_each_node_and_a_small_one_by_the_driver() -> None:

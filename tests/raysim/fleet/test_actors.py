@@ -26,16 +26,16 @@ OTHER: dict[str, Any] = {
 def test_runs_share_their_actors_and_nothing_else(tmp_path: Path) -> None:
     import ray
 
-    with raysim.Fleet(actors=2) as fleet:
+    with raysim.Actors(actors=2) as actors:
         kept = {}
         for name, config in (("first", CONFIG), ("second", OTHER), ("again", CONFIG)):
-            kept[name] = raysim.run(config, tmp_path / name, fleet=fleet)
-            fleet.place(FleetTable()).handles()  # a short run may end before Ray has started
+            kept[name] = raysim.run(config, tmp_path / name, fleet=actors)
+            actors.place(FleetTable()).pool.handles()  # a short run may end before Ray has started
             assert ray.is_initialized()
         with pytest.raises(raysim.InputError, match=r"fleet\.cpus_per_actor = 2: must be 1, as in the first run"):
-            raysim.run({**CONFIG, "fleet": {"cpus_per_actor": 2}}, tmp_path / "refused", fleet=fleet)
+            raysim.run({**CONFIG, "fleet": {"cpus_per_actor": 2}}, tmp_path / "refused", fleet=actors)
         with pytest.raises(raysim.InputError, match="fleet with inline, actors or address"):
-            raysim.run(CONFIG, tmp_path / "refused", fleet=fleet, inline=True)
+            raysim.run(CONFIG, tmp_path / "refused", fleet=actors, inline=True)
     assert not ray.is_initialized() and not (tmp_path / "refused").exists()
     for name, config in (("first", CONFIG), ("second", OTHER)):
         own = raysim.run(config, tmp_path / f"{name}-inline", inline=True)

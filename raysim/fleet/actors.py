@@ -9,19 +9,20 @@ from raysim.config.tables import FleetTable
 
 if TYPE_CHECKING:  # It imports Ray.
     from raysim.fleet.client_actors import ClientActors
+    from raysim.fleet.pool import ActorPool
 
 SHARED = ("cpus_per_actor", "gpus_per_actor", "labels")
-"""Keys of `[fleet]` that all runs of a fleet have in common."""
+"""Keys of `[fleet]` that all runs on the same actors have in common."""
 
 
-class Fleet:
+class Actors:
     """Client actors that stay for several runs, so that only the first one waits for Ray; a context that ends them.
 
-    The runs may differ in everything but the keys of `[fleet]` that describe an actor. A fleet never changes a result.
+    The runs may differ in everything but the keys of `[fleet]` that describe an actor. Actors never change a result.
 
-        with raysim.Fleet() as fleet:
-            first = raysim.run("first.toml", fleet=fleet)
-            second = raysim.run("second.toml", fleet=fleet)
+        with raysim.Actors() as actors:
+            first = raysim.run("first.toml", fleet=actors)
+            second = raysim.run("second.toml", fleet=actors)
 
     Args:
         actors: number of client actors; None for that of the first run.
@@ -30,21 +31,20 @@ class Fleet:
 
     def __init__(self, actors: int | None = None, address: str | None = None) -> None:
         self._actors, self._address = actors, address
-        self._place: ClientActors | None = None
+        self._pool: ActorPool | None = None
         self._first: FleetTable | None = None
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> Actors:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the actors, and Ray if the fleet started it; the next run starts them again."""
-        place, self._place = self._place, None
-        if place is not None:
-            place.kept = False
-            place.__exit__()
+        """End the actors, and Ray if this object started it; the next run starts them again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.end()
 
     def place(self, table: FleetTable) -> ClientActors:
         """Return the client actors for a run with this `[fleet]` table.
@@ -55,22 +55,21 @@ class Fleet:
         if table.pinned or table.gpus_per_actor == "auto":
             key = "pinned = true" if table.pinned else 'gpus_per_actor = "auto"'
             raise InputError(
-                f"fleet.{key} with a Fleet: must be left out, because such actors serve one run; run it without fleet"
+                f"fleet.{key} with raysim.Actors: must be left out, because such actors serve one run; leave fleet= out"
             )
-        if self._place is None or self._first is None:
-            from raysim.fleet.client_actors import ClientActors
+        from raysim.fleet.client_actors import ClientActors
+        from raysim.fleet.pool import ActorPool
+        from raysim.fleet.resources import ActorDemand, ActorResources
 
-            self._first, actors = table, self._actors or table.actors
-            self._place = ClientActors(
-                actors, table.cpus_per_actor, table.gpus_per_actor, self._address, labels=table.labels
-            )
-            self._place.kept = True
+        if self._pool is None or self._first is None:
+            each = ActorResources(table.cpus_per_actor, table.gpus_per_actor, table.labels)
+            self._first = table
+            self._pool = ActorPool(ActorDemand(self._actors or table.actors, each), self._address)
         for key in SHARED:
             before, now = getattr(self._first, key), getattr(table, key)
             if now != before:
                 raise InputError(
-                    f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of this Fleet; change it, or use "
-                    "another Fleet"
+                    f"fleet.{key} = {now!r}: must be {before!r}, as in the first run of these actors; change it, or "
+                    "use other raysim.Actors"
                 )
-        self._place.group = table.group
-        return self._place
+        return ClientActors(None, group=table.group, pool=self._pool)

@@ -1,11 +1,15 @@
-"""Copies of a population on nodes that do not see the driver's folder: one copy a node, through Ray's object store."""
+"""Files of the driver on nodes that do not see them: copies of the population, and an actor for personal state.
+
+Each node has one copy of the population, sent through Ray's object store or fetched from a URI.
+"""
 
 from __future__ import annotations
 
 import logging
 import platform
+import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,9 +18,10 @@ from typing import Any
 import numpy as np
 import ray
 from numpy.typing import NDArray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from algorithms import Location, PersonalStore
 from partitioning import fetch
 from partitioning.common.disk import DiskFullError
 from partitioning.store.fetching import cached_folder, copy_to_cache, has_manifest, is_whole
@@ -32,6 +37,10 @@ PIECE = 16 * 2**20
 
 CACHED_PIECES = 4
 """Pieces kept for other nodes: nodes that copy at the same time read the same pieces."""
+
+
+StoreHandle = tuple[Path, Any]
+"""File by which a node recognises the run's folder, and the actor that stands in for the folder elsewhere."""
 
 
 def located(plan: WorkerPlan, copy: Path | None = None) -> WorkerPlan | None:
@@ -83,26 +92,34 @@ class PopulationSender:
         return [self._cached[key]]
 
 
-def population_copier() -> Callable[[str, WorkerPlan], Any]:
-    """Return a function that gives a node a copy of a plan's population, once for each node.
+class FileServer:
+    """Driver's files for nodes that do not see them: a copy of each population, and access to personal state."""
 
-    Its arguments are Ray's id of the node and the plan. It returns a reference to the folder on that node.
-    """
-    senders: dict[Path, Any] = {}
-    copies: dict[tuple[str, Path], Any] = {}
+    def __init__(self) -> None:
+        self._senders: dict[Path, Any] = {}
+        self._copies: dict[tuple[str, Path], Any] = {}
+        self._store: tuple[Path, StoreHandle] | None = None
 
-    def copy_to(node: str, plan: WorkerPlan) -> Any:
+    def copy_to(self, node: str, plan: WorkerPlan) -> Any:
+        """Give a node a copy of a plan's population, once; return a reference to the folder on that node."""
         folder = plan.population
-        if (node, folder) not in copies or _has_failed(copies[node, folder]):
+        if (node, folder) not in self._copies or _has_failed(self._copies[node, folder]):
             LOG.info("node %s does not see %s: raysim copies it there", node, folder)
-            if plan.uri is None and folder not in senders:
+            if plan.uri is None and folder not in self._senders:
                 actor = ray.remote(PopulationSender).options(**on_node(this_node()))
-                senders[folder] = actor.remote(folder.resolve())
-            sender = None if plan.uri else senders[folder]
-            copies[node, folder] = ray.remote(receive).options(**on_node(node)).remote(plan.digest, plan.uri, sender)
-        return copies[node, folder]
+                self._senders[folder] = actor.remote(folder.resolve())
+            sender = None if plan.uri else self._senders[folder]
+            task = ray.remote(receive).options(**on_node(node))
+            self._copies[node, folder] = task.remote(plan.digest, plan.uri, sender)
+        return self._copies[node, folder]
 
-    return copy_to
+    def personal(self, plan: WorkerPlan) -> StoreHandle | None:
+        """Return access to a plan's personal state; None if it has none."""
+        if not plan.layouts.personal.entries:
+            return None
+        if self._store is None or self._store[0] != plan.personal:
+            self._store = plan.personal, served_store(plan)
+        return self._store[1]
 
 
 def on_node(node: str) -> dict[str, Any]:
@@ -159,3 +176,49 @@ def _has_failed(reference: Any) -> bool:
     except Exception:  # the actor that waits for the copy reports it
         return True
     return False
+
+
+def served_store(plan: WorkerPlan) -> StoreHandle:
+    """Start an actor that serves the plan's personal state to other nodes."""
+    plan.personal.mkdir(parents=True, exist_ok=True)
+    mark = plan.personal / f"mark-{uuid.uuid4().hex}"
+    mark.touch()
+    actor = ray.remote(PersonalStore).options(**on_node(this_node()))
+    return mark, actor.remote(plan.personal.resolve(), plan.layouts.personal)
+
+
+class RemotePersonalStore(PersonalStore):
+    """Personal store whose records an actor on the driver's node writes and reads.
+
+    Args:
+        store: local store that it replaces.
+        server: actor with the records.
+    """
+
+    def __init__(self, store: PersonalStore, server: Any) -> None:
+        super().__init__(store.folder, store.layout)
+        self._server = server
+
+    def put(self, record: bytes) -> Location:
+        """Write one record to the driver's disk; return after it is there."""
+        location: Location = _answer(self._server.put.remote(record))
+        return location
+
+    def get(self, location: Location) -> bytes:
+        """Read one record."""
+        record: bytes = _answer(self._server.get.remote(location))
+        return record
+
+
+def reachable(store: PersonalStore, handle: StoreHandle) -> PersonalStore:
+    """Return the store itself if this node sees the run's folder, or else one that asks the actor."""
+    mark, server = handle
+    return store if mark.exists() else RemotePersonalStore(store, server)
+
+
+def _answer(reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        # Raise a full disk and the like as a local store does.
+        raise error.cause from None

@@ -1,10 +1,20 @@
-"""How long work may take, as told by how long it took so far; and what is left of an actor's last words."""
+"""Limits of calls, which follow from earlier ones; errors of Ray and last words of actors, each in one line."""
+
+from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, OutOfMemoryError
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    OutOfMemoryError,
+    RayError,
+    RayTaskError,
+)
 
-from raysim.fleet.results import MESSAGE_LENGTH, ActorLostError, _cause
-from raysim.fleet.timeouts import ActorTimeouts, CallTimes
+from partitioning.common.disk import DiskFullError
+from raysim.fleet.calls import MESSAGE_LENGTH, ActorLostError, ActorTimeouts, CallTimes, _cause, fetch_results
 
 TIMEOUTS = ActorTimeouts(factor=10, floor=1, unseen=500)
 
@@ -39,3 +49,19 @@ def test_words_are_short() -> None:
     assert len(_cause(OutOfMemoryError("x" * 10_000))) == MESSAGE_LENGTH + 3
     assert _cause(ActorDiedError()) == "The actor died unexpectedly before finishing this task"
     assert str(ActorLostError("it said so")) == "a client actor died: it said so"
+
+
+FULL = (OutOfDiskError("Local disk is full"), ObjectStoreFullError("no room"))
+OF_A_CALL = [RayTaskError("run", "Traceback", each).as_instanceof_cause() for each in FULL]
+
+
+@pytest.mark.parametrize("error", [*FULL, *OF_A_CALL])
+def test_a_node_without_room_for_models_is_named(error: RayError, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ray, "get", get)
+    with pytest.raises(
+        DiskFullError, match=r"its object store is full, and so is the disk .*; free space there, or st"
+    ):
+        fetch_results([])
