@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,6 @@ from algorithms import Attack, Privacy, Purpose, Robust, State, TrimmedMean, beg
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms.rounds.clock import on_clock
 from raysim.common.errors import of_algorithm
-from raysim.config.experiment import Experiment
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import columns_of
@@ -65,8 +64,8 @@ def run_algorithm(
     watcher, tell, spent = options.watcher, logged(options.watcher.notice), RoundSeconds()
     options.stopwatch.enter("files", name)
     log_algorithm(name, workers.algorithm)
-    for text in filter(None, (_too_few_blocks(name, workers, place.workers), _trims_none(name, workers))):
-        tell(text)
+    for text in _notices(workers, place.workers):
+        tell(f"{name}: {text}")
     fingerprint = plan.fingerprint(place)
     identity, saved = {**fingerprint, **settings(experiment, name)}, location.after_checkpoint(watcher)
     checkpoints = Checkpoints(folder, workers.algorithm, identity, own_modules(experiment), saved)
@@ -117,7 +116,11 @@ def _files(
 def _beginning(name: str, plan: RunPlan, module: Module, fleet: InlineFleet | RayFleet) -> Snapshot:
     """Return the run before its first round."""
     workers, evaluation = plan.workers[name], plan.experiment.evaluate
-    rounds = _rounds(plan.experiment, name, workers)
+    if (epochs := plan.experiment.epochs) is None:
+        rounds = plan.experiment.rounds or 0
+    else:
+        rounds = rounds_of(epochs, workers.algorithm, workers.census)
+        LOG.info("%s: %g epochs are %d rounds", name, epochs, rounds)
     state = begin(module, fleet, plan.experiment.seed, rounds)
     twins = tuple(twin.state for twin in twins_of(evaluation.measures, state, plan.targets))
     return Snapshot(state, RunProgress(AlgorithmResult(name, workers.algorithm), rounds, twins=twins))
@@ -150,35 +153,19 @@ def _trained(
         raise
 
 
-def _rounds(experiment: Experiment, name: str, plan: WorkerPlan) -> int:
-    """Return the number of rounds; a budget of epochs is converted by the length of the client updates."""
-    if experiment.epochs is None:
-        return experiment.rounds or 0
-    rounds = rounds_of(experiment.epochs, plan.algorithm, plan.census)
-    LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
-    return rounds
-
-
-def _too_few_blocks(name: str, plan: WorkerPlan, workers: int) -> str:
-    """Return a notice if rounds have fewer blocks than there are actors; otherwise nothing."""
-    cohort = plan.cohort
-    size = plan.block_size(cohort)
+def _notices(plan: WorkerPlan, workers: int) -> Iterator[str]:
+    """Yield notices on rounds with fewer blocks than actors, and on a trimmed mean that trims none."""
+    cohort, size = plan.cohort, plan.block_size(plan.cohort)
     blocks = -(-cohort // size)
-    if blocks >= min(workers, cohort):
-        return ""
-    return (
-        f"{name}: {cohort} client updates a round make {blocks} blocks of {size}, fewer than the {workers} actors; "
-        "a smaller fleet.block uses more actors, but changes the bytes of the result"
-    )
-
-
-def _trims_none(name: str, plan: WorkerPlan) -> str:
-    """Return a notice if a trimmed mean of so few models is their mean; otherwise nothing."""
+    if blocks < min(workers, cohort):
+        yield (
+            f"{cohort} client updates a round make {blocks} blocks of {size}, fewer than the {workers} actors; "
+            "a smaller fleet.block uses more actors, but changes the bytes of the result"
+        )
     robust = plan.algorithm.option(Robust)
     rule = None if robust is None else robust.rule
-    if not isinstance(rule, TrimmedMean) or not rule.trim or rule.cut(plan.cohort):
-        return ""
-    return (
-        f"{name}: server.trim = {rule.trim:g} of {plan.cohort} models trims none; "
-        f"set it to {1 / plan.cohort:.2g} or more to trim some"
-    )
+    if isinstance(rule, TrimmedMean) and rule.trim and not rule.cut(cohort):
+        yield (
+            f"server.trim = {rule.trim:g} of {cohort} models trims none; "
+            f"set it to {1 / cohort:.2g} or more to trim some"
+        )

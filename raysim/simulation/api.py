@@ -113,12 +113,7 @@ def resume(
     Args:
         folder: folder or URI of the run, or of one of its algorithms to continue that one alone.
         actors: number of client actors, instead of the run's; never changes the result.
-        inline: whether to continue in this process, without Ray; never changes the result.
-        address: address of a running Ray cluster; None starts Ray on this machine.
-        watcher: observer of the run; None shows a bar in a notebook, and nothing elsewhere.
-        stop: request to stop between two rounds.
-        started: beginning of the command for its breakdown, as in `run`.
-        fleet: client actors of earlier runs, as in `run`.
+        inline, address, watcher, stop, started, fleet: as in `run`.
 
     Raises:
         InputError: the folder holds no run, another process runs it, or this machine computes other bytes.

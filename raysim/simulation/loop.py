@@ -35,12 +35,12 @@ def run_rounds(plan: WorkerPlan, fleet: InlineFleet | RayFleet, records: Records
         StoppedError: the run was asked to stop.
         RetriesSpentError: models were lost again and again.
     """
-    lost: list[int] = []
+    losses, since = 0, -1
     with stop.between_rounds():
         while True:
             try:
-                while state.round < records.last and not stop.asked:
-                    last = state.round + 1 == records.last
+                while state.round < records.progress.last and not stop.asked:
+                    last = state.round + 1 == records.progress.last
                     with plan.keyed(Purpose.OWN_ROUND, state.round + 1):
                         pending = start_round(state, plan.algorithm, fleet, last=last)
                         # The client updates are under way. Meanwhile the round before is evaluated and written.
@@ -49,12 +49,12 @@ def run_rounds(plan: WorkerPlan, fleet: InlineFleet | RayFleet, records: Records
                         state = pending.finish()
                     records.add(state)
                 with plan.keyed(Purpose.OWN_RECORD, state.round):
-                    return records.write() if state.round >= records.last else records.stop()
+                    return records.write() if state.round >= records.progress.last else records.stop()
             except ModelsLostError as error:
                 back = records.restart()
-                lost = [*(number for number in lost if number == back.round), back.round]
-                if len(lost) > REPLAYS:
-                    what = f"round {state.round + 1}: {error}, {len(lost)} times in a row"
+                losses, since = losses + 1 if back.round == since else 1, back.round
+                if losses > REPLAYS:
+                    what = f"round {state.round + 1}: {error}, {losses} times in a row"
                     raise RetriesSpentError(f"{what}; check the nodes, and resume the run") from error
                 LOG.warning("%s: %s; repeating the rounds since round %d", records.name, error, back.round)
                 state = back

@@ -40,11 +40,22 @@ LOGGED_METRICS = ("accuracy", "loss", "miou")
 
 @dataclass
 class UnwrittenRound:
-    """Finished round whose evaluation and twins are under way."""
+    """Finished round whose evaluation and twins are under way.
+
+    Args:
+        state: state after the round.
+        report: report of the round.
+        row: row of the round so far.
+        is_evaluated: whether an evaluation is due.
+        is_measured: whether an evaluation is due, or twins.
+        evaluation: evaluation under way.
+    """
 
     state: State
     report: RoundReport
     row: dict[str, Any]
+    is_evaluated: bool
+    is_measured: bool
     evaluation: Evaluation | None = None
 
 
@@ -81,11 +92,6 @@ class Records:
         self._counts = _counts(fleet)
         self._rewind_twins()
 
-    @property
-    def last(self) -> int:
-        """Number of the last round, as far as it is decided."""
-        return self.progress.last
-
     def add(self, state: State) -> None:
         """Add a finished round, and begin its evaluation and its twins' rounds; leave out one that is written."""
         report = state.report
@@ -93,10 +99,12 @@ class Records:
             raise RuntimeError("the round left no report")
         if state.round > self.progress.result.rounds:
             row = {"round": state.round, "phase": report.phase, **_reported(report), **self._measured(report)}
-            self._unwritten = UnwrittenRound(state, report, row)
+            evaluates = state.round == self.progress.last or bool(self._every and state.round % self._every == 0)
+            self._unwritten = done = UnwrittenRound(state, report, row, evaluates, evaluates or bool(self._twins))
             if state.phase != report.phase:
                 self._tell(logging.INFO, f"phase {state.phase + 1} begins after round {state.round}")
-            self._evaluate(self._unwritten)
+            if done.is_measured:
+                self._evaluate(done)
         self._counts = _counts(self._fleet)
 
     def write(self) -> None:
@@ -105,7 +113,7 @@ class Records:
         if done is None:
             return
         progress = replace(self.progress, result=self.progress.result.after(done.row))
-        if "seconds_evaluate" in done.row:
+        if done.is_measured:
             progress = self._evaluated(done, progress)
         self._unwritten = None
         self._files.append(done.row, done.report)
@@ -134,8 +142,9 @@ class Records:
         if done is None or done.state.travelling_models:
             self._unwritten = None
         else:
-            self._evaluate(done)
             state = done.state
+            if done.is_measured:
+                self._evaluate(done)
         self._counts = _counts(self._fleet)
         return state
 
@@ -180,14 +189,13 @@ class Records:
         return {"seconds": sum(stages.values()), **stages, **moved, **report.measures}
 
     def _evaluate(self, done: UnwrittenRound) -> None:
-        """Begin the evaluation and the twins' rounds, if any are due."""
-        started, number = time.perf_counter(), done.state.round
-        if number == self.last or (self._every and number % self._every == 0):
+        """Begin the evaluation, if it is due, and the twins' rounds."""
+        started = time.perf_counter()
+        if done.is_evaluated:
             done.evaluation = Evaluation(done.state, self._algorithm, self._fleet, self._targets)
         for twin in self._twins:
             twin.begin(done.state, self._algorithm, self._fleet)
-        if done.evaluation is not None or self._twins:
-            done.row["seconds_evaluate"] = time.perf_counter() - started
+        done.row["seconds_evaluate"] = time.perf_counter() - started
 
     def _evaluated(self, done: UnwrittenRound, progress: RunProgress) -> RunProgress:
         """Add the results of evaluation and twins to the row; return the progress with them."""
@@ -226,7 +234,7 @@ class Records:
     def _log(self, done: UnwrittenRound) -> None:
         """Log a round, unless it is one of many without an evaluation."""
         row = done.row
-        if done.evaluation is not None or row["round"] <= LOGGED_ROUNDS or self._log_due():
+        if done.is_evaluated or row["round"] <= LOGGED_ROUNDS or self._log_due():
             shown = "".join(f", {name} {row[name]:.4f}" for name in self._logged if row.get(name) is not None)
             LOG.info("%s: round %d in %.3f s%s", self.name, row["round"], row["seconds"], shown)
 
