@@ -34,6 +34,9 @@ LOG = logging.getLogger("raysim")
 LOGGED_ROUNDS, LOG_SECONDS = 10, 10.0
 """First rounds that are all logged, and seconds between later log lines of rounds without an evaluation."""
 
+TRAFFIC = ("driver", "inlined", "moved", "crossed")
+"""Counts of bytes in columns of their own."""
+
 LOGGED_METRICS = ("accuracy", "loss", "miou")
 """Endings of the columns that the log shows."""
 
@@ -256,14 +259,8 @@ class Records:
 
 def _counts(fleet: InlineFleet | RayFleet) -> dict[str, float]:
     """Return the bytes that a fleet has moved so far, and the seconds that it has spent on starting actors."""
-    traffic = fleet.traffic
-    return {
-        "machine_bytes_driver": traffic.driver,
-        "machine_bytes_inlined": traffic.inlined,
-        "machine_bytes_moved": traffic.moved,
-        "machine_bytes_crossed": traffic.crossed,
-        "starting": fleet.starting,
-    }
+    moved = {f"machine_bytes_{name}": getattr(fleet.traffic, name) for name in TRAFFIC}
+    return {**moved, "starting": fleet.starting}
 
 
 def _reported(report: RoundReport) -> dict[str, Any]:
