@@ -88,7 +88,6 @@ def plan_run(
         solved = [table.solved(experiment.rounds) for table in experiment.algorithm]
     tables = dict(zip(experiment.names, solved, strict=True))
     measures = [MEASURING[name]() for name in evaluate.measures if name in MEASURING]
-    measures = [MEASURING[name]() for name in evaluate.measures if name in MEASURING]
     workers: dict[str, WorkerPlan] = {}
     for name in names:
         table = tables[name]
