@@ -21,7 +21,7 @@ from raysim.data.labels import LABELS
 from raysim.devices.choice import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.accounting import told_if_slow
-from raysim.measures.check import MEASURING, check_measures
+from raysim.measures.check import check_measures, measuring
 from raysim.measures.evaluate import Targets
 from raysim.measures.outside_epsilon import check_privacy
 from raysim.simulation.budget import check_updates
@@ -87,7 +87,7 @@ def plan_run(
     with told_if_slow("pld", tell):
         solved = [table.solved(experiment.rounds) for table in experiment.algorithm]
     tables = dict(zip(experiment.names, solved, strict=True))
-    measures = [MEASURING[name]() for name in evaluate.measures if name in MEASURING]
+    measures = measuring(evaluate.measures)
     workers: dict[str, WorkerPlan] = {}
     for name in names:
         table = tables[name]
