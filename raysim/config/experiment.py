@@ -134,12 +134,6 @@ class Experiment(TopLevelKeys):
             return METRICS["loss"], METRICS["multilabel_f1"]
         return self.evaluate.measured
 
-    def measuring(self, metrics: tuple[str, ...]) -> Experiment:
-        """Return the experiment with the usual metrics of its labels by name, if it names none."""
-        if self.evaluate.metrics is not None:
-            return self
-        return self.model_copy(update={"evaluate": self.evaluate.model_copy(update={"metrics": metrics})})
-
     def table(self, name: str) -> AlgorithmTable:
         """Return the algorithm with this folder name."""
         return self.algorithm[self.names.index(name)]
@@ -154,11 +148,30 @@ class Experiment(TopLevelKeys):
         Raises:
             InputError: a number is out of range, or two parts contradict each other.
         """
-        algorithm = self.table(name).compose()
+        return self.attacked(self.table(name).compose(), classes)
+
+    def attacked(self, algorithm: Algorithm, classes: int | None) -> Algorithm:
+        """Return an algorithm under the experiment's attack; arguments and errors as for `compose`."""
         if self.attack is None:
             return algorithm
         with one_input_error():
             return algorithm.having(replace(self.attack.value(), classes=classes))
+
+    def resolved(
+        self, metrics: tuple[str, ...], algorithm: tuple[AlgorithmTable, ...], sha256: str | None
+    ) -> Experiment:
+        """Return the experiment with what its population decides.
+
+        Args:
+            metrics: names of the metrics that are measured.
+            algorithm: tables of the algorithms, without a value of "auto".
+            sha256: SHA-256 of the table of devices; None without one.
+        """
+        changes: dict[str, Any] = {"algorithm": algorithm}
+        changes["evaluate"] = self.evaluate.model_copy(update={"metrics": self.evaluate.metrics or metrics})
+        if self.devices is not None and sha256 is not None:
+            changes["devices"] = self.devices.model_copy(update={"sha256": sha256})
+        return self.model_copy(update=changes)
 
     @property
     def own_code(self) -> list[ModuleType]:

@@ -10,8 +10,8 @@ from raysim.devices.night import night_devices
 from raysim.devices.stored import open_stored, store, stored
 
 
-def with_devices(experiment: Experiment, folder: Path, clients: int) -> tuple[Experiment, Devices | None]:
-    """Return the experiment with the SHA-256 of its table of devices, and the devices.
+def open_devices(experiment: Experiment, folder: Path, clients: int) -> tuple[Devices | None, str | None]:
+    """Return the devices of an experiment, and the SHA-256 of their table; None for what there is not.
 
     A new run copies the table into its folder. A run that continues reads only the copy.
 
@@ -25,12 +25,11 @@ def with_devices(experiment: Experiment, folder: Path, clients: int) -> tuple[Ex
     """
     table = experiment.devices
     if table is None:
-        return experiment, None
+        return None, None
     if table.table is None:
         drawn = table.profile()
         nights = table.availability == "day-night"
-        return experiment, night_devices(drawn, experiment.seed, clients, table.zones, table.hours) if nights else drawn
+        return night_devices(drawn, experiment.seed, clients, table.zones, table.hours) if nights else drawn, None
     if stored(folder) is None and (source := table.source) is not None:
         store(source, folder, clients, table.sha256)
-    devices, digest = open_stored(stored(folder) or folder, clients, experiment.seed)
-    return experiment.model_copy(update={"devices": table.model_copy(update={"sha256": digest})}), devices
+    return open_stored(stored(folder) or folder, clients, experiment.seed)

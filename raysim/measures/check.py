@@ -13,6 +13,11 @@ MEASURING: Mapping[str, type[Option]] = {"dl": Divergence, "bn": BatchStatistics
 """Options of the engine that take a measure."""
 
 
+def measuring(measures: Sequence[str]) -> list[Option]:
+    """Return the options of the engine that take some measures."""
+    return [MEASURING[name]() for name in measures if name in MEASURING]
+
+
 def check_measures(
     measures: Sequence[str], targets: Targets, every: int, algorithm: Algorithm, layouts: Layouts
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,26 +15,25 @@ from algorithms import Attack, Privacy, Purpose, Robust, State, TrimmedMean, beg
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms.rounds.clock import on_clock
 from raysim.common.errors import of_algorithm
-from raysim.config.experiment import Experiment
 from raysim.fleet.inline import InlineFleet, InlineWorkplace
 from raysim.fleet.worker_plan import WorkerPlan
 from raysim.measures.columns import columns_of
-from raysim.measures.evaluate import Targets, evaluate
+from raysim.measures.evaluate import evaluate
 from raysim.measures.kinds import by_kind
 from raysim.measures.twins import twins_of
 from raysim.simulation.budget import rounds_of
-from raysim.simulation.checkpoints import Recovery
 from raysim.simulation.loop import run_rounds
+from raysim.simulation.options import RunOptions
+from raysim.simulation.plan import RunPlan
 from raysim.simulation.records import Records
-from raysim.simulation.stop import Stop
 from raysim.store.algorithm_folder import AlgorithmFolder
 from raysim.store.checkpoint import Checkpoints
+from raysim.store.location import RunLocation
 from raysim.store.result import AlgorithmResult, RunProgress, Snapshot
 from raysim.store.resume import own_modules, settings, shown, summary_of
 from raysim.watching.log import log_algorithm, logged
 from raysim.watching.loggers.threads import LoggerThreads
-from raysim.watching.progress import Watcher
-from raysim.watching.stopwatch import RoundSeconds, Stopwatch
+from raysim.watching.stopwatch import RoundSeconds
 
 if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
     from raysim.fleet.client_actors import ClientActors
@@ -45,161 +44,128 @@ LOG = logging.getLogger("raysim")
 
 def run_algorithm(
     name: str,
-    plan: WorkerPlan,
-    *,
-    experiment: Experiment,
-    folder: Path,
+    plan: RunPlan,
     place: ClientActors | InlineWorkplace,
-    targets: Targets,
-    fingerprint: Mapping[str, str],
-    watcher: Watcher,
-    stopwatch: Stopwatch,
+    location: RunLocation,
+    options: RunOptions,
     loggers: LoggerThreads,
-    stop: Stop,
-    saved: Callable[[], None],
 ) -> AlgorithmResult:
     """Run one algorithm, or continue it at its newest checkpoint.
 
     Args:
         name: folder of the algorithm in the run.
-        plan: plan of its workers.
-        experiment: resolved experiment.
-        folder: folder of the run.
+        plan: the run.
         place: place of work, this process or client actors.
-        targets: data to evaluate on.
-        fingerprint: facts that the bytes depend on beside the experiment.
-        watcher: observer of the run.
-        stopwatch: stages of the command.
+        location: folder of the run.
+        options: options of the run.
         loggers: loggers of the rounds.
-        stop: request to stop.
-        saved: called after each checkpoint.
     """
-    tell = logged(watcher.notice)
-    stopwatch.enter("files", name)
-    spent = RoundSeconds()
-    log_algorithm(name, plan.algorithm)
-    for text in filter(None, (_too_few_blocks(name, plan, place.workers), _trims_none(name, plan))):
-        tell(text)
-    identity = {**fingerprint, **settings(experiment, name)}
-    checkpoints = Checkpoints(folder / name, plan.algorithm, identity, own_modules(experiment), saved)
+    experiment, workers, folder = plan.experiment, plan.workers[name], location.folder / name
+    watcher, tell, spent = options.watcher, logged(options.watcher.notice), RoundSeconds()
+    options.stopwatch.enter("files", name)
+    log_algorithm(name, workers.algorithm)
+    for text in _notices(workers, place.workers):
+        tell(f"{name}: {text}")
+    fingerprint = plan.fingerprint(place)
+    identity, saved = {**fingerprint, **settings(experiment, name)}, location.after_checkpoint(watcher)
+    checkpoints = Checkpoints(folder, workers.algorithm, identity, own_modules(experiment), saved)
     snapshot = checkpoints.newest(tell)
     done = snapshot.state.round if snapshot else 0
-    if (folder / name).exists():
+    if folder.exists():
         tell(f"{name}: continues after round {done}" if done else f"{name}: starts again")
-    columns = [*targets.columns, *columns_of(experiment.evaluate.measures)]
-    files = _files(folder / name, plan, columns, checkpoints, spent.then(loggers.round), experiment.seed)
+    files = _files(folder, plan, checkpoints, spent.then(loggers.round))
     loggers.begin(name, experiment.flat(name), done, files.rows())
-    with of_algorithm(name), closing(files), closing(place.fleet(plan, watcher.block, watcher.notice)) as fleet:
-        module = plan.module()
+    with of_algorithm(name), closing(files), closing(place.fleet(workers, watcher.block, watcher.notice)) as fleet:
+        module = workers.module()
         try:
-            state, result = _simulate(name, plan, module, experiment, fleet, targets, files, watcher, stop, snapshot)
+            snapshot = snapshot or _beginning(name, plan, module, fleet)
+            state, result = _trained(name, plan, fleet, files, options, snapshot)
         except AlgorithmDivergedError as error:
-            files.stop({"stopped": str(error), "algorithm": shown(plan.algorithm), "fingerprint": fingerprint})
+            files.stop({"stopped": str(error), "algorithm": shown(workers.algorithm), "fingerprint": fingerprint})
             raise
         summary = summary_of(result, experiment.evaluate.target, fingerprint)
-        if plan.devices is not None:
-            with plan.keyed(Purpose.OWN_RECORD, state.round):
-                summary["kinds"] = by_kind(state, plan.algorithm, fleet, targets, files.accounts(plan.census.clients))
+        if workers.devices is not None:
+            accounts = files.accounts(workers.census.clients)
+            with workers.keyed(Purpose.OWN_RECORD, state.round):
+                summary["kinds"] = by_kind(state, workers.algorithm, fleet, plan.targets, accounts)
         summary["machine_traffic"] = traffic = fleet.by_node()
         for node, sums in traffic.items():
             LOG.info("%s: node %s: %d bytes in, %d bytes out", name, node, sums["bytes_in"], sums["bytes_out"])
         files.finish(state, fleet.layouts, summary, module.state_dict())
         started = fleet.starting
     loggers.end(result.totals)
-    stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})
+    options.stopwatch.split({"training": spent.training, "fleet": started, "evaluation": spent.evaluation})
     return result
 
 
 def _files(
-    folder: Path,
-    plan: WorkerPlan,
-    columns: list[str],
-    checkpoints: Checkpoints,
-    written: Callable[[Mapping[str, Any]], object],
-    seed: int,
+    folder: Path, plan: RunPlan, checkpoints: Checkpoints, written: Callable[[Mapping[str, Any]], object]
 ) -> AlgorithmFolder:
     """Return the output files of an algorithm: columns of its own metrics, and its attackers if there are any."""
-    algorithm = plan.algorithm
-    attack, clients = algorithm.option(Attack), plan.census.clients
-    attackers = None if attack is None else attack.attackers(clients, seed).tolist()
+    workers = plan.workers[folder.name]
+    algorithm, measured = workers.algorithm, columns_of(plan.experiment.evaluate.measures)
+    attack, clients = algorithm.option(Attack), workers.census.clients
+    attackers = None if attack is None else attack.attackers(clients, plan.experiment.seed).tolist()
     reports = algorithm.local.update is not None
     private = ["epsilon"] if algorithm.option(Privacy) else []
-    timed = any(on_clock(phase, plan.devices) for phase in algorithm.phases)
-    return AlgorithmFolder(folder, [*columns, *private], checkpoints, written, reports, attackers, timed)
+    columns = [*plan.targets.columns, *measured, *private]
+    timed = any(on_clock(phase, workers.devices) for phase in algorithm.phases)
+    return AlgorithmFolder(folder, columns, checkpoints, written, reports, attackers, timed)
 
 
-def _simulate(
+def _beginning(name: str, plan: RunPlan, module: Module, fleet: InlineFleet | RayFleet) -> Snapshot:
+    """Return the run before its first round."""
+    workers, evaluation = plan.workers[name], plan.experiment.evaluate
+    if (epochs := plan.experiment.epochs) is None:
+        rounds = plan.experiment.rounds or 0
+    else:
+        rounds = rounds_of(epochs, workers.algorithm, workers.census)
+        LOG.info("%s: %g epochs are %d rounds", name, epochs, rounds)
+    state = begin(module, fleet, plan.experiment.seed, rounds)
+    twins = tuple(twin.state for twin in twins_of(evaluation.measures, state, plan.targets))
+    return Snapshot(state, RunProgress(AlgorithmResult(name, workers.algorithm), rounds, twins=twins))
+
+
+def _trained(
     name: str,
-    plan: WorkerPlan,
-    module: Module,
-    experiment: Experiment,
+    plan: RunPlan,
     fleet: InlineFleet | RayFleet,
-    targets: Targets,
     files: AlgorithmFolder,
-    watcher: Watcher,
-    stop: Stop,
-    snapshot: Snapshot | None,
+    options: RunOptions,
+    snapshot: Snapshot,
 ) -> tuple[State, AlgorithmResult]:
     """Run the rounds that are left; return the state of the model to be written, and the result."""
-    evaluation = experiment.evaluate
-    rounds = _rounds(experiment, name, plan)
-    state = begin(module, fleet, experiment.seed, rounds)
-    twins = twins_of(evaluation.measures, state, targets)
-    if snapshot is None:
-        progress = RunProgress(AlgorithmResult(name, plan.algorithm), rounds, twins=tuple(twin.state for twin in twins))
-        snapshot = Snapshot(state, progress)
-    cohort = plan.algorithm.schedule.size(len(fleet.census.clients))
-    watcher.begin(name, rounds, cohort, min(rounds, snapshot.state.round))
+    state, progress, workers = snapshot.state, snapshot.progress, plan.workers[name]
+    rounds, watcher = state.rounds or 0, options.watcher
+    watcher.begin(name, rounds, workers.cohort, state.round)
     if not rounds:
         LOG.info("%s: no rounds; the initial model is evaluated and written", name)
-        with plan.keyed(Purpose.OWN_RECORD):
-            metrics = evaluate(state, plan.algorithm, fleet, targets)
-        return state, replace(snapshot.progress.result, metrics=metrics)
-    LOG.info("%s: rounds %d to %d, %d client updates each", name, snapshot.state.round + 1, rounds, cohort)
-    privacy = experiment.table(name).privacy
-    accountant = None if privacy is None else privacy.accounts
-    records = Records(
-        name, plan.algorithm, fleet, targets, evaluation.selection, files, watcher, twins, snapshot.progress, accountant
-    )
-    recovery = Recovery(files, snapshot, experiment.checkpoint.every)
+        with workers.keyed(Purpose.OWN_RECORD):
+            metrics = evaluate(state, workers.algorithm, fleet, plan.targets)
+        return state, replace(progress.result, metrics=metrics)
+    LOG.info("%s: rounds %d to %d, %d client updates each", name, state.round + 1, rounds, workers.cohort)
+    records = Records(plan, fleet, files, watcher, snapshot)
     try:
-        every = evaluation.interval(rounds)
-        run_rounds(plan.algorithm, fleet, records, recovery, every=every, stop=stop, keyed=plan.keyed)
-        return records.finished(rounds)
+        run_rounds(workers, fleet, records, state, options.stop)
+        return records.finished()
     except BaseException:
         records.give_up()
         raise
 
 
-def _rounds(experiment: Experiment, name: str, plan: WorkerPlan) -> int:
-    """Return the number of rounds; a budget of epochs is converted by the length of the client updates."""
-    if experiment.epochs is None:
-        return experiment.rounds or 0
-    rounds = rounds_of(experiment.epochs, plan.algorithm, plan.census)
-    LOG.info("%s: %g epochs are %d rounds", name, experiment.epochs, rounds)
-    return rounds
-
-
-def _too_few_blocks(name: str, plan: WorkerPlan, workers: int) -> str:
-    """Return a notice if rounds have fewer blocks than there are actors; otherwise nothing."""
-    cohort = plan.cohort
-    size = plan.block_size(cohort)
+def _notices(plan: WorkerPlan, workers: int) -> Iterator[str]:
+    """Yield notices on rounds with fewer blocks than actors, and on a trimmed mean that trims none."""
+    cohort, size = plan.cohort, plan.block_size(plan.cohort)
     blocks = -(-cohort // size)
-    if blocks >= min(workers, cohort):
-        return ""
-    return (
-        f"{name}: {cohort} client updates a round make {blocks} blocks of {size}, fewer than the {workers} actors; "
-        "a smaller fleet.block uses more actors, but changes the bytes of the result"
-    )
-
-
-def _trims_none(name: str, plan: WorkerPlan) -> str:
-    """Return a notice if a trimmed mean of so few models is their mean; otherwise nothing."""
+    if blocks < min(workers, cohort):
+        yield (
+            f"{cohort} client updates a round make {blocks} blocks of {size}, fewer than the {workers} actors; "
+            "a smaller fleet.block uses more actors, but changes the bytes of the result"
+        )
     robust = plan.algorithm.option(Robust)
     rule = None if robust is None else robust.rule
-    if not isinstance(rule, TrimmedMean) or not rule.trim or rule.cut(plan.cohort):
-        return ""
-    return (
-        f"{name}: server.trim = {rule.trim:g} of {plan.cohort} models trims none; "
-        f"set it to {1 / plan.cohort:.2g} or more to trim some"
-    )
+    if isinstance(rule, TrimmedMean) and rule.trim and not rule.cut(cohort):
+        yield (
+            f"server.trim = {rule.trim:g} of {cohort} models trims none; "
+            f"set it to {1 / cohort:.2g} or more to trim some"
+        )

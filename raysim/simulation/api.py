@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -19,7 +18,6 @@ from raysim.config.read import changed, module_folders, read
 from raysim.data.catalogue import MEMORY
 from raysim.data.features import LABEL
 from raysim.data.memory import HeldData, take_objects
-from raysim.devices.choice import with_devices
 from raysim.fleet.actors import Actors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
@@ -29,9 +27,8 @@ from raysim.simulation.algorithm_run import run_algorithm
 from raysim.simulation.failures import name_user_code, offer_resume, repeat_if_damaged, report_if_stopped
 from raysim.simulation.finished import Run
 from raysim.simulation.options import RunOptions, with_workplace
-from raysim.simulation.plan import plan_algorithms
+from raysim.simulation.plan import plan_run
 from raysim.simulation.population import population_of
-from raysim.simulation.samples import prepare_samples
 from raysim.simulation.stop import Stop
 from raysim.store.config_file import write_config
 from raysim.store.location import RunLocation, existing_location, new_location
@@ -116,12 +113,7 @@ def resume(
     Args:
         folder: folder or URI of the run, or of one of its algorithms to continue that one alone.
         actors: number of client actors, instead of the run's; never changes the result.
-        inline: whether to continue in this process, without Ray; never changes the result.
-        address: address of a running Ray cluster; None starts Ray on this machine.
-        watcher: observer of the run; None shows a bar in a notebook, and nothing elsewhere.
-        stop: request to stop between two rounds.
-        started: beginning of the command for its breakdown, as in `run`.
-        fleet: client actors of earlier runs, as in `run`.
+        inline, address, watcher, stop, started, fleet: as in `run`.
 
     Raises:
         InputError: the folder holds no run, another process runs it, or this machine computes other bytes.
@@ -240,18 +232,13 @@ def _run_algorithms(
 ) -> dict[str, AlgorithmResult]:
     """Run algorithms one after the other; client actors start in the background once all input is checked."""
     folder, watcher, stopwatch = location.folder, options.watcher, options.stopwatch
-    loggers = loggers_of(experiment.watch)
+    loggers, tell = loggers_of(experiment.watch), logged(watcher.notice)
     stopwatch.enter("data")
     population = _population(experiment, folder, watcher)
     stopwatch.enter("plan")
-    targets = _targets(experiment, population, watcher)
-    experiment = experiment.measuring(targets.names)
-    samples = prepare_samples(population, experiment.data)
-    targets = replace(targets, shape=samples.whole)
-    experiment, devices = with_devices(experiment, folder, len(population.sizes))
-    tell = logged(watcher.notice)
-    experiment, plans = plan_algorithms(experiment, folder, samples, targets, place.device, names, devices, tell)
-    write_config(folder / CONFIG, experiment.to_toml())
+    targets = _targets(experiment, population, tell)
+    plan = plan_run(experiment, population, targets, folder, names, place.device, tell)
+    write_config(folder / CONFIG, plan.experiment.to_toml())
     if location.uri is not None:
         watcher.stage(f"storing the first files at {location.uri}")
         location.store()
@@ -264,31 +251,12 @@ def _run_algorithms(
     # Before `place` starts Ray's threads, whose locks a process of a logger would keep.
     threads = LoggerThreads(logged_run, loggers, place.loggers, watcher.notice)
     with threads, pickled_by_value(experiment.own_code), place:
-        place.fit(plans)
+        place.fit(plan.workers)
         LOG.info("fingerprint %s", place.fingerprint)
-        fingerprint = {**place.fingerprint, "population": population.fingerprint}
-        check_fingerprint([folder / name for name in experiment.names if name not in names], fingerprint)
-        results = {
-            name: repeat_if_damaged(
-                partial(
-                    run_algorithm,
-                    name,
-                    plan,
-                    experiment=experiment,
-                    folder=folder,
-                    place=place,
-                    targets=targets,
-                    fingerprint=fingerprint,
-                    watcher=watcher,
-                    stopwatch=stopwatch,
-                    loggers=threads,
-                    stop=options.stop,
-                    saved=location.after_checkpoint(watcher),
-                ),
-                logged(watcher.notice),
-            )
-            for name, plan in plans.items()
-        }
+        others = [folder / name for name in experiment.names if name not in names]
+        check_fingerprint(others, plan.fingerprint(place))
+        run_one = partial(run_algorithm, plan=plan, place=place, location=location, options=options, loggers=threads)
+        results = {name: repeat_if_damaged(partial(run_one, name), tell) for name in names}
         stopwatch.enter("end")
     return results
 
@@ -303,7 +271,7 @@ def _population(experiment: Experiment, folder: Path, watcher: Watcher) -> Popul
     return population
 
 
-def _targets(experiment: Experiment, population: Population, watcher: Watcher) -> Targets:
+def _targets(experiment: Experiment, population: Population, tell: Callable[[str], object]) -> Targets:
     """Return the data to evaluate on."""
     evaluate, attack = experiment.evaluate, experiment.attack
     attackers = attack.value().attackers(population.train_clients, experiment.seed) if attack else ()
@@ -314,5 +282,5 @@ def _targets(experiment: Experiment, population: Population, watcher: Watcher) -
         for number in target.owners.tolist() if target.part is None else ():
             population.test_batch(number, target.domain)
     if not targets.targets:
-        logged(watcher.notice)("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")
+        tell("no data to evaluate on; set data.test, partition.test_clients or partition.local_test")
     return targets

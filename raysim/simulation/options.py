@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.config.tables import FleetTable
 from raysim.fleet.actors import Actors
 from raysim.simulation.place import check_place, needs_no_actors
 from raysim.simulation.stop import Stop
@@ -25,17 +24,7 @@ Workplace: TypeAlias = "Callable[[], ClientActors | InlineWorkplace]"
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run; none of them changes the result.
-
-    Args:
-        actors: number of client actors, instead of the file's.
-        inline: whether to run in this process, without Ray.
-        address: address of a running Ray cluster; None starts Ray on this machine.
-        watcher: observer of the run.
-        stop: request to stop between two rounds.
-        stopwatch: stages of the command so far.
-        fleet: client actors of earlier runs; None for actors of the run's own.
-    """
+    """Options of a run, as `raysim.run` takes them, and the stages of its command; none changes the result."""
 
     actors: int | None = None
     inline: bool = False
@@ -47,7 +36,7 @@ class RunOptions:
 
 
 def with_workplace(experiment: Experiment, options: RunOptions) -> tuple[Experiment, Workplace]:
-    """Return the experiment with its number of actors, and a function that makes the place to work.
+    """Return the experiment with its number of actors, and a function that makes its place to work.
 
     Raises:
         InputError: see `check_place`.
@@ -57,27 +46,14 @@ def with_workplace(experiment: Experiment, options: RunOptions) -> tuple[Experim
             "fleet with inline, actors or address: must stand alone, because the fleet has its actors; leave one out"
         )
     experiment = check_place(experiment, options.actors, options.inline, options.address)
+    table = experiment.fleet
     if options.fleet is not None:
-        return experiment, partial(options.fleet.place, experiment.fleet)
-    inline = options.inline or needs_no_actors(experiment, options.address)
-    return experiment, _workplace(experiment.fleet, inline, options.address)
-
-
-def _workplace(table: FleetTable, inline: bool, address: str | None) -> Workplace:
-    """Return a function that makes the place to work: this process, or client actors on Ray."""
-    if inline:
+        return experiment, partial(options.fleet.place, table)
+    if options.inline or needs_no_actors(experiment, options.address):
         from raysim.fleet.inline import InlineWorkplace
 
-        return InlineWorkplace
+        return experiment, InlineWorkplace
     from raysim.fleet.client_actors import ClientActors
 
-    return partial(
-        ClientActors,
-        table.actors,
-        table.cpus_per_actor,
-        table.gpus_per_actor,
-        address,
-        labels=table.labels,
-        group=table.group,
-        pinned=table.pinned,
-    )
+    shape = table.actors, table.cpus_per_actor, table.gpus_per_actor, options.address
+    return experiment, partial(ClientActors, *shape, labels=table.labels, group=table.group, pinned=table.pinned)

@@ -1,74 +1,101 @@
-"""Plan of a run: the workers of each algorithm, and the values of "auto"."""
+"""Plan of a run: its experiment on its population, resolved once, and the workers of each algorithm."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from algorithms import Devices, Purpose, torch_seed
 from algorithms import InputError as AlgorithmInputError
+from algorithms import Purpose, torch_seed
 from algorithms.rounds.clock import check_clock
+from partitioning import Population
 from partitioning.store.fetching import cached_folder
 from partitioning.store.remote import is_uri
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
 from raysim.config.model import ModelTable
 from raysim.data.labels import LABELS
+from raysim.devices.choice import open_devices
 from raysim.fleet.worker_plan import ModelPlan, WorkerPlan
 from raysim.measures.accounting import told_if_slow
-from raysim.measures.check import MEASURING, check_measures
+from raysim.measures.check import check_measures, measuring
 from raysim.measures.evaluate import Targets
 from raysim.measures.outside_epsilon import check_privacy
 from raysim.simulation.budget import check_updates
-from raysim.simulation.samples import PreparedSamples
+from raysim.simulation.samples import PreparedSamples, prepare_samples
 from raysim.watching.log import log_model
+
+if TYPE_CHECKING:  # They import Ray, which a run in this process does not need.
+    from raysim.fleet.client_actors import ClientActors
+    from raysim.fleet.inline import InlineWorkplace
 
 LOG = logging.getLogger("raysim")
 
 
-def plan_algorithms(
+@dataclass(frozen=True)
+class RunPlan:
+    """Run whose every setting is resolved: what its algorithms read.
+
+    Args:
+        experiment: experiment without a value of "auto", as `config.toml` holds it.
+        population: fingerprint of the population.
+        targets: data to evaluate on.
+        workers: plan of each algorithm's workers, by the algorithm's folder.
+    """
+
+    experiment: Experiment
+    population: str
+    targets: Targets
+    workers: Mapping[str, WorkerPlan]
+
+    def fingerprint(self, place: ClientActors | InlineWorkplace) -> dict[str, str]:
+        """Return the facts beside the experiment that the bytes of a run at a place depend on."""
+        return {**place.fingerprint, "population": self.population}
+
+
+def plan_run(
     experiment: Experiment,
-    folder: Path,
-    samples: PreparedSamples,
+    population: Population,
     targets: Targets,
-    device: str,
+    folder: Path,
     names: Sequence[str],
-    devices: Devices | None = None,
+    device: str = "cpu",
     tell: Callable[[str], object] = LOG.warning,
-) -> tuple[Experiment, dict[str, WorkerPlan]]:
-    """Return the experiment with all values of "auto", and a plan for each algorithm.
+) -> RunPlan:
+    """Resolve an experiment on its population.
 
     Args:
         experiment: experiment as its file has it.
-        folder: folder of the run.
-        samples: training samples.
+        population: population in the view of its fold.
         targets: data to evaluate on.
-        device: "cpu" or "cuda".
+        folder: folder of the run.
         names: folders of the algorithms to plan.
-        devices: devices of the clients in virtual time; None if that is not simulated.
+        device: "cpu" or "cuda".
         tell: called if solving for a noise takes long.
 
     Raises:
         InputError: an algorithm does not fit the model, the population or a measure.
     """
-    plans: dict[str, WorkerPlan] = {}
-    common, evaluate = model_plan(experiment.model, experiment.seed, samples), experiment.evaluate
-    fleet = experiment.fleet
+    samples = prepare_samples(population, experiment.data)
+    targets = replace(targets, shape=samples.whole)
+    devices, sha256 = open_devices(experiment, folder, len(population.sizes))
+    evaluate, fleet = experiment.evaluate, experiment.fleet
+    common = model_plan(experiment.model, experiment.seed, samples)
     with told_if_slow("pld", tell):
-        solved = tuple(table.solved(experiment.rounds) for table in experiment.algorithm)
-    experiment = experiment.model_copy(update={"algorithm": solved})
-    tables = dict(zip(experiment.names, experiment.algorithm, strict=True))
-    measures = [MEASURING[name]() for name in evaluate.measures if name in MEASURING]
+        solved = [table.solved(experiment.rounds) for table in experiment.algorithm]
+    tables = dict(zip(experiment.names, solved, strict=True))
+    measures = measuring(evaluate.measures)
+    workers: dict[str, WorkerPlan] = {}
     for name in names:
         table = tables[name]
-        model = common if table.model is None else model_plan(table.model, experiment.seed, samples)
-        personal = (folder / name / "personal").absolute()
         plan = WorkerPlan(
             samples.path,
-            model,
-            experiment.compose(name, _classes(experiment, samples)).having(*measures),
-            personal,
+            common if table.model is None else model_plan(table.model, experiment.seed, samples),
+            experiment.attacked(table.compose(), _classes(experiment, samples)).having(*measures),
+            (folder / name / "personal").absolute(),
             fleet.block,
             device,
             fold=experiment.fold,
@@ -93,9 +120,10 @@ def plan_algorithms(
                 check_privacy(table.privacy.delta, clients, evaluate.selection, targets.columns, own)
         except (AlgorithmInputError, InputError) as error:
             raise InputError(f"{name}: {error}") from None
-        plans[name] = plan
+        workers[name] = plan
         tables[name] = table.computed(plan.algorithm.local.compute.execution)
-    return experiment.model_copy(update={"algorithm": tuple(tables.values())}), plans
+    resolved = experiment.resolved(targets.names, tuple(tables.values()), sha256)
+    return RunPlan(resolved, population.fingerprint, targets, workers)
 
 
 def _classes(experiment: Experiment, samples: PreparedSamples) -> int | None:

@@ -184,7 +184,8 @@ class AlgorithmFolder:
     @property
     def due(self) -> bool:
         """Whether the next checkpoint is due: the last one is written and old enough."""
-        return self._checkpoints is not None and self.saving is None and self._checkpoints.due
+        checkpoints = self._checkpoints
+        return checkpoints is not None and self.saving is None and time.monotonic() >= checkpoints.next
 
     def mark(self) -> None:
         """Remember the end of the rows so far for the next checkpoint."""

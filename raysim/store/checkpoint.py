@@ -67,6 +67,7 @@ class Checkpoints:
 
     Attributes:
         marks: ends of the journals at the checkpoint that `newest` returned, by name; empty without one.
+        next: earliest time of the next checkpoint, on the clock of `time.monotonic`.
     """
 
     def __init__(
@@ -83,13 +84,8 @@ class Checkpoints:
         self._sweeper = Sweeper(self._personal_folder)
         self._saved = saved
         self.marks: dict[str, JournalMark] = {}
-        self._next = 0.0
+        self.next = 0.0
         self._round = 0
-
-    @property
-    def due(self) -> bool:
-        """Whether the next checkpoint is due."""
-        return time.monotonic() >= self._next
 
     def newest(self, notice: Callable[[str], None]) -> Snapshot | None:
         """Return the newest intact checkpoint; remove damaged ones and report them.
@@ -149,7 +145,7 @@ class Checkpoints:
         self._round = snapshot.state.round
         self._saved()
         taken = time.monotonic() - started
-        self._next = time.monotonic() + taken * (1 / (PERSONAL_SHARE if files else SHARE) - 1)
+        self.next = time.monotonic() + taken * (1 / (PERSONAL_SHARE if files else SHARE) - 1)
 
     def _files(self) -> Iterator[Path]:
         return (path for path in self._folder.glob("round-*.safetensors") if FILE.fullmatch(path.name))

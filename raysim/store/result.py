@@ -14,6 +14,9 @@ from raysim.measures.twins import TwinState
 TOTALS = ("rounds", "model_round", "seconds", "simulated_seconds", "bytes_up", "bytes_down", "exchanges", "epsilon")
 """Fields of a result that loggers receive."""
 
+SUMS = ("seconds", "bytes_up", "bytes_down", "exchanges", "nonfinite")
+"""Fields of a result that are sums over the rounds' columns."""
+
 
 @dataclass(frozen=True)
 class ShownResult:
@@ -89,23 +92,30 @@ class AlgorithmResult:
 
     def after(self, row: Mapping[str, Any]) -> AlgorithmResult:
         """Return the result with one more round."""
-        virtual, bytes_up = row["simulated_seconds"], self.bytes_up + row["bytes_up"]
-        simulated = self.simulated_seconds if virtual is None else (self.simulated_seconds or 0.0) + virtual
-        reached = [column for column, number in self.history.reached.items() if number == row["round"]]
+        sums = {name: getattr(self, name) + row[name] for name in SUMS}
+        if "simulated_seconds" in row:
+            sums["simulated_seconds"] = (self.simulated_seconds or 0.0) + row["simulated_seconds"]
+        return replace(self, rounds=self.rounds + 1, **sums)
+
+    def evaluated(
+        self, row: Mapping[str, Any], metrics: Mapping[str, float], targets: Mapping[str, float]
+    ) -> AlgorithmResult:
+        """Return the result with the evaluation of its last round.
+
+        Args:
+            row: row of the round.
+            metrics: value by column.
+            targets: values to reach, by column.
+        """
+        history = self.history.after(row["round"], metrics, targets)
+        reached = [column for column, number in history.reached.items() if number == row["round"]]
+        after = {} if self.simulated_seconds is None else dict.fromkeys(reached, self.simulated_seconds)
         return replace(
             self,
-            rounds=self.rounds + 1,
-            seconds=self.seconds + row["seconds"],
-            bytes_up=bytes_up,
-            sent={**self.sent, **dict.fromkeys(reached, bytes_up)},
-            reached_after=self.reached_after
-            if simulated is None
-            else {**self.reached_after, **dict.fromkeys(reached, simulated)},
-            bytes_down=self.bytes_down + row["bytes_down"],
-            exchanges=self.exchanges + row["exchanges"],
-            nonfinite=self.nonfinite + row["nonfinite"],
+            history=history,
+            sent={**self.sent, **dict.fromkeys(reached, self.bytes_up)},
+            reached_after={**self.reached_after, **after},
             epsilon=row.get("epsilon", self.epsilon),
-            simulated_seconds=simulated,
         )
 
 

@@ -16,6 +16,7 @@ from raysim.config.check import flat
 from raysim.config.data import PREPARATION
 from raysim.config.experiment import Experiment
 from raysim.config.read import read
+from raysim.measures.check import measuring
 from raysim.measures.selection import EvaluationHistory
 from raysim.models.keys import WEIGHTS_SUFFIX
 from raysim.store.algorithm_folder import tidy
@@ -173,7 +174,7 @@ def read_result(folder: Path, experiment: Experiment) -> AlgorithmResult | None:
             for column in reached
             if (seconds := summary["reached"][column].get("simulated_seconds")) is not None
         },
-        "algorithm": experiment.compose(folder.name),
+        "algorithm": experiment.compose(folder.name).having(*measuring(experiment.evaluate.measures)),
         "history": EvaluationHistory(summary["evaluations"], best, best_round, summary["gained"], reached),
     }
     rest = {each.name: summary[each.name] for each in fields(AlgorithmResult) if each.name not in own}

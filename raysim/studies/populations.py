@@ -15,11 +15,9 @@ from raysim.common.errors import InputError
 from raysim.common.files import text_sha256
 from raysim.config.data import PREPARATION, ROW_KEYS
 from raysim.config.experiment import Experiment
-from raysim.devices.choice import with_devices
 from raysim.measures.evaluate import Targets
-from raysim.simulation.plan import plan_algorithms
+from raysim.simulation.plan import plan_run
 from raysim.simulation.population import population_of
-from raysim.simulation.samples import prepare_samples
 from raysim.studies.file import Study, StudyData, first_points
 from raysim.studies.trial import on_population, trial_of, view
 
@@ -70,13 +68,12 @@ def _name(experiment: Experiment) -> str:
     return f"{called}-{text_sha256(content)[:12]}"
 
 
-def fitted(study: Study, populations: Mapping[str, Population], folder: Path) -> tuple[Study, list[str]]:
+def fitted(study: Study, populations: Mapping[str, Population]) -> tuple[Study, list[str]]:
     """Return the study with its metric, and the columns that its trials measure; nothing is trained.
 
     Args:
         study: resolved study, perhaps without a metric.
         populations: population of each data set.
-        folder: folder of the study.
 
     Raises:
         InputError: an algorithm does not fit a model or population, or a column is not measured.
@@ -84,7 +81,7 @@ def fitted(study: Study, populations: Mapping[str, Population], folder: Path) ->
     columns: dict[str, None] = {}
     for dataset in study.datasets:
         try:
-            columns |= dict.fromkeys(_measured(dataset, study, populations[dataset.name], folder))
+            columns |= dict.fromkeys(_measured(dataset, study, populations[dataset.name]))
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
     names = list(columns)
@@ -99,7 +96,7 @@ def fitted(study: Study, populations: Mapping[str, Population], folder: Path) ->
     return replace(study, table=study.table.model_copy(update={"metric": metric})), names
 
 
-def _measured(dataset: StudyData, study: Study, population: Population, folder: Path) -> list[str]:
+def _measured(dataset: StudyData, study: Study, population: Population) -> list[str]:
     """Return the columns that are measured on a data set; check each algorithm as far as possible without training."""
     points, first = first_points(dataset, study.spaces), study.finals[0]
     columns: list[str] = []
@@ -120,9 +117,6 @@ def _measured(dataset: StudyData, study: Study, population: Population, folder: 
                 measured = ", ".join(columns[:12]) or "none"
                 raise InputError(f"{key} = {column!r}: must be a column that is measured ({measured}); {remedy}")
         if not experiment.fleet.gpus_per_actor:
-            samples = prepare_samples(clients, experiment.data)
-            # A mapped table outlives its folder.
             with TemporaryDirectory() as scratch:
-                _, devices = with_devices(experiment, Path(scratch), len(clients.sizes))
-            plan_algorithms(experiment, folder, samples, targets, "cpu", experiment.names, devices)
+                plan_run(experiment, clients, targets, Path(scratch), experiment.names)
     return columns

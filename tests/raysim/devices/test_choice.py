@@ -15,7 +15,7 @@ from algorithms import DeviceTable
 from partitioning.store.files import sha256
 from raysim.common.errors import InputError
 from raysim.config.experiment import Experiment
-from raysim.devices.choice import with_devices
+from raysim.devices.choice import open_devices
 from raysim.store.names import DEVICES
 from raysim.store.resume import settings
 from tests.raysim.store.test_resume import Breaks, assert_same, broken, table
@@ -79,7 +79,9 @@ def test_a_damaged_copy_stops_the_resume(tmp_path: Path) -> None:
 def test_another_table_is_another_experiment(tmp_path: Path) -> None:
     source = written(tmp_path / "table.parquet")
     experiment = Experiment.of(with_table(source))
-    kept, _ = with_devices(experiment, tmp_path, 6)
+    _, digest = open_devices(experiment, tmp_path, 6)
+    assert experiment.devices is not None
+    kept = experiment.model_copy(update={"devices": experiment.devices.model_copy(update={"sha256": digest})})
     assert settings(kept, "fedavg") == settings(experiment, "fedavg")
     moved = Experiment.of(with_table(source.rename(tmp_path / "moved.parquet")))
     assert settings(moved, "fedavg") == settings(kept, "fedavg")
@@ -88,7 +90,7 @@ def test_another_table_is_another_experiment(tmp_path: Path) -> None:
     pinned = changed.model_copy(update={"devices": kept.devices})
     (tmp_path / "new").mkdir()
     with pytest.raises(InputError, match=r"devices.sha256 = .*: must be that of"):
-        with_devices(pinned, tmp_path / "new", 6)
+        open_devices(pinned, tmp_path / "new", 6)
 
 
 def test_a_refused_table_leaves_nothing(tmp_path: Path) -> None:
@@ -101,8 +103,8 @@ def test_a_refused_table_leaves_nothing(tmp_path: Path) -> None:
 
 def test_nights(tmp_path: Path) -> None:
     experiment = Experiment.of({**CONFIG, "devices": {"availability": "day-night", "compute": 50, "hours": 5}})
-    same, devices = with_devices(experiment, tmp_path, 6)
-    assert same == experiment and isinstance(devices, DeviceTable) and devices.absent
+    devices, digest = open_devices(experiment, tmp_path, 6)
+    assert digest is None and isinstance(devices, DeviceTable) and devices.absent
     assert devices.compute.tolist() == [50] * 6 and not list(tmp_path.iterdir())
 
 
