@@ -199,6 +199,11 @@ CONFLICTS: tuple[Conflict, ...] = (
     ),
     Conflict(*("server rule", "personal weights"), "be Assign() if no weights are sent", "remove the table [server]"),
     Conflict(
+        *("feedback", "arrivals"),
+        "be false, because overlapping client updates have no order in a client's residual",
+        "use a synchronous algorithm",
+    ),
+    Conflict(
         *("personal state", "arrivals"),
         "be shared, because overlapping client updates have no order in a client's personal state",
         "use a synchronous algorithm, or epochs or steps in place of local.batches",
@@ -266,11 +271,6 @@ CONFLICTS: tuple[Conflict, ...] = (
     *(
         Conflict("uplink", other, "be empty, because no client sends its weights", "remove [uplink]")
         for other in ("united data", "personal weights")
-    ),
-    Conflict(
-        *("feedback", "arrivals"),
-        "be false, because overlapping client updates have no order in a client's residual",
-        "use a synchronous algorithm",
     ),
     Conflict(
         *("feedback", "newcomers' average"),

@@ -25,6 +25,7 @@ from algorithms.names import ALGORITHMS, SERVERS, STAGES
 from algorithms.options import aggregation, attack, uplink
 from algorithms.options import stages as uplink_stages
 from algorithms.parts import phases, rules, schedule, server, sharing, weighting
+from algorithms.parts.conflicts import CONFLICTS
 from algorithms.training.loss import LOSSES, CrossEntropy
 from algorithms.training.own_update import Context, OwnUpdate
 from partitioning.schemes.registry import SCHEMES, parameters
@@ -292,6 +293,12 @@ def parts() -> str:
     return "\n".join(text)
 
 
+def conflicts() -> str:
+    """Return the settings that are refused together, with the reason and the remedy."""
+    rows = [f"| {one} | {other} | {must} | {remedy} |" for one, other, must, remedy in CONFLICTS]
+    return "\n".join(["| setting | with | the first must | remedy |", "|---|---|---|---|", *rows])
+
+
 def public(module: Any) -> Iterator[Any]:
     """Yield the public classes and functions that a module defines and `algorithms` exports."""
     for name in algorithms.__all__:
@@ -319,6 +326,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "study": study,
     "algorithms": named_algorithms,
     "parts": parts,
+    "conflicts": conflicts,
     "engine": engine,
     "partitioner": lambda: exports(partitioning),
     "runs": lambda: exports(raysim),

@@ -188,8 +188,8 @@ EQUAL = fedavg(POISSON, LOCAL, weighting="equal")
 @pytest.mark.parametrize(
     ("algorithm", "message"),
     [
-        (fedasync(Sample(), LOCAL), "a round of its own"),
-        (fedtan(Sample(), LOCAL), "a round of its own"),
+        (fedasync(Sample(), LOCAL), "rounds of its own with .privacy."),
+        (fedtan(Sample(), LOCAL), "rounds of its own with .privacy."),
         (radfed(Sample(0.5), LOCAL), "aggregate_every = 15 with .privacy.: must be 1"),
         (fedavg(Sample(0.5), LOCAL, weighting="equal"), "sampling = 'uniform' with .privacy.: must be \"poisson\""),
         (fedavg(Sample(0.5, by="size"), LOCAL, weighting="equal"), "sampling = 'size' with"),
@@ -256,5 +256,5 @@ def test_phases_are_private_in_all_rounds() -> None:
 
 
 def test_robust_rules_and_attacks_are_refused() -> None:
-    with pytest.raises(InputError, match=r"server.aggregate or \[attack\] with \[privacy\]: must be left out"):
+    with pytest.raises(InputError, match=r"an attack or a robust aggregation with \[privacy\]: must be left out"):
         EQUAL.having(Robust(Median())).having(PRIVATE)

@@ -115,7 +115,7 @@ PARTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "nothing to freeze": (
         lambda: fixbn(EVERY, Local(statistics="untracked")),
-        "local.statistics = .untracked. before a phase that freezes them",
+        "local.statistics = .untracked. with a later phase that freezes them",
     ),
 }
 """Pairs that `algorithms.parts.combinations` refuses."""

@@ -247,16 +247,6 @@ def test_stale_rows_are_the_updates_of_their_round(federation: Federation) -> No
         (fedavg(Sample(reporting=Reporting(over=1.3)), LOCAL), None, r"algorithm.over = 1.3 without \[devices\]"),
         (fedavg(Sample(reporting=Reporting(deadline=3.0)), LOCAL), None, "algorithm.deadline = 3.0 without"),
         (
-            radfed(Sample(reporting=Reporting(over=1.3)), LOCAL, aggregate_every=2),
-            table([1.0]),
-            "over = 1.3 with aggregate_every = 2",
-        ),
-        (
-            radfed(Sample(reporting=Reporting(deadline=2.0, late="stale")), LOCAL, aggregate_every=2),
-            table([1.0]),
-            '"stale" with aggregate_every = 2',
-        ),
-        (
             fedavg(Sample(reporting=Reporting(deadline=3.0)), LOCAL).having(Downlink((Sign(),))),
             table([1.0]),
             r"deadline = 3.0 with \[downlink\]",

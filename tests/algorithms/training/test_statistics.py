@@ -173,7 +173,7 @@ def test_a_model_without_batch_norm_is_refused(algorithm: object) -> None:
         ),
         (
             lambda: phases(static_bn(HALF, LOCAL), (2, fedavg(HALF, replace(LOCAL, statistics="frozen")))),
-            "untracked.* before a phase that freezes them",
+            "untracked.* with a later phase that freezes them",
         ),
     ],
 )

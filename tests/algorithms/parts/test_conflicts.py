@@ -1,0 +1,150 @@
+"""Each pair of the table of conflicts is refused, with both settings, the reason and the remedy."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from algorithms import (
+    Algorithm,
+    Attack,
+    Availability,
+    ClientLoss,
+    DeviceTable,
+    Downlink,
+    Equal,
+    Importance,
+    InputError,
+    Krum,
+    Local,
+    LossAgreement,
+    Mix,
+    PowerOfChoice,
+    Privacy,
+    Robust,
+    Rounds,
+    Sample,
+    Samples,
+    Sharing,
+    TopK,
+    Uplink,
+    WeightedMix,
+    centralized,
+    fedasync,
+    fedavg,
+    fedbuff,
+    fedtan,
+    q_fedavg,
+)
+from algorithms.options.oort import Oort
+from algorithms.parts.conflicts import CONFLICTS, SETTINGS, Conflict
+from algorithms.parts.reporting import Reporting
+from algorithms.rounds.clock import check_clock
+
+LOCAL, EVERY = Local(), Sample()
+UNTRACKED = Local(statistics="untracked")
+RULE = q_fedavg(EVERY, LOCAL)
+NIGHT = DeviceTable(
+    *(np.zeros(1, np.int64), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1, np.int64), ("phone",)),
+    Availability(np.array([0, 1]), np.zeros(1), np.ones(1), np.full(1, 10.0)),
+)
+
+
+def drawn(by: object = "uniform", **keys: Any) -> dict[str, Any]:
+    return {"schedule": Rounds(Sample(by=by, **keys))}  # type: ignore[arg-type]
+
+
+def late(**keys: Any) -> dict[str, Any]:
+    return {"schedule": Rounds(Sample(reporting=Reporting(deadline=1.0, late="stale")), **keys)}
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "redistribution": {"schedule": Rounds(aggregate_every=2)},
+    "poisson": drawn("poisson", fraction=0.5),
+    "not poisson": drawn(),
+    "active": drawn(active=0.5),
+    "weights by samples": {"weighting": Samples()},
+    "weights that are not equal": {"weighting": Samples()},
+    "weights by reports": {"weighting": ClientLoss()},
+    "personal weights": {"sharing": Sharing(weights="personal")},
+    "personal statistics": {"sharing": Sharing(statistics="personal")},
+    "newcomers' average": {"sharing": Sharing(statistics="personal", newcomer="average")},
+    "server rule": {"server": Mix(0.5)},
+    "rule of reports": {"server": RULE.server},
+    "phase by reports": {"until": LossAgreement(0.1, 2), "then": fedavg(EVERY, LOCAL)},
+    "phase that freezes": {"until": LossAgreement(0.1, 2), "then": fedavg(EVERY, Local(statistics="frozen"))},
+    "largest steps": {"local": Local(steps="largest")},
+    "untracked": {"local": UNTRACKED},
+    "measured": drawn(Importance()),
+    "candidates": drawn(PowerOfChoice(2), cohort=1),
+    "oort": drawn(Oort()),
+    "scores": drawn(Importance()),
+    "attack": {"options": (Attack(0.1, "sign-flip"),)},
+    "colluding attack": {"options": (Attack(0.1, "little-is-enough"),)},
+    "robust rule": {"options": (Robust(Krum(1)),)},
+    "attack or robust rule": {"options": (Robust(Krum(1)),)},
+    "uplink": {"options": (Uplink((TopK(0.1),)),)},
+    "feedback": {"options": (Uplink((TopK(0.1),), feedback=True),)},
+    "downlink": {"options": (Downlink((TopK(0.1),)),)},
+    "privacy": {"options": (Privacy(1.0, 0.1),)},
+    "stale": late(),
+    "over": drawn(reporting=Reporting(over=1.5)),
+    "weighted-mix": {"server": WeightedMix(0.5)},
+    "clock": {},
+    "weights above one": {},
+}
+"""Changes of a plain algorithm by which it has a setting."""
+
+WHOLE: dict[str, Callable[[], Algorithm]] = {
+    "own rounds": lambda: fedtan(EVERY, LOCAL),
+    "synchronous rounds of its own": lambda: fedtan(EVERY, LOCAL),
+    "united data": lambda: centralized(EVERY, LOCAL),
+    "arrivals": lambda: fedasync(EVERY, LOCAL),
+    "buffer": lambda: fedbuff(EVERY, LOCAL),
+    "max_staleness": lambda: fedasync(EVERY, LOCAL, max_staleness=3),
+}
+"""Algorithms that have a setting, of themselves."""
+
+BOTH: dict[tuple[str, str], dict[str, Any]] = {
+    ("redistribution", "poisson"): {"schedule": Rounds(Sample(0.5, by="poisson"), 2)},
+    ("redistribution", "candidates"): {"schedule": Rounds(Sample(by=PowerOfChoice(2), cohort=1), 2)},
+    ("oort", "active"): drawn(Oort(), active=0.5),
+    ("oort", "redistribution"): {"schedule": Rounds(Sample(by=Oort()), 2)},
+    ("over", "poisson"): drawn("poisson", fraction=0.5, reporting=Reporting(over=1.5)),
+    ("over", "redistribution"): {"schedule": Rounds(Sample(reporting=Reporting(over=1.5)), 2)},
+    ("stale", "redistribution"): late(aggregate_every=2),
+    ("active", "privacy"): {**drawn("poisson", fraction=0.5, active=0.5), "options": (Privacy(1.0, 0.1),)},
+    ("personal state", "arrivals"): {"sharing": Sharing(statistics="personal")},
+    ("colluding attack", "uplink"): {"options": (Attack(0.1, "little-is-enough"), Uplink((TopK(0.1),)))},
+    ("attack or robust rule", "privacy"): {"options": (Robust(Krum(1)), Privacy(1.0, 0.1))},
+}
+"""Changes of both settings of a pair at once, because both are of one part."""
+
+
+def refused(conflict: Conflict) -> None:
+    """Build an algorithm with both settings of a conflict."""
+    one, other = conflict.one, conflict.other
+    plain = WHOLE[other]() if other in WHOLE else WHOLE[one]() if one in WHOLE else fedavg(EVERY, LOCAL)
+    plain = plain if {one, other} & WHOLE.keys() else replace(plain, weighting=Equal())
+    changes = {**CHANGES.get(one, {}), **CHANGES.get(other, {}), **BOTH.get((one, other), {})}
+    private = other == "privacy" and one not in ("redistribution", "not poisson", "own rounds", "active")
+    if plain.options:  # those of an algorithm of its own stay
+        changes["options"] = (*plain.options, *changes.get("options", ()))
+    algorithm = replace(plain, **{**(drawn("poisson", fraction=0.5) if private else {}), **changes})
+    check_clock(algorithm, NIGHT if one == "clock" else None)
+
+
+@pytest.mark.parametrize("conflict", CONFLICTS, ids=lambda conflict: f"{conflict.one}, {conflict.other}")
+def test_a_pair_is_refused(conflict: Conflict) -> None:
+    with pytest.raises(InputError) as error:
+        refused(conflict)
+    text = re.escape(f"{conflict.must}; {conflict.remedy}")
+    assert re.fullmatch(rf"[^\n]+ with [^\n]+: must {text}", str(error.value))
+
+
+def test_every_setting_is_of_a_pair() -> None:
+    assert {name for each in CONFLICTS for name in (each.one, each.other)} == set(SETTINGS)
+    assert len({(each.one, each.other) for each in CONFLICTS}) == len(CONFLICTS)
