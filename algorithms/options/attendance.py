@@ -14,7 +14,7 @@ from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
 from algorithms.core.keys import Purpose, generator
 from algorithms.core.report import DroppedUpdates
-from algorithms.options.durations import Work, durations
+from algorithms.options.durations import Cost, durations
 from algorithms.options.oort import Oort
 from algorithms.parts.arrivals import nobody
 from algorithms.parts.option import Draft
@@ -151,7 +151,7 @@ def _dropped(
     events: NDArray[np.float64],
     dropped: NDArray[np.bool_],
     vanishes: NDArray[np.bool_],
-    work: Callable[[int], Work],
+    work: Callable[[int], Cost],
 ) -> DroppedUpdates:
     """Return the updates that never count; their clients stop when the round ends, or when they vanish before."""
     rows = []

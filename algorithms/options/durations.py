@@ -12,12 +12,12 @@ from algorithms.core.fleet import Fleet
 from algorithms.core.state import State
 from algorithms.parts.option import Parts
 
-Work = tuple[float, float]
-"""Work of a client update: samples that pass through training, repeats included, and virtual seconds."""
+Cost = tuple[float, float]
+"""Cost of a client update: samples that pass through training, repeats included, and virtual seconds."""
 
 
-def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], Work]:
-    """Return the work of a client's update on its device by its id; batches that batch norm may skip count."""
+def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], Cost]:
+    """Return the cost of a client's update on its device by its id; batches that batch norm may skip count."""
     devices, size = fleet.census.devices or DrawnDevices(), fleet.layouts.shared.nbytes
     local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
 
@@ -25,8 +25,8 @@ def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], W
     def passed(samples: int) -> int:
         return sum(len(rows) for rows in local.plan(samples, 1, 0, lambda _: np.random.default_rng(0)))
 
-    def work(client: int) -> Work:
+    def cost(client: int) -> Cost:
         used = passed(int(fleet.census.of(np.array([client]))[0]))
         return used, devices.seconds(state.seed, client, local.method.models * used, size, up)
 
-    return work
+    return cost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -187,6 +188,12 @@ class Algorithm:
         replaced = {option.name for option in options}
         kept = tuple(option for option in self.options if option.name not in replaced)
         return replace(self, options=(*kept, *options), then=self.then and self.then.having(*options))
+
+    def folding(self, *options: Option) -> Algorithm:
+        """Return this phase with further options that its clients bring, without checking its parts again."""
+        phase = copy(self)
+        phase.__dict__["folded"] = ordered((*self.folded, *options))
+        return phase
 
     def computed(self, compute: Compute) -> Algorithm:
         """Return the algorithm with one way of computing in all phases."""

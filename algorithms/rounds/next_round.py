@@ -51,7 +51,7 @@ def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:
     options: list[Option] = [] if census.joins is None else [Joins()]
     if census.devices is not None:
         options.append(VirtualTime(census.devices) if on_clock(algorithm, census.devices) else DeviceSeconds())
-    return algorithm.having(*options)
+    return algorithm.folding(*options)
 
 
 def _switched(state: State, algorithm: Algorithm) -> State:
