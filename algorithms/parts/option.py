@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.errors import InputError
 from algorithms.core.report import Laps, RoundReport
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
@@ -269,8 +270,18 @@ class Received:
 
 
 def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
-    """Return options in the order of their hooks, with those that they bring."""
-    given = {option.name: option for option in options}
+    """Return options in the order of their hooks, with those that they bring.
+
+    Raises:
+        InputError: two options have one name.
+    """
+    given: dict[str, Option] = {}
+    for option in options:
+        if given.setdefault(option.name, option) is not option:
+            raise InputError(
+                f"options {given[option.name]} and {option} of the name {option.name!r}: must have names of their own, "
+                "by which their memories are kept; set `name` in the class, or leave one out"
+            )
     brought = {each.name: each for option in given.values() for each in option.brings}
     return tuple(sorted((brought | given).values(), key=_place))
 

@@ -22,6 +22,7 @@ from algorithms import (
     Local,
     LossAgreement,
     Mix,
+    Option,
     PowerOfChoice,
     Privacy,
     Robust,
@@ -143,6 +144,15 @@ def test_a_pair_is_refused(conflict: Conflict) -> None:
         refused(conflict)
     text = re.escape(f"{conflict.must}; {conflict.remedy}")
     assert re.fullmatch(rf"[^\n]+ with [^\n]+: must {text}", str(error.value))
+
+
+def test_two_options_of_one_name_are_refused() -> None:
+    class Mine(Option):
+        pass
+
+    with pytest.raises(InputError, match="of the name 'option': must have names of their own"):
+        fedavg(EVERY, LOCAL).having(Mine(), Mine())
+    assert len(fedavg(EVERY, LOCAL).having(Mine()).having(Mine()).options) == 1  # the second replaces the first
 
 
 def test_every_setting_is_of_a_pair() -> None:
