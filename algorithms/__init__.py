@@ -1,4 +1,4 @@
-"""Federated algorithms as values made of six parts, and the engine that runs them on any fleet."""
+"""Federated algorithms as values made of parts and options, and the engine that runs them on any fleet."""
 
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING

@@ -18,7 +18,7 @@ Cost = tuple[float, float]
 
 def durations(state: State, algorithm: Parts, fleet: Fleet) -> Callable[[int], Cost]:
     """Return the cost of a client's update on its device by its id; batches that batch norm may skip count."""
-    devices, size = fleet.census.devices or DrawnDevices(), fleet.layouts.shared.nbytes
+    devices, size = fleet.census.devices or DrawnDevices(), algorithm.model_bytes(fleet.layouts)
     local, up = algorithm.local.fitted(fleet.census), size - algorithm.saved_bytes(fleet.layouts)
 
     @cache

@@ -99,6 +99,8 @@ class Divergence(Option):
     """Measure "dl": mean divergence of all pairs of a round's models, and of their changes; see `Directions`."""
 
     name: ClassVar[str] = "dl"
+    in_own_rounds: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ("dl", "dl_updates")
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
         return Compared(updates)
@@ -113,6 +115,8 @@ class BatchStatistics(Option):
     """Measure "bn": changes of batch-norm statistics, and the clients' distances from them; see `batch_statistics`."""
 
     name: ClassVar[str] = "bn"
+    in_own_rounds: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ("bn_change", "bn_deviation", "bn_variance")
     needs: ClassVar[tuple[str, ...]] = ("bn_shift",)
 
     def publish(self, draft: Draft, received: Received, state: State) -> State:

@@ -94,6 +94,7 @@ class Privacy(Option):
 
     name: ClassVar[str] = "privacy"
     on_the_way: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ("epsilon",)
     forms_models: ClassVar[str] = "the uplink changes each client's model"
 
     def __post_init__(self) -> None:

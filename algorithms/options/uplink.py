@@ -39,6 +39,7 @@ class Uplink(StageChain):
 
     name: ClassVar[str] = "uplink"
     on_the_way: ClassVar[bool] = True
+    in_own_rounds: ClassVar[bool] = True
     forms_models: ClassVar[str] = "the uplink changes each client's model"
 
     def __post_init__(self) -> None:

@@ -9,8 +9,13 @@ from algorithms.parts.schedule import Rounds
 
 
 def check_parts(parts: Parts) -> None:
-    """Raise InputError if a slot has no use, arrivals have the engine's round, or a weighting reads unnamed entries."""
-    for text in (_slot_without_use(parts), _arrivals_in_rounds(parts), _unnamed_needs(parts)):
+    """Raise InputError for a slot without a use, arrivals in the engine's round, an unnamed need, or unequal phases."""
+    for text in (
+        _slot_without_use(parts),
+        _arrivals_in_rounds(parts),
+        _unnamed_needs(parts),
+        _options_of_one_phase(parts),
+    ):
         if text:
             raise InputError(text)
 
@@ -49,3 +54,12 @@ def _unnamed_needs(parts: Parts) -> str:
             f"property `needs`, and reads {error}; name it there"
         )
     return ""
+
+
+def _options_of_one_phase(parts: Parts) -> str:
+    if parts.then is None or parts.then.options == parts.options:
+        return ""
+    return (
+        f"options = {parts.options} before a phase with {parts.then.options}: must be the same in all phases, because "
+        "they are of the whole run; use `Algorithm.having` on the algorithm with all its phases"
+    )

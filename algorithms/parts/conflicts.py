@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
 from algorithms.parts.arrivals import Arrivals, Drawn
-from algorithms.parts.option import Option, Parts
+from algorithms.parts.option import ORDER, Option, Parts
 from algorithms.parts.rules import AfterRound
 from algorithms.parts.server import Assign, takes_updates
 from algorithms.parts.staleness import WeightedMix
@@ -99,6 +99,16 @@ def _freezing(parts: Parts, _: Devices | None) -> str:
     return "a later phase that freezes them" if parts.then and parts.then.local.statistics == "frozen" else ""
 
 
+def _of_plain_rounds(parts: Parts, _: Devices | None) -> str:
+    return next((f"option {option}" for option in parts.folded if not option.in_own_rounds), "")
+
+
+def _work_of_its_own(parts: Parts, _: Devices | None) -> str:
+    """Return an option outside raysim that changes what workers do, but not on the models' way to the server."""
+    own = (each for each in parts.folded if each.name not in ORDER and not each.on_the_way)
+    return next((f"option {option}" for option in own if type(option).wrap is not Option.wrap), "")
+
+
 def _text(holds: Callable[[Parts], object], text: Callable[[Parts], str]) -> Setting:
     """Return the setting with a text if something holds."""
     return lambda parts, _: text(parts) if holds(parts) else ""
@@ -178,6 +188,9 @@ SETTINGS: Mapping[str, Setting] = {
     "feedback": _of("uplink", lambda each: "uplink.feedback = true" if getattr(each, "feedback", False) else ""),
     "downlink": _of("downlink", lambda each: "[downlink]"),
     "privacy": _of("privacy", lambda each: "[privacy]"),
+    "option of plain rounds": _of_plain_rounds,
+    "option with work of its own": _work_of_its_own,
+    "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
     "clock": _clock,
 }
 """Settings that conflict with others, by name."""
@@ -397,6 +410,16 @@ CONFLICTS: tuple[Conflict, ...] = (
         *("stale", "newcomers' average"),
         "not be used together, because the average is that of one cohort",
         'set algorithm.newcomer = "initial"',
+    ),
+    Conflict(
+        *("option of plain rounds", "round function"),
+        "be left out, because such rounds do not carry it out",
+        "remove it, or use a synchronous algorithm",
+    ),
+    Conflict(
+        *("option with work of its own", "stale"),
+        "not be used together, because late updates do not have that work",
+        'set algorithm.late = "drop", or set `on_the_way` in its class',
     ),
 )
 """All pairs that are refused, in the order in which they are looked for."""

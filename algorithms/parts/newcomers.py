@@ -15,6 +15,7 @@ class AverageForNewcomers(Option):
     """Clients without personal state start from the average of the last aggregated cohort's; all send theirs."""
 
     name: ClassVar[str] = "newcomer"
+    in_own_rounds: ClassVar[bool] = True
 
     def attend(self, draft: Draft) -> Draft:
         return replace(draft, newcomer=draft.fleet.layouts.begun(draft.state.average))

@@ -68,6 +68,8 @@ class Parts(Protocol):
     @property
     def needs(self) -> tuple[str, ...]: ...
     @property
+    def own_round(self) -> Any: ...
+    @property
     def has_own_round(self) -> bool: ...
     @property
     def every(self) -> int: ...
@@ -94,6 +96,12 @@ class Option:
 
     on_the_way: ClassVar[bool] = False
     """Whether it changes models on their way to the server, late and asynchronous ones too."""
+
+    in_own_rounds: ClassVar[bool] = False
+    """Whether rounds of an algorithm's own carry it out too, such as arrivals; otherwise it is refused there."""
+
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Names of the measures that it adds to a round's report, and so to `metrics.parquet`."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -128,7 +136,11 @@ class Option:
         return draft
 
     def wrap(self, draft: Draft, updates: Updates) -> Updates:
-        """Return what a worker does: client updates, or a picklable function around them."""
+        """Return what a worker does: client updates, or a picklable function around them.
+
+        An option that changes models on their way replaces `updates.on_the_way`, and stands before "aggregate" in
+        `ORDER`, because the options from there on put functions around the client updates.
+        """
         return updates
 
     def reduce(self, draft: Draft, received: Received) -> Received:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn import Module
 
-from algorithms import Attack, Privacy, Purpose, Robust, State, TrimmedMean, begin
+from algorithms import Attack, Purpose, Robust, State, TrimmedMean, begin
 from algorithms import DivergedError as AlgorithmDivergedError
 from algorithms.rounds.clock import on_clock
 from raysim.common.errors import of_algorithm
@@ -107,8 +107,8 @@ def _files(
     attack, clients = algorithm.option(Attack), workers.census.clients
     attackers = None if attack is None else attack.attackers(clients, plan.experiment.seed).tolist()
     reports = algorithm.local.update is not None
-    private = ["epsilon"] if algorithm.option(Privacy) else []
-    columns = [*plan.targets.columns, *measured, *private]
+    of_options = [column for option in algorithm.folded for column in option.columns]
+    columns = list(dict.fromkeys([*plan.targets.columns, *measured, *of_options]))
     timed = any(on_clock(phase, workers.devices) for phase in algorithm.phases)
     return AlgorithmFolder(folder, columns, checkpoints, written, reports, attackers, timed)
 

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -38,10 +38,12 @@ from algorithms import (
     fedavg,
     fedbuff,
     fedtan,
+    phases,
     q_fedavg,
 )
 from algorithms.options.oort import Oort
 from algorithms.parts.conflicts import CONFLICTS, SETTINGS, Conflict
+from algorithms.parts.option import Draft
 from algorithms.parts.reporting import Reporting
 from algorithms.rounds.clock import check_clock
 
@@ -52,6 +54,16 @@ NIGHT = DeviceTable(
     *(np.zeros(1, np.int64), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1, np.int64), ("phone",)),
     Availability(np.array([0, 1]), np.zeros(1), np.ones(1), np.full(1, 10.0)),
 )
+
+
+@dataclass(frozen=True)
+class Traced(Option):
+    """Option of a user, who changes the client updates of plain rounds."""
+
+    name: ClassVar[str] = "traced"
+
+    def wrap(self, draft: Draft, updates: Any) -> Any:
+        return updates
 
 
 def drawn(by: object = "uniform", **keys: Any) -> dict[str, Any]:
@@ -75,7 +87,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "newcomers' average": {"sharing": Sharing(statistics="personal", newcomer="average")},
     "server rule": {"server": Mix(0.5)},
     "rule of reports": {"server": RULE.server},
-    "phase by reports": {"until": LossAgreement(0.1, 2), "then": fedavg(EVERY, LOCAL)},
+    "phase by reports": {
+        "until": LossAgreement(0.1, 2),
+        "then": replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()),
+    },
     "phase that freezes": {"until": LossAgreement(0.1, 2), "then": fedavg(EVERY, Local(statistics="frozen"))},
     "largest steps": {"local": Local(steps="largest")},
     "untracked": {"local": UNTRACKED},
@@ -96,10 +111,13 @@ CHANGES: dict[str, dict[str, Any]] = {
     "weighted-mix": {"server": WeightedMix(0.5)},
     "clock": {},
     "weights above one": {},
+    "option of plain rounds": {"options": (Traced(),)},
+    "option with work of its own": {"options": (Traced(),)},
 }
 """Changes of a plain algorithm by which it has a setting."""
 
 WHOLE: dict[str, Callable[[], Algorithm]] = {
+    "round function": lambda: fedasync(EVERY, LOCAL),
     "own rounds": lambda: fedtan(EVERY, LOCAL),
     "synchronous rounds of its own": lambda: fedtan(EVERY, LOCAL),
     "united data": lambda: centralized(EVERY, LOCAL),
@@ -132,9 +150,8 @@ def refused(conflict: Conflict) -> None:
     plain = plain if {one, other} & WHOLE.keys() else replace(plain, weighting=Equal())
     changes = {**CHANGES.get(one, {}), **CHANGES.get(other, {}), **BOTH.get((one, other), {})}
     private = other == "privacy" and one not in ("redistribution", "not poisson", "own rounds", "active")
-    if plain.options:  # those of an algorithm of its own stay
-        changes["options"] = (*plain.options, *changes.get("options", ()))
-    algorithm = replace(plain, **{**(drawn("poisson", fraction=0.5) if private else {}), **changes})
+    options = changes.pop("options", ())
+    algorithm = replace(plain, **{**(drawn("poisson", fraction=0.5) if private else {}), **changes}).having(*options)
     check_clock(algorithm, NIGHT if one == "clock" else None)
 
 
@@ -153,6 +170,14 @@ def test_two_options_of_one_name_are_refused() -> None:
     with pytest.raises(InputError, match="of the name 'option': must have names of their own"):
         fedavg(EVERY, LOCAL).having(Mine(), Mine())
     assert len(fedavg(EVERY, LOCAL).having(Mine()).having(Mine()).options) == 1  # the second replaces the first
+
+
+def test_options_are_the_same_in_all_phases() -> None:
+    private, plain = (replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()) for _ in range(2))
+    private = private.having(Privacy(1.0, 0.1))
+    with pytest.raises(InputError, match="must be the same in all phases"):
+        phases(private, (2, plain))
+    assert all(each.option(Privacy) for each in phases(plain, (2, plain)).having(Privacy(1.0, 0.1)).phases)
 
 
 def test_every_setting_is_of_a_pair() -> None:
