@@ -58,7 +58,7 @@ class Proximal(Method):
 def with_proximal(local: Local, proximal: float) -> Local:
     """Return local steps with the term proximal (w - w_t); with 0 they are the given ones."""
     holds = 0 <= proximal <= FLOAT32_MAX
-    require(holds, "local.proximal", proximal, "a float32 number >= 0", "set local.proximal = 0")
+    require(holds, "algorithm.proximal", proximal, "a float32 number >= 0", "set algorithm.proximal = 0")
     if not proximal:
         return local
     why = f"left out with local.update = {local.update and local.update.name!r}, which takes its own steps"

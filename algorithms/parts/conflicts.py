@@ -120,30 +120,36 @@ def _of(name: str, text: Callable[[Option], str]) -> Setting:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "redistribution": _text(lambda a: a.every > 1, lambda a: f"aggregate_every = {a.every}"),
+    "aggregate_every > 1": _text(lambda a: a.every > 1, lambda a: f"aggregate_every = {a.every}"),
     "own rounds": _text(lambda a: a.has_own_round, lambda a: "rounds of its own"),
-    "arrivals": _text(lambda a: isinstance(a.schedule, Arrivals), lambda a: "asynchronous arrivals"),
-    "buffer": _text(
+    "asynchronous arrivals": _text(lambda a: isinstance(a.schedule, Arrivals), lambda a: "asynchronous arrivals"),
+    "buffer of arrivals": _text(
         lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer != 1, lambda a: "a buffer of arrivals"
     ),
     "max_staleness": _text(
         lambda a: isinstance(a.schedule, Arrivals) and isinstance(a.schedule.delay, Drawn),
         lambda a: "algorithm.max_staleness",
     ),
-    "united data": _text(lambda a: not a.schedule.sends, lambda a: "united data, as in centralized"),
+    "centralized": _text(lambda a: not a.schedule.sends, lambda a: "united data, as in centralized"),
     "synchronous rounds of its own": _text(
         lambda a: a.has_own_round and not isinstance(a.schedule, Arrivals),
         lambda a: "an algorithm with rounds of its own",
     ),
-    "poisson": _text(lambda a: a.schedule.sample.by == "poisson", lambda a: 'algorithm.sampling = "poisson"'),
-    "not poisson": _text(
+    'sampling = "poisson"': _text(
+        lambda a: a.schedule.sample.by == "poisson", lambda a: 'algorithm.sampling = "poisson"'
+    ),
+    'sampling other than "poisson"': _text(
         lambda a: a.schedule.sample.by != "poisson", lambda a: f"algorithm.sampling = {a.schedule.sample.by!r}"
     ),
-    "active": _text(lambda a: a.schedule.sample.active < 1, lambda a: f"algorithm.active = {a.schedule.sample.active}"),
-    "over": _text(
+    "active < 1": _text(
+        lambda a: a.schedule.sample.active < 1, lambda a: f"algorithm.active = {a.schedule.sample.active}"
+    ),
+    "over > 1": _text(
         lambda a: a.schedule.sample.reporting.over > 1, lambda a: f"algorithm.over = {a.schedule.sample.reporting.over}"
     ),
-    "stale": _text(lambda a: a.schedule.sample.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'),
+    'late = "stale"': _text(
+        lambda a: a.schedule.sample.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
+    ),
     "weights by samples": _text(
         lambda a: isinstance(a.weighting, Samples | SamplesUsed), lambda a: f"weighting = {a.weighting}"
     ),
@@ -154,14 +160,18 @@ SETTINGS: Mapping[str, Setting] = {
         lambda a: not isinstance(a.weighting, Samples | SamplesUsed | Equal), lambda a: f"weighting = {a.weighting}"
     ),
     "weights above one": _weights_above_one,
-    "personal weights": _text(lambda a: a.sharing.weights == "personal", lambda a: 'sharing.weights = "personal"'),
-    "personal statistics": _text(
+    "weights that stay with the clients": _text(
+        lambda a: a.sharing.weights == "personal", lambda a: 'sharing.weights = "personal"'
+    ),
+    "personal batch-norm statistics": _text(
         lambda a: a.sharing.statistics == "personal", lambda a: 'sharing.statistics = "personal"'
     ),
     "personal state": _personal,
-    "newcomers' average": _text(lambda a: a.sharing.newcomer == "average", lambda a: 'algorithm.newcomer = "average"'),
+    'newcomer = "average"': _text(
+        lambda a: a.sharing.newcomer == "average", lambda a: 'algorithm.newcomer = "average"'
+    ),
     "server rule": _text(lambda a: not isinstance(a.server, Assign), lambda a: f"server = {a.server}"),
-    "rule of reports": _text(lambda a: takes_updates(type(a.server)), lambda a: f"server = {a.server}"),
+    "server rule that reads reports": _text(lambda a: takes_updates(type(a.server)), lambda a: f"server = {a.server}"),
     "weighted-mix": _text(
         lambda a: isinstance(getattr(a.server, "server", a.server), WeightedMix),
         lambda a: "server.rule = 'weighted-mix'",
@@ -169,13 +179,15 @@ SETTINGS: Mapping[str, Setting] = {
     "phase by reports": _text(
         lambda a: a.until is not None and not isinstance(a.until, AfterRound), lambda a: f"until = {a.until}"
     ),
-    "phase that freezes": _freezing,
-    "largest steps": _text(lambda a: a.local.steps == "largest", lambda a: "local.steps = 'largest'"),
-    "untracked": _text(lambda a: a.local.statistics == "untracked", lambda a: 'local.statistics = "untracked"'),
-    "measured": _measured,
+    "later phase that freezes statistics": _freezing,
+    'local.steps = "largest"': _text(lambda a: a.local.steps == "largest", lambda a: "local.steps = 'largest'"),
+    'local.statistics = "untracked"': _text(
+        lambda a: a.local.statistics == "untracked", lambda a: 'local.statistics = "untracked"'
+    ),
+    "losses measured after an update": _measured,
     "candidates": _of("candidates", lambda each: "algorithm.candidates"),
     "oort": _of("oort", lambda each: 'algorithm.sampling = "oort"'),
-    "scores": _of(
+    'start = "score"': _of(
         "importance", lambda each: 'algorithm.start = "score"' if getattr(each, "start", "") == "score" else ""
     ),
     "attack": _of("attack", lambda each: f"attack = {each}"),
@@ -185,13 +197,13 @@ SETTINGS: Mapping[str, Setting] = {
         "an attack or a robust aggregation" if _option(parts, "attack") or _option(parts, "aggregate") else ""
     ),
     "uplink": _of("uplink", lambda each: f"uplink = {each}"),
-    "feedback": _of("uplink", lambda each: "uplink.feedback = true" if getattr(each, "feedback", False) else ""),
+    "uplink.feedback": _of("uplink", lambda each: "uplink.feedback = true" if getattr(each, "feedback", False) else ""),
     "downlink": _of("downlink", lambda each: "[downlink]"),
     "privacy": _of("privacy", lambda each: "[privacy]"),
     "option of plain rounds": _of_plain_rounds,
     "option with work of its own": _work_of_its_own,
     "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
-    "clock": _clock,
+    "clock of the devices": _clock,
 }
 """Settings that conflict with others, by name."""
 
@@ -201,23 +213,27 @@ WHOLE = "remove [downlink], or use another algorithm"
 
 CONFLICTS: tuple[Conflict, ...] = (
     Conflict(
-        *("weights by samples", "redistribution"),
+        *("weights by samples", "aggregate_every > 1"),
         "be Equal() if models are redistributed, because each has trained on several clients",
         "use Equal() or aggregate_every = 1",
     ),
     Conflict(
-        *("personal weights", "redistribution"),
+        *("weights that stay with the clients", "aggregate_every > 1"),
         'be "shared" if models are redistributed, because nothing else travels',
         "use aggregate_every = 1",
     ),
-    Conflict(*("server rule", "personal weights"), "be Assign() if no weights are sent", "remove the table [server]"),
     Conflict(
-        *("feedback", "arrivals"),
+        *("server rule", "weights that stay with the clients"),
+        "be Assign() if no weights are sent",
+        "remove the table [server]",
+    ),
+    Conflict(
+        *("uplink.feedback", "asynchronous arrivals"),
         "be false, because overlapping client updates have no order in a client's residual",
         "use a synchronous algorithm",
     ),
     Conflict(
-        *("personal state", "arrivals"),
+        *("personal state", "asynchronous arrivals"),
         "be shared, because overlapping client updates have no order in a client's personal state",
         "use a synchronous algorithm, or epochs or steps in place of local.batches",
     ),
@@ -227,37 +243,37 @@ CONFLICTS: tuple[Conflict, ...] = (
         'set server.rule = "mix"',
     ),
     Conflict(
-        *("rule of reports", "buffer"),
+        *("server rule that reads reports", "buffer of arrivals"),
         "not read the clients' reports, because the buffer holds only their sum",
         "set algorithm.buffer = 1, or use a rule without `updates`",
     ),
     Conflict(
-        *("redistribution", "poisson"),
+        *("aggregate_every > 1", 'sampling = "poisson"'),
         "be 1, because a cohort may have more clients than there are travelling models",
         'set algorithm.sampling = "uniform"',
     ),
     Conflict(
-        *("untracked", "personal statistics"),
+        *('local.statistics = "untracked"', "personal batch-norm statistics"),
         'be "batch", because untracked personal statistics never change',
         'set local.statistics = "batch"',
     ),
     Conflict(
-        *("untracked", "phase that freezes"),
+        *('local.statistics = "untracked"', "later phase that freezes statistics"),
         'be "batch", because there is nothing to freeze',
         'set local.statistics = "batch"',
     ),
     Conflict(
-        *("untracked", "measured"),
+        *('local.statistics = "untracked"', "losses measured after an update"),
         'be "batch", because the trained model has only its initial statistics',
         'set local.statistics = "batch"',
     ),
     Conflict(
-        *("redistribution", "candidates"),
+        *("aggregate_every > 1", "candidates"),
         "be 1, because between aggregations there is no model for their losses",
         "leave algorithm.candidates out",
     ),
     Conflict(
-        *("untracked", "candidates"),
+        *('local.statistics = "untracked"', "candidates"),
         'be "batch", because the global model has only its initial statistics',
         "leave algorithm.candidates out",
     ),
@@ -268,25 +284,25 @@ CONFLICTS: tuple[Conflict, ...] = (
     ),
     Conflict(*("robust rule", "own rounds"), "be used with a cohort that trains at once", MEAN),
     Conflict(
-        *("robust rule", "redistribution"),
+        *("robust rule", "aggregate_every > 1"),
         "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
         MEAN,
     ),
     Conflict(*("robust rule", "weights by reports"), "be used with weights by samples, which it ignores", MEAN),
-    Conflict(*("robust rule", "personal weights"), "be used with weights that are sent", MEAN),
+    Conflict(*("robust rule", "weights that stay with the clients"), "be used with weights that are sent", MEAN),
     Conflict(*("attack", "own rounds"), "be used with a cohort that trains at once", HONEST),
     Conflict(
-        *("colluding attack", "redistribution"),
+        *("colluding attack", "aggregate_every > 1"),
         "be used with aggregate_every = 1, because a model that visits many clients has met an attacker",
         HONEST,
     ),
-    Conflict(*("attack", "personal weights"), "be used with weights that are sent", HONEST),
+    Conflict(*("attack", "weights that stay with the clients"), "be used with weights that are sent", HONEST),
     *(
         Conflict("uplink", other, "be empty, because no client sends its weights", "remove [uplink]")
-        for other in ("united data", "personal weights")
+        for other in ("centralized", "weights that stay with the clients")
     ),
     Conflict(
-        *("feedback", "newcomers' average"),
+        *("uplink.feedback", 'newcomer = "average"'),
         'be "initial", because a newcomer owes the server nothing',
         'set algorithm.newcomer = "initial"',
     ),
@@ -296,17 +312,17 @@ CONFLICTS: tuple[Conflict, ...] = (
         "use fedavg, or remove [privacy]",
     ),
     Conflict(
-        *("redistribution", "privacy"),
+        *("aggregate_every > 1", "privacy"),
         "be 1, because several clients change a travelling model, and each the order of the others",
         "use fedavg",
     ),
     Conflict(
-        *("not poisson", "privacy"),
+        *('sampling other than "poisson"', "privacy"),
         'be "poisson", because the accounting assumes independent clients',
         'set algorithm.sampling = "poisson", and algorithm.fraction in place of algorithm.cohort',
     ),
     Conflict(
-        *("active", "privacy"),
+        *("active < 1", "privacy"),
         "be 1.0, because the accounting knows one rate",
         "set algorithm.fraction to the product of both",
     ),
@@ -316,7 +332,7 @@ CONFLICTS: tuple[Conflict, ...] = (
         'set algorithm.weighting = "equal", or use fedavg',
     ),
     Conflict(
-        *("rule of reports", "privacy"),
+        *("server rule that reads reports", "privacy"),
         "be a rule without the reports of client updates, because they have no noise",
         "use fedavg",
     ),
@@ -326,16 +342,20 @@ CONFLICTS: tuple[Conflict, ...] = (
         "use an algorithm without such a phase",
     ),
     Conflict(
-        *("largest steps", "privacy"),
+        *('local.steps = "largest"', "privacy"),
         "be a number, because the largest client would set the steps of all",
         "set local.steps = 10",
     ),
     Conflict(
-        *("newcomers' average", "privacy"),
+        *('newcomer = "average"', "privacy"),
         'be "initial", because the average of personal entries has no noise',
         'set algorithm.newcomer = "initial"',
     ),
-    Conflict(*("personal weights", "privacy"), 'be "shared", because no client sends its weights', "remove [privacy]"),
+    Conflict(
+        *("weights that stay with the clients", "privacy"),
+        'be "shared", because no client sends its weights',
+        "remove [privacy]",
+    ),
     Conflict(
         *("attack or robust rule", "privacy"),
         "be left out, because the noise is for a sum of clipped changes",
@@ -343,71 +363,79 @@ CONFLICTS: tuple[Conflict, ...] = (
     ),
     Conflict(*("downlink", "own rounds"), "be used with rounds that begin with one global model", WHOLE),
     Conflict(
-        *("downlink", "redistribution"),
+        *("downlink", "aggregate_every > 1"),
         "be used with aggregate_every = 1, because models travel from client to client",
         WHOLE,
     ),
-    Conflict(*("downlink", "personal weights"), "be left out, because no weights are sent", WHOLE),
+    Conflict(*("downlink", "weights that stay with the clients"), "be left out, because no weights are sent", WHOLE),
     Conflict(*("downlink", "candidates"), "be left out, because all candidates receive the whole model", WHOLE),
     Conflict(
-        *("clock", "max_staleness"),
+        *("clock of the devices", "max_staleness"),
         "not be used together, because this clock counts arrivals",
         "set concurrency instead",
     ),
     Conflict(
-        *("clock", "synchronous rounds of its own"),
+        *("clock of the devices", "synchronous rounds of its own"),
         "not be used together, because all clients of such a round exchange with the server at once",
         "use another algorithm",
     ),
-    Conflict(*("clock", "downlink"), "not be used together, because it sends whole models", "remove one of the two"),
-    Conflict(*("clock", "privacy"), "not be used together, because the accounting assumes q", "remove one of the two"),
     Conflict(
-        *("clock", "candidates"),
+        *("clock of the devices", "downlink"),
+        "not be used together, because it sends whole models",
+        "remove one of the two",
+    ),
+    Conflict(
+        *("clock of the devices", "privacy"),
+        "not be used together, because the accounting assumes q",
+        "remove one of the two",
+    ),
+    Conflict(
+        *("clock of the devices", "candidates"),
         "not be used together, because candidates would be asked without a clock",
         'set algorithm.sampling = "oort" instead',
     ),
     Conflict(
-        *("clock", "scores"),
+        *("clock of the devices", 'start = "score"'),
         "not be used together, because absent clients cannot be scored",
         'set algorithm.start = "equal"',
     ),
     Conflict(
-        *("oort", "active"),
+        *("oort", "active < 1"),
         "not be used together, because the devices say who is there",
         "use devices that are not always available instead",
     ),
     Conflict(
-        *("oort", "redistribution"),
+        *("oort", "aggregate_every > 1"),
         "not be used together, because a model that travels has no utility of its own",
         'set algorithm.sampling = "uniform"',
     ),
     Conflict(
-        *("over", "poisson"),
+        *("over > 1", 'sampling = "poisson"'),
         "not be used together, because the cohort's size varies anyway",
         "raise algorithm.fraction instead",
     ),
     Conflict(
-        *("over", "redistribution"),
+        *("over > 1", "aggregate_every > 1"),
         "not be used together, because each travelling model goes to one client",
         "remove one of the two",
     ),
     Conflict(
-        *("stale", "redistribution"),
+        *('late = "stale"', "aggregate_every > 1"),
         "not be used together, because a late model has travelled on",
         'set algorithm.late = "drop"',
     ),
     Conflict(
-        *("stale", "attack or robust rule"),
+        *('late = "stale"', "attack or robust rule"),
         "not be used together, because late models are added to a sum",
         'set algorithm.late = "drop"',
     ),
     Conflict(
-        *("stale", "rule of reports"),
+        *('late = "stale"', "server rule that reads reports"),
         "not be used together, because that rule reads the reports of one cohort",
         'set algorithm.late = "drop"',
     ),
     Conflict(
-        *("stale", "newcomers' average"),
+        *('late = "stale"', 'newcomer = "average"'),
         "not be used together, because the average is that of one cohort",
         'set algorithm.newcomer = "initial"',
     ),
@@ -417,7 +445,7 @@ CONFLICTS: tuple[Conflict, ...] = (
         "remove it, or use a synchronous algorithm",
     ),
     Conflict(
-        *("option with work of its own", "stale"),
+        *("option with work of its own", 'late = "stale"'),
         "not be used together, because late updates do not have that work",
         'set algorithm.late = "drop", or set `on_the_way` in its class',
     ),

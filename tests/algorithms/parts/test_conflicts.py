@@ -75,41 +75,44 @@ def late(**keys: Any) -> dict[str, Any]:
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "redistribution": {"schedule": Rounds(aggregate_every=2)},
-    "poisson": drawn("poisson", fraction=0.5),
-    "not poisson": drawn(),
-    "active": drawn(active=0.5),
+    "aggregate_every > 1": {"schedule": Rounds(aggregate_every=2)},
+    'sampling = "poisson"': drawn("poisson", fraction=0.5),
+    'sampling other than "poisson"': drawn(),
+    "active < 1": drawn(active=0.5),
     "weights by samples": {"weighting": Samples()},
     "weights that are not equal": {"weighting": Samples()},
     "weights by reports": {"weighting": ClientLoss()},
-    "personal weights": {"sharing": Sharing(weights="personal")},
-    "personal statistics": {"sharing": Sharing(statistics="personal")},
-    "newcomers' average": {"sharing": Sharing(statistics="personal", newcomer="average")},
+    "weights that stay with the clients": {"sharing": Sharing(weights="personal")},
+    "personal batch-norm statistics": {"sharing": Sharing(statistics="personal")},
+    'newcomer = "average"': {"sharing": Sharing(statistics="personal", newcomer="average")},
     "server rule": {"server": Mix(0.5)},
-    "rule of reports": {"server": RULE.server},
+    "server rule that reads reports": {"server": RULE.server},
     "phase by reports": {
         "until": LossAgreement(0.1, 2),
         "then": replace(fedavg(Sample(0.5, by="poisson"), LOCAL), weighting=Equal()),
     },
-    "phase that freezes": {"until": LossAgreement(0.1, 2), "then": fedavg(EVERY, Local(statistics="frozen"))},
-    "largest steps": {"local": Local(steps="largest")},
-    "untracked": {"local": UNTRACKED},
-    "measured": drawn(Importance()),
+    "later phase that freezes statistics": {
+        "until": LossAgreement(0.1, 2),
+        "then": fedavg(EVERY, Local(statistics="frozen")),
+    },
+    'local.steps = "largest"': {"local": Local(steps="largest")},
+    'local.statistics = "untracked"': {"local": UNTRACKED},
+    "losses measured after an update": drawn(Importance()),
     "candidates": drawn(PowerOfChoice(2), cohort=1),
     "oort": drawn(Oort()),
-    "scores": drawn(Importance()),
+    'start = "score"': drawn(Importance()),
     "attack": {"options": (Attack(0.1, "sign-flip"),)},
     "colluding attack": {"options": (Attack(0.1, "little-is-enough"),)},
     "robust rule": {"options": (Robust(Krum(1)),)},
     "attack or robust rule": {"options": (Robust(Krum(1)),)},
     "uplink": {"options": (Uplink((TopK(0.1),)),)},
-    "feedback": {"options": (Uplink((TopK(0.1),), feedback=True),)},
+    "uplink.feedback": {"options": (Uplink((TopK(0.1),), feedback=True),)},
     "downlink": {"options": (Downlink((TopK(0.1),)),)},
     "privacy": {"options": (Privacy(1.0, 0.1),)},
-    "stale": late(),
-    "over": drawn(reporting=Reporting(over=1.5)),
+    'late = "stale"': late(),
+    "over > 1": drawn(reporting=Reporting(over=1.5)),
     "weighted-mix": {"server": WeightedMix(0.5)},
-    "clock": {},
+    "clock of the devices": {},
     "weights above one": {},
     "option of plain rounds": {"options": (Traced(),)},
     "option with work of its own": {"options": (Traced(),)},
@@ -120,23 +123,26 @@ WHOLE: dict[str, Callable[[], Algorithm]] = {
     "round function": lambda: fedasync(EVERY, LOCAL),
     "own rounds": lambda: fedtan(EVERY, LOCAL),
     "synchronous rounds of its own": lambda: fedtan(EVERY, LOCAL),
-    "united data": lambda: centralized(EVERY, LOCAL),
-    "arrivals": lambda: fedasync(EVERY, LOCAL),
-    "buffer": lambda: fedbuff(EVERY, LOCAL),
+    "centralized": lambda: centralized(EVERY, LOCAL),
+    "asynchronous arrivals": lambda: fedasync(EVERY, LOCAL),
+    "buffer of arrivals": lambda: fedbuff(EVERY, LOCAL),
     "max_staleness": lambda: fedasync(EVERY, LOCAL, max_staleness=3),
 }
 """Algorithms that have a setting, of themselves."""
 
 BOTH: dict[tuple[str, str], dict[str, Any]] = {
-    ("redistribution", "poisson"): {"schedule": Rounds(Sample(0.5, by="poisson"), 2)},
-    ("redistribution", "candidates"): {"schedule": Rounds(Sample(by=PowerOfChoice(2), cohort=1), 2)},
-    ("oort", "active"): drawn(Oort(), active=0.5),
-    ("oort", "redistribution"): {"schedule": Rounds(Sample(by=Oort()), 2)},
-    ("over", "poisson"): drawn("poisson", fraction=0.5, reporting=Reporting(over=1.5)),
-    ("over", "redistribution"): {"schedule": Rounds(Sample(reporting=Reporting(over=1.5)), 2)},
-    ("stale", "redistribution"): late(aggregate_every=2),
-    ("active", "privacy"): {**drawn("poisson", fraction=0.5, active=0.5), "options": (Privacy(1.0, 0.1),)},
-    ("personal state", "arrivals"): {"sharing": Sharing(statistics="personal")},
+    ("aggregate_every > 1", 'sampling = "poisson"'): {"schedule": Rounds(Sample(0.5, by="poisson"), 2)},
+    ("aggregate_every > 1", "candidates"): {"schedule": Rounds(Sample(by=PowerOfChoice(2), cohort=1), 2)},
+    ("oort", "active < 1"): drawn(Oort(), active=0.5),
+    ("oort", "aggregate_every > 1"): {"schedule": Rounds(Sample(by=Oort()), 2)},
+    ("over > 1", 'sampling = "poisson"'): drawn("poisson", fraction=0.5, reporting=Reporting(over=1.5)),
+    ("over > 1", "aggregate_every > 1"): {"schedule": Rounds(Sample(reporting=Reporting(over=1.5)), 2)},
+    ('late = "stale"', "aggregate_every > 1"): late(aggregate_every=2),
+    ("active < 1", "privacy"): {
+        **drawn("poisson", fraction=0.5, active=0.5),
+        "options": (Privacy(1.0, 0.1),),
+    },
+    ("personal state", "asynchronous arrivals"): {"sharing": Sharing(statistics="personal")},
     ("colluding attack", "uplink"): {"options": (Attack(0.1, "little-is-enough"), Uplink((TopK(0.1),)))},
     ("attack or robust rule", "privacy"): {"options": (Robust(Krum(1)), Privacy(1.0, 0.1))},
 }
@@ -149,10 +155,15 @@ def refused(conflict: Conflict) -> None:
     plain = WHOLE[other]() if other in WHOLE else WHOLE[one]() if one in WHOLE else fedavg(EVERY, LOCAL)
     plain = plain if {one, other} & WHOLE.keys() else replace(plain, weighting=Equal())
     changes = {**CHANGES.get(one, {}), **CHANGES.get(other, {}), **BOTH.get((one, other), {})}
-    private = other == "privacy" and one not in ("redistribution", "not poisson", "own rounds", "active")
+    private = other == "privacy" and one not in (
+        "aggregate_every > 1",
+        'sampling other than "poisson"',
+        "own rounds",
+        "active < 1",
+    )
     options = changes.pop("options", ())
     algorithm = replace(plain, **{**(drawn("poisson", fraction=0.5) if private else {}), **changes}).having(*options)
-    check_clock(algorithm, NIGHT if one == "clock" else None)
+    check_clock(algorithm, NIGHT if one == "clock of the devices" else None)
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS, ids=lambda conflict: f"{conflict.one}, {conflict.other}")
