@@ -36,6 +36,9 @@ TOP_K = [{"name": "top-k", "share": 0.1}]
 QUANTISE = {"name": "quantise", "levels": 64}
 PRIVACY = {"privacy": {"noise": 1.0, "clip": 0.1, "delta": 1e-3, "accountant": "rdp"}}
 ADAPTIVE = {"privacy": {**PRIVACY["privacy"], "adaptive": {"count_noise": 2.0}}}
+FOR_EPSILON = {
+    "privacy": {"epsilon": 6.0, "clip": 0.5, "delta": 1e-3, "accountant": "rdp", "adaptive": {"count_noise": 3.0}}
+}
 POISSON = {"sampling": "poisson", "weighting": "equal"}
 SIGN_FLIP = {"attack": {"share": 0.3, "kind": "sign-flip", "scale": 2.0}}
 COLLUDING = {"attack": {"share": 0.3, "kind": "little-is-enough"}}
@@ -223,7 +226,7 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "fedadam with two stages down": experiment("fedadam", downlink={"chain": [*TOP_K, QUANTISE]}),
         "fedasync and noise": experiment("fedasync", uplink={"chain": [{"name": "noise", "std": 0.01}]}),
         "privacy and fedprox": experiment("fedprox", PRIVACY, **POISSON),
-        "adaptive privacy and fedadam": experiment("fedadam", ADAPTIVE, **POISSON),
+        "adaptive privacy and fedadam": experiment("fedadam", FOR_EPSILON, **POISSON),
         "multi-krum and fedbn under collusion": experiment("fedbn", COLLUDING, **MULTI_KRUM),
         "geometric median and fedadam under collusion": experiment("fedadam", COLLUDING, **GEOMETRIC),
         "twins of radfed": experiment("radfed", {**TWINS, "model": NORMED}),
