@@ -30,6 +30,9 @@ from raysim.fleet.machine import settled
 
 Samples = tuple[torch.Tensor, torch.Tensor]
 
+NEEDS_BATCH_NORM = frozenset({"fedbn", "silobn", "fixbn", "static-bn", "fedtan"})
+"""Algorithms that refuse a model without batch norm."""
+
 
 @dataclass
 class Memory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,18 +13,7 @@ from rich.progress import track
 
 import raysim
 from tests.matrix.configurations import CONFIGURATIONS
-from tests.matrix.executions import EXECUTIONS, run, run_stopped
-
-
-def differing(digests: dict[str, dict[str, str]], frozen: dict[str, str]) -> list[str]:
-    """Return what differs between the ways to run a configuration, or from the frozen digests of it."""
-    expected = frozen or digests["inline"]
-    return [
-        f"{way}: {part}"
-        for way, found in digests.items()
-        for part in sorted(expected.keys() | found.keys())
-        if found.get(part) != expected.get(part)
-    ]
+from tests.matrix.executions import differing, fleets, run_as
 
 
 @click.command()
@@ -36,20 +26,15 @@ def main(names: tuple[str, ...], inline: bool, write: Path | None, against: Path
     console, frozen = Console(), json.loads(against.read_text()) if against else {}
     chosen = names or tuple(CONFIGURATIONS)
     found: dict[str, dict[str, dict[str, str]]] = {name: {} for name in chosen}
-    ways = EXECUTIONS[:2] if inline else EXECUTIONS
-    for way in ways:
-        fleet = {"one actor": raysim.Actors(1), "two actors": raysim.Actors(2)}.get(way)
-        for name in track(chosen, way, console=console):
-            config = CONFIGURATIONS[name]
-            with TemporaryDirectory() as folder:
-                try:
-                    run_here = run_stopped(config, Path(folder, "run")) if way == "stopped" else None
-                    found[name][way] = run_here or run(config, Path(folder, "run"), fleet)
-                except Exception as error:  # the others are run all the same
-                    found[name][way] = {"error": f"{type(error).__name__}: {error}"}
-                    console.print(f"{name}, {way}: {error}", highlight=False)
-        if fleet is not None:
-            fleet.close()
+    with nullcontext(dict[str, raysim.Actors]()) if inline else fleets() as actors:
+        for way in ("inline", "stopped", *actors):
+            for name in track(chosen, way, console=console):
+                with TemporaryDirectory() as folder:
+                    try:
+                        found[name][way] = run_as(way, name, Path(folder, "run"), actors.get(way))
+                    except Exception as error:  # the others are run all the same
+                        found[name][way] = {"error": f"{type(error).__name__}: {error}"}
+                        console.print(f"{name}, {way}: {error}", highlight=False)
     wrong = {name: each for name in chosen if (each := differing(found[name], frozen.get(name, {})))}
     for name, each in wrong.items():
         console.print(f"{name}: {', '.join(each)}", highlight=False)

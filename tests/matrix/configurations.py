@@ -27,15 +27,40 @@ ITS_OWN: dict[str, dict[str, Any]] = {
 
 PHONES = {"devices": {"compute": 40.0, "spread": 1.0, "latency": 1.0}}
 AT_NIGHT = {"devices": {**PHONES["devices"], "compute": 0.1, "availability": "day-night"}}
+VANISHING = {
+    "rounds": 8,
+    "devices": {"compute": 40.0, "spread": 1.0, "latency": 1000.0, "availability": "day-night", "hours": 5.0},
+}
+"""Clients that leave amid a client update."""
 TOP_K = [{"name": "top-k", "share": 0.1}]
+QUANTISE = {"name": "quantise", "levels": 64}
 PRIVACY = {"privacy": {"noise": 1.0, "clip": 0.1, "delta": 1e-3, "accountant": "rdp"}}
 ADAPTIVE = {"privacy": {**PRIVACY["privacy"], "adaptive": {"count_noise": 2.0}}}
+FOR_EPSILON = {
+    "privacy": {"epsilon": 6.0, "clip": 0.5, "delta": 1e-3, "accountant": "rdp", "adaptive": {"count_noise": 3.0}}
+}
 POISSON = {"sampling": "poisson", "weighting": "equal"}
 SIGN_FLIP = {"attack": {"share": 0.3, "kind": "sign-flip", "scale": 2.0}}
 COLLUDING = {"attack": {"share": 0.3, "kind": "little-is-enough"}}
 KRUM = {"server": {"aggregate": "krum", "byzantine": 1}}
+MULTI_KRUM = {"server": {"aggregate": "multi-krum", "byzantine": 1}}
 MEDIAN = {"server": {"aggregate": "median"}}
-RADFED = {"aggregate_every": 3}
+GEOMETRIC = {"server": {"aggregate": "geometric-median"}}
+TWINS = {"evaluate": {"every": 1, "metrics": ["accuracy", "loss"], "measures": ["dc", "concordance"]}}
+AUGMENTED = {
+    "dataset": "digits",
+    "test": 0.1,
+    "standardise": "global",
+    "augment": ["crop", "flip", "colour-jitter"],
+    "crop_padding": 1,
+}
+LOW_RANK = {
+    "partition": {"scheme": "iid", "clients": 60},
+    "model": {"name": "mlp", "hidden": [50]},
+    "local": {"lr": 0.1, "batch_size": 8, "momentum": 0.5, "execution": "low-rank"},
+    "fleet": {},
+}
+"""Several client updates a block, which are kept as products of two narrow matrices."""
 
 
 def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
@@ -61,6 +86,24 @@ def experiment(name: str = "fedavg", tables: dict[str, Any] | None = None, **key
     }
 
 
+def _tuned() -> dict[str, dict[str, Any]]:
+    """Return each algorithm with batch norm, devices, held-out clients, tuned copies and uneven blocks."""
+    tables = {
+        "partition": {
+            "scheme": "dirichlet-qp",
+            "clients": 12,
+            "label_alpha": 0.1,
+            "test_clients": 2,
+            "local_test": 0.25,
+        },
+        "model": NORMED,
+        "devices": {"compute": 500.0, "spread": 0.5, "down": 1e6, "up": 1e5, "latency": 0.05},
+        "fleet": {"block": 4},
+        "evaluate": {"every": 2, "finetune": {"epochs": 1, "part": "head"}},
+    }
+    return {f"{name} tuned": experiment(name, tables) for name in ALGORITHMS}
+
+
 def _options() -> dict[str, dict[str, Any]]:
     """Return runs with one option."""
     return {
@@ -83,8 +126,8 @@ def _options() -> dict[str, dict[str, Any]]:
         "median": experiment(**MEDIAN),
         "trimmed-mean": experiment(server={"aggregate": "trimmed-mean", "trim": 0.2}),
         "krum": experiment(**KRUM),
-        "multi-krum": experiment(server={"aggregate": "multi-krum", "byzantine": 1}),
-        "geometric-median": experiment(server={"aggregate": "geometric-median"}),
+        "multi-krum": experiment(**MULTI_KRUM),
+        "geometric-median": experiment(**GEOMETRIC),
         "top-k": experiment(uplink={"chain": TOP_K}),
         "feedback": experiment(uplink={"chain": TOP_K, "feedback": True}),
         "clip and noise": experiment(uplink={"chain": [{"name": "clip", "norm": 0.1}, {"name": "noise", "std": 0.01}]}),
@@ -110,6 +153,7 @@ def _options() -> dict[str, dict[str, Any]]:
         "low-rank": experiment(
             tables={"model": {"name": "logistic"}, "local": {"lr": 0.1, "batch_size": 16, "execution": "low-rank"}}
         ),
+        "augmented": experiment(tables={"data": AUGMENTED}),
         "domains": experiment("fedbn", {"fleet": {"block": "auto"}}),
     }
 
@@ -171,12 +215,63 @@ def _pairs() -> dict[str, dict[str, Any]]:
         "ditto fine-tuned": experiment("ditto", best),
         "fedadam with downlink": experiment("fedadam", downlink={"chain": TOP_K}),
         "fedavgm with median": experiment("fedavgm", server={"rule": "momentum", "aggregate": "median"}),
+        "over-selection of vanishing clients": experiment(tables=VANISHING, over=1.5, deadline=1004.0),
+        "stale fedbn of vanishing clients": experiment("fedbn", VANISHING, deadline=1003.0, late="stale"),
+        "radfed of vanishing clients": experiment("radfed", VANISHING, deadline=1006.0),
+        "oort of vanishing clients": experiment("fedprox", VANISHING, sampling="oort"),
+        "fedasync of vanishing clients": experiment("fedasync", VANISHING, concurrency=3),
+        "fedbuff of vanishing clients": experiment("fedbuff", VANISHING, buffer=3, concurrency=4),
+        "two stages and feedback": experiment(uplink={"chain": [*TOP_K, QUANTISE], "feedback": True}),
+        "fedbn by sign": experiment("fedbn", uplink={"chain": [{"name": "random-k", "share": 0.1}, {"name": "sign"}]}),
+        "fedadam with two stages down": experiment("fedadam", downlink={"chain": [*TOP_K, QUANTISE]}),
+        "fedasync and noise": experiment("fedasync", uplink={"chain": [{"name": "noise", "std": 0.01}]}),
+        "privacy and fedprox": experiment("fedprox", PRIVACY, **POISSON),
+        "adaptive privacy and fedadam": experiment("fedadam", FOR_EPSILON, **POISSON),
+        "multi-krum and fedbn under collusion": experiment("fedbn", COLLUDING, **MULTI_KRUM),
+        "geometric median and fedadam under collusion": experiment("fedadam", COLLUDING, **GEOMETRIC),
+        "twins of radfed": experiment("radfed", {**TWINS, "model": NORMED}),
+        "twins of static-bn": experiment("static-bn", TWINS),
+        "twins of centralized": experiment("centralized", {**TWINS, "model": NORMED}),
+        "twins of augmented clients": experiment(tables={**TWINS, "data": AUGMENTED}),
+        "low-rank mlp": experiment(tables=LOW_RANK, fraction=None, cohort=20),
+        "low-rank radfed": experiment("radfed", LOW_RANK, fraction=None, cohort=20),
     }
 
 
-CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    **{name: experiment(name) for name in ALGORITHMS},
-    **_options(),
-    **_pairs(),
-}
+BY_ALGORITHM = {**{name: experiment(name) for name in ALGORITHMS}, **_tuned()}
+BY_OPTION = {**_options(), **_pairs()}
+CONFIGURATIONS = {**BY_ALGORITHM, **BY_OPTION}
 """Experiments by name."""
+
+ENDED_BY_ERROR = frozenset([*_tuned(), *list(_options())[::2], *list(_pairs())[::2]])
+"""Those that an error ends before they are resumed; the others are asked to stop."""
+
+ON_ACTORS = (
+    "fedavg",
+    "fedbn tuned",
+    "radfed tuned",
+    "radfed of vanishing clients",
+    "radfedi inactive",
+    "scaffold",
+    "ditto",
+    "fedtan",
+    "centralized",
+    "fedbs",
+    "apfl",
+    "fedasync of vanishing clients",
+    "fedbuff with devices",
+    "oort with stale updates",
+    "candidates and fedbn",
+    "stale ditto",
+    "krum under attack",
+    "median under collusion",
+    "adaptive privacy",
+    "privacy and top-k",
+    "feedback and downlink",
+    "measures",
+    "twins of radfed",
+    "low-rank radfed",
+    "dropout",
+    "augmented",
+)
+"""Those that the suite runs on actors by default: each way in which the driver and actors share the work."""

@@ -2,62 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from safetensors.numpy import load_file
 
 import raysim
 from algorithms.names import ALGORITHMS
 from raysim.common.errors import StoppedError
+from raysim.config.tables import FleetTable
+from raysim.fleet.calls import START_SECONDS, fetch_results
+from raysim.fleet.ray_runtime import running
 from raysim.simulation.api import read_experiment, resume_experiment, run_experiment
 from raysim.simulation.options import RunOptions
 from raysim.simulation.stop import Stop
 from raysim.store.location import RunLocation
+from raysim.store.summary import read_summary
 from raysim.watching.progress import Watcher
+from tests.matrix.configurations import CONFIGURATIONS, ENDED_BY_ERROR
 
-EXECUTIONS = ("inline", "stopped", "one actor", "two actors")
-"""Ways to run: in this process, stopped there after two rounds and resumed, and on client actors."""
+UNLIKE = ("algorithm", "seconds", "machine_traffic")
+"""Keys of a summary that may differ between ways, or with the text of the code."""
 
-STOPPED_AFTER = 2
+STOPPED_AFTER, FAILED_AFTER = 2, 3
 
 
-class Stopper(Watcher):
-    """Watcher that asks a run to stop after a round."""
+class Ending(Watcher):
+    """Watcher that ends a run after a round, by an error or by asking for it."""
 
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
+    def __init__(self, stop: Stop, fails: bool) -> None:
+        self._stop, self._fails = stop, fails
 
     def round(self, round_number: int, metrics: dict[str, float]) -> None:
-        self._stop.asked |= round_number >= STOPPED_AFTER
+        if self._fails and round_number == FAILED_AFTER:
+            raise ZeroDivisionError
+        self._stop.asked |= not self._fails and round_number >= STOPPED_AFTER
 
 
-def run(config: Mapping[str, Any], folder: Path, fleet: raysim.Actors | None = None) -> dict[str, str]:
-    """Run a configuration without its report, in this process or on a fleet; return its digests."""
-    run_experiment(read_experiment(config), RunLocation(folder, str(folder)), RunOptions(inline=not fleet, fleet=fleet))
+class Resumed(Watcher):
+    """Watcher that keeps what a run says."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+@contextmanager
+def fleets() -> Iterator[dict[str, raysim.Actors]]:
+    """Within, a Ray runs whose one and two actors have started, by the way of running on them."""
+    with running(3, None), raysim.Actors(1) as one, raysim.Actors(2) as two:
+        found = {"one actor": one, "two actors": two}
+        for actors in found.values():
+            with actors.place(FleetTable()) as place:  # else the driver would run the first configurations itself
+                fetch_results([handle.fingerprint.remote() for handle in place.pool.handles()], START_SECONDS)
+        yield found
+
+
+def run_as(way: str, name: str, folder: Path, fleet: raysim.Actors | None = None) -> dict[str, str]:
+    """Run a configuration without its report; return its digests.
+
+    Args:
+        way: "inline"; "stopped", which is inline as well, ended between two rounds and resumed; or one of `fleets`.
+        name: of the configuration.
+        folder: new folder of the run.
+        fleet: the actors, of one of `fleets`.
+    """
+    if way == "stopped":
+        return _run_stopped(CONFIGURATIONS[name], folder, name in ENDED_BY_ERROR)
+    options = RunOptions(inline=fleet is None, fleet=fleet)
+    run_experiment(read_experiment(CONFIGURATIONS[name]), RunLocation(folder, str(folder)), options)
     return digests(folder)
 
 
-def run_stopped(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Run a configuration in this process, stop it between two rounds, and resume it; return its digests."""
-    location, stop = RunLocation(folder, str(folder)), Stop()
-    options = RunOptions(inline=True, watcher=Stopper(stop), stop=stop)
-    try:
-        run_experiment(read_experiment(config), location, options)
-    except StoppedError:
-        resume_experiment(location, RunOptions(inline=True))
-    else:
-        raise AssertionError("the run was to stop, and ended")
+def differing(digests: Mapping[str, Mapping[str, str]], frozen: Mapping[str, str] = {}) -> list[str]:
+    """Return what differs between the ways to run a configuration, or from the frozen digests of it."""
+    expected = frozen or digests["inline"]
+    return [
+        f"{way}: {part}"
+        for way, found in digests.items()
+        for part in sorted(expected.keys() | found.keys())
+        if found.get(part) != expected.get(part)
+    ]
+
+
+def _run_stopped(config: Mapping[str, Any], folder: Path, fails: bool) -> dict[str, str]:
+    location, stop, resumed = RunLocation(folder, str(folder)), Stop(), Resumed()
+    ending = RunOptions(inline=True, watcher=Ending(stop, fails), stop=stop)
+    with pytest.raises(ZeroDivisionError if fails else StoppedError):
+        run_experiment(read_experiment(config), location, ending)
+    resume_experiment(location, RunOptions(inline=True, watcher=resumed))
+    (goes_on,) = (text for text in resumed.notices if "continues after round" in text)
+    assert 1 <= int(goes_on.rpartition(" ")[2]) < config["rounds"], goes_on
     return digests(folder)
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the model, the personal state, the rounds and the client updates of a run."""
+    """Return the SHA-256 of what a run left: model, personal state, rounds, client updates, summary, names of files."""
     (algorithm,) = (path for path in folder.iterdir() if path.name in ALGORITHMS)
-    found = {}
+    found = {"files": _sha256(sorted(path.name for path in algorithm.iterdir()))}
     for name in ("model", "personal"):
         path = algorithm / f"{name}.safetensors"
         if path.exists():
@@ -67,6 +116,8 @@ def digests(folder: Path) -> dict[str, str]:
         timeless = [column for column in table.column_names if not column.startswith(("seconds", "machine_"))]
         # Compared as text, for an undefined number is equal to no other.
         found[name] = _sha256(sorted(table.select(timeless).to_pydict().items()))
+    summary = read_summary(algorithm / "summary.json")
+    found["summary"] = _sha256(sorted((key, value) for key, value in summary.items() if key not in UNLIKE))
     return found
 
 

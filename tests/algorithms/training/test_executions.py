@@ -38,7 +38,7 @@ from algorithms.training.low_rank import keeps_low_rank
 from algorithms.training.terms import pull
 from algorithms.training.work import Work
 from raysim.fleet.inline import InlineFleet
-from tests.algorithms.conftest import clients, named, perceptron
+from tests.algorithms.conftest import NEEDS_BATCH_NORM, clients, named, perceptron
 
 Federation = Callable[..., InlineFleet]
 SIZES = (7, 4, 1, 9, 0, 7)
@@ -97,6 +97,29 @@ def convolution() -> nn.Module:
 
 MODELS = {function.__name__: function for function in (linear, sigmoid, group_norm, batch_norm, convolution)}
 FUSED = ("linear", "sigmoid")
+NOT_FOLDABLE = {"clipped", "nesterov", "adam"}
+NOT_LOW_RANK = {"head", "body"}
+
+UPDATES = [
+    (execution, local, model)
+    for execution in STACKED
+    for local in LOCALS
+    for model in MODELS
+    if execution == "vectorised"
+    or (model in FUSED and local not in NOT_FOLDABLE and (execution == "fused" or local not in NOT_LOW_RANK))
+]
+"""Client updates that an execution has."""
+
+NOT_FUSED = NEEDS_BATCH_NORM | {"apfl", "pfedme", "per-fedavg", "moon"}
+"""Algorithms about batch norm, which a fused model has not, or whose gradients are not by hand."""
+
+FORMED = NOT_FUSED | {
+    *("fedasync", "fedbuff", "centralized", "radfedi", "q-fedavg", "scaffold", "feddyn"),
+    *("singleset", "fedper", "fedrep", "lg-fedavg", "fedbabu", "ditto"),
+}
+"""Algorithms that form each client's model."""
+
+WITHOUT = {"vectorised": set(), "fused": NOT_FUSED, "low-rank": FORMED}
 
 
 def seeded(name: str) -> nn.Module:
@@ -122,14 +145,17 @@ def differ(a: Packed, b: Packed) -> float:
     return float(np.abs(a.floats - b.floats).max(initial=0))
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("local", LOCALS)
-@pytest.mark.parametrize("execution", STACKED)
+def test_the_other_updates_and_algorithms_have_no_such_execution() -> None:
+    assert {name for name, local in LOCALS.items() if not local.chain.is_foldable} == NOT_FOLDABLE
+    assert {name for name, local in LOCALS.items() if not keeps_low_rank(local)} == NOT_FOLDABLE | NOT_LOW_RANK
+    algorithms = {name: named(name, Sample(fraction=0.7), LOCAL) for name in ALGORITHMS}
+    assert {name for name, each in algorithms.items() if cannot_fuse(each)} == NOT_FUSED
+    formed = {name for name, each in algorithms.items() if forms_models(each) or not keeps_low_rank(each.local)}
+    assert formed == FORMED
+
+
+@pytest.mark.parametrize(("execution", "local", "model"), UPDATES)
 def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution: str, federation: Federation) -> None:
-    if execution in ("fused", "low-rank") and (model not in FUSED or not LOCALS[local].chain.is_foldable):
-        pytest.skip("no such client updates")
-    if execution == "low-rank" and not keeps_low_rank(LOCALS[local]):
-        pytest.skip("no form of low rank")
     algorithm = fedavg(Sample(), LOCALS[local])
     # float32 is compared on a single client update each: rounding grows from round to round.
     compared = [("fp64", 1e-9, 2), ("fp32", 1e-5, 1)] if local == "all" else [("fp64", 1e-9, 1)]
@@ -146,15 +172,12 @@ def test_stacked_updates_equal_sequential_ones(model: str, local: str, execution
         np.testing.assert_allclose(a.report["loss"], b.report["loss"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("execution", STACKED)
+@pytest.mark.parametrize(
+    ("execution", "name"), [(each, name) for each in STACKED for name in ALGORITHMS if name not in WITHOUT[each]]
+)
 def test_every_algorithm_stacks(name: str, execution: str, federation: Federation) -> None:
     algorithm = named(name, Sample(fraction=0.7), LOCAL)
     model = "batch_norm" if execution == "vectorised" else "linear"
-    if execution == "fused" and cannot_fuse(algorithm):
-        pytest.skip("a fused model has no batch norm, and its gradients are by hand")
-    if execution == "low-rank" and (forms_models(algorithm) or not keeps_low_rank(algorithm.local)):
-        pytest.skip("each client's model is formed")
     plain = run(federation, algorithm, model, Compute("sequential", "fp64"), 3, 1)
     stacked = run(federation, algorithm, model, Compute(execution, "fp64"), 3, 3)  # type: ignore[arg-type]
     assert differ(stacked.model, plain.model) < 1e-9

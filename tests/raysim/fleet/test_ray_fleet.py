@@ -18,7 +18,6 @@ from ray.experimental import get_object_locations
 import partitioning
 from algorithms import (
     Block,
-    Compute,
     DivergedError,
     Function,
     Local,
@@ -38,7 +37,6 @@ from raysim.common.errors import InputError
 from raysim.data.sources import load
 from raysim.fleet.calls import fetch_results
 from raysim.fleet.client_actors import ClientActors
-from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import agreed
 from raysim.fleet.ray_fleet import RayFleet
 from raysim.fleet.ray_runtime import ENDING, check_answers
@@ -93,25 +91,6 @@ def stored_sizes(references: list[Any]) -> list[int]:
         if len(stored) == len(references) or time.monotonic() > deadline:
             return [place["object_size"] for place in stored]
         time.sleep(0.05)
-
-
-@pytest.mark.parametrize("aggregate_every", [1, 2])
-def test_updates_of_low_rank_have_the_same_bytes_on_actors_and_here(
-    aggregate_every: int, actors: ClientActors, tmp_path: Path
-) -> None:
-    partitioning.make(load("digits").train, tmp_path / "population", scheme="iid", clients=60)
-    local = Local(lr=0.1, batch_size=8, momentum=0.5, compute=Compute("low-rank"))
-    algorithm = radfed(Sample(cohort=20), local, aggregate_every=aggregate_every)
-    model = ModelPlan("mlp", {"hidden": (50,)}, (1, 8, 8), 10, seed=1)
-    plan = WorkerPlan(tmp_path / "population", model, algorithm, tmp_path / "personal").resolved()
-    assert plan.block_size(20) == 5
-    models = []
-    for fleet in (actors.fleet(plan), InlineWorkplace().fleet(plan)):
-        state = begin(plan.module(), fleet, 0)
-        for number in range(1, 5):
-            state = next_round(state, plan.algorithm, fleet, last=number == 4)
-        models.append(state.model.floats.tobytes())
-    assert models[0] == models[1]
 
 
 def test_redistributed_weights_never_reach_the_driver(actors: ClientActors, population: Path) -> None:

@@ -185,20 +185,6 @@ def test_the_concordance_is_that_of_a_plain_model(tmp_path: Path) -> None:
     assert squares > 1e-4
 
 
-@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_twins_are_the_same_on_every_fleet(actors: int, tmp_path: Path) -> None:
-    names = [{"name": "radfed", "aggregate_every": 3, "fraction": 0.5}, {"name": "static-bn"}, {"name": "centralized"}]
-    raw = {**EXPERIMENT, "algorithm": names, "local": {"batch_size": 32}}
-    raw["model"] = {"name": "mlp", "hidden": [8], "norm": "batch"}
-    raysim.run(raw, tmp_path / "inline", inline=True)
-    raysim.run(raw, tmp_path / "ray", actors=actors)
-    for name in ("radfed", "static-bn", "centralized"):
-        a, b = table(tmp_path / "inline", name), table(tmp_path / "ray", name)
-        for column in ("dc", "twin_test_loss", "concordance", "test_loss"):
-            assert a[column] == b[column] and None not in a[column]
-    assert table(tmp_path / "ray", "centralized")["dc"] == [0.0] * 6
-
-
 def test_columns_are_there_where_they_are_wanted(tmp_path: Path) -> None:
     asked = {"evaluate": {"measures": ["bn", "dl"]}, "model": {"hidden": [8], "norm": "batch"}, "rounds": 1}
     raysim.run({**EXPERIMENT, **asked}, tmp_path / "run", inline=True)

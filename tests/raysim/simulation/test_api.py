@@ -1,4 +1,4 @@
-"""Whole runs on the bundled digits: the same bytes on every fleet, and what a run leaves."""
+"""Whole runs on the bundled digits: what a run leaves."""
 
 import json
 import tomllib
@@ -53,12 +53,12 @@ TARGETS = ("test", "held_out", "held_out_mean", "local", "local_mean", "local_fi
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The experiment inline, on one actor and on two."""
+    """The experiment on two actors, and three of its algorithms inline."""
     folder = tmp_path_factory.mktemp("runs")
-    raysim.run(TUNED, folder / "inline", inline=True)
-    raysim.run(TUNED, folder / "one", actors=1)
+    few = [table for table in TUNED["algorithm"] if table["name"] in ("fedavg", "fedbn", "radfed")]
+    raysim.run({**TUNED, "algorithm": few}, folder / "inline", inline=True)
     raysim.run(TUNED, folder / "two", actors=2)
-    return {name: folder / name for name in ("inline", "one", "two")}
+    return {name: folder / name for name in ("inline", "two")}
 
 
 def metrics(folder: Path) -> dict[str, list[Any]]:
@@ -66,18 +66,6 @@ def metrics(folder: Path) -> dict[str, list[Any]]:
     table = pq.read_table(folder / "metrics.parquet")
     shown = [name for name in table.column_names if not name.startswith(("seconds", "machine_"))]
     return table.select(shown).to_pydict()
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("fleet", ["one", "two"])
-def test_every_fleet_gives_the_same_bytes(runs: dict[str, Path], name: str, fleet: str) -> None:
-    inline, other = runs["inline"] / name, runs[fleet] / name
-    for file in ("model.safetensors", "personal.safetensors"):
-        assert (inline / file).exists() == (other / file).exists()
-        assert (inline / file).exists() or file.startswith("personal")
-        if (inline / file).exists():
-            assert (inline / file).read_bytes() == (other / file).read_bytes(), file
-    np.testing.assert_equal(metrics(inline), metrics(other))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

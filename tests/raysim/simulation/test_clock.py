@@ -1,4 +1,4 @@
-"""Runs in virtual time: equal bytes on every fleet and after a stop, in the middle of deadlines and buffers."""
+"""Runs in virtual time: accounts of what is late or lost, and what is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import raysim
 from raysim.common.errors import InputError
 from raysim.store.summary import read_summary
 from tests.raysim.simulation.test_api import metrics
-from tests.raysim.store.test_resume import BASE, Breaks, Pair, assert_same
+from tests.raysim.store.test_resume import BASE
 
 TIMED: dict[str, Any] = {
     **BASE,
@@ -33,23 +33,6 @@ def inline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clock") / "inline"
     raysim.run(TIMED, folder, inline=True)
     return folder
-
-
-@pytest.mark.parametrize("actors", [1, 2])
-def test_every_fleet_gives_the_same_bytes(inline: Path, actors: int, tmp_path: Path) -> None:
-    raysim.run(TIMED, tmp_path / "run", actors=actors)
-    for name in NAMES:
-        one, other = inline / name, tmp_path / "run" / name
-        assert metrics(one) == metrics(other)
-        assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
-
-
-@pytest.mark.parametrize("after", [2, 5])
-def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(after: int, tmp_path: Path) -> None:
-    pair = Pair(tmp_path, TIMED, Breaks(after, lambda name: name in ("fedbn", "fedbuff")))
-    for name in NAMES:
-        assert_same(pair.one, pair.other, name)
-    assert set(NAMES) <= pair.watcher.seen
 
 
 def test_accounts_add_up(inline: Path) -> None:
