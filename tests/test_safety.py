@@ -78,7 +78,7 @@ OF_THE_SYSTEM = {
     "partitioning/common/bounds.py",
     "raysim/watching/stopwatch.py",
     "raysim/fleet/ray_cleanup.py",
-    "raysim/fleet/results.py",
+    "raysim/fleet/calls.py",
 }
 """Files that read what no user names: /proc and /sys, and Ray's own log."""
 

@@ -296,7 +296,7 @@ def parts() -> str:
 def conflicts() -> str:
     """Return the settings that are refused together, with the reason and the remedy."""
     rows = [f"| {one} | {other} | {must} | {remedy} |" for one, other, must, remedy in CONFLICTS]
-    return "\n".join(["| setting | with | the first must | remedy |", "|---|---|---|---|", *rows])
+    return "\n".join(["| setting | with | the first must ... | remedy |", "|---|---|---|---|", *rows])
 
 
 def public(module: Any) -> Iterator[Any]:

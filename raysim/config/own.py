@@ -369,7 +369,7 @@ def _load(key: str, name: str, folders: Sequence[Path]) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise InputError(f"{key} = {name!r}: {module} must be importable, and needs {error.name}") from error
-        looked = ", ".join(map(str, folders)) or "Python's path"
+        looked = ", ".join(dict.fromkeys(map(str, folders))) or "Python's path"
         raise InputError(f"{key} = {name!r}: no module {module!r} in {looked}; check the name") from None
     except KeyboardInterrupt:
         raise

@@ -92,7 +92,10 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     """
     try:
         raw = tomllib.loads(read_text(path))
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+    except UnicodeDecodeError as error:
+        byte, line = error.object[error.start], error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{what}, line {line}, has byte 0x{byte:02x}: must be text in UTF-8; save it as UTF-8") from None
+    except ValueError as error:  # no TOML, or a number of thousands of digits
         raise InputError(f"{what}: must be TOML ({error}); correct it") from None
     except RecursionError:
         raise InputError(f"{what}: must be TOML, and is nested too deeply; flatten it") from None

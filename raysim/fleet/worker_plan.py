@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import isqrt
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -358,23 +357,3 @@ class WorkerPlan:
         # Cached properties stay behind and are computed again at the other end: a census may be long.
         # Devices are the driver's: only its clock asks for them.
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "devices"}
-
-
-@contextmanager
-def pickled_by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Send definitions of these modules to actors with their code in the context, and not by name only."""
-    modules = list(dict.fromkeys(modules))
-    if not modules:
-        yield
-        return
-    from ray import cloudpickle  # late, because it imports all of Ray
-
-    already = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
-    added = [module for module in modules if module.__name__ not in already]
-    for module in added:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        for module in added:
-            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ from raysim.data.memory import HeldData, take_objects
 from raysim.fleet.actors import Actors
 from raysim.fleet.inline import InlineWorkplace
 from raysim.fleet.machine import settled
-from raysim.fleet.worker_plan import pickled_by_value
+from raysim.fleet.user_code import pickled_by_value
 from raysim.measures.evaluate import Targets
 from raysim.simulation.algorithm_run import run_algorithm
 from raysim.simulation.failures import name_user_code, offer_resume, repeat_if_damaged, report_if_stopped
