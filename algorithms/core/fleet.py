@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,7 @@ class Outcome:
     machine: tuple[dict[str, float], ...]
 
 
+@runtime_checkable
 class Function(Protocol):
     """Work that a fleet maps over blocks: a picklable value."""
 

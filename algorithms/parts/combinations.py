@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 from algorithms.core.errors import InputError
+from algorithms.core.returned import name_of
 from algorithms.core.rows import REPORTED
 from algorithms.parts.option import Parts
 from algorithms.parts.schedule import Rounds
@@ -15,6 +18,8 @@ def check_parts(parts: Parts) -> None:
         _arrivals_in_rounds(parts),
         _unnamed_needs(parts),
         _options_of_one_phase(parts),
+        _sampler_as_option(parts),
+        _wrong_signature(parts),
     ):
         if text:
             raise InputError(text)
@@ -52,6 +57,26 @@ def _unnamed_needs(parts: Parts) -> str:
         return (
             f"weighting = {parts.weighting}: must read only {', '.join(REPORTED)} and the entries named by its "
             f"property `needs`, and reads {error}; name it there"
+        )
+    return ""
+
+
+def _sampler_as_option(parts: Parts) -> str:
+    given = next((option for option in parts.options if option.name in ("importance", "candidates", "oort")), None)
+    if given is None:
+        return ""
+    return f"option {given}: must be given to the schedule, which draws by it; write Sample(by={given})"
+
+
+def _wrong_signature(parts: Parts) -> str:
+    if parts.own_round is None:
+        return ""
+    try:
+        signature(parts.own_round).bind(None, None, None, last=False)
+    except TypeError as error:
+        return (
+            f"own_round = {name_of(parts.own_round)}: must take (state, algorithm, fleet, *, last), and has a {error}; "
+            "return a PendingRound, whose `finish` gives the state after the round"
         )
     return ""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.errors import InputError
+from algorithms.core.fleet import Function
 from algorithms.core.report import Laps, RoundReport
 
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
@@ -40,6 +40,14 @@ ORDER = (
     *("attack", "uplink", "privacy", "aggregate", "downlink", "dl", "common-step", "bn"),
 )
 """Names of the options in the order of their hooks, which is part of every result; other options come last."""
+
+
+RESERVED = ("server", "until", "redistribution", "arrivals")
+"""Names of memories that are no option's; see `State.memory`."""
+
+FUNCTION: Any = Function
+
+Kind = TypeVar("Kind")
 
 
 class Parts(Protocol):
@@ -214,26 +222,49 @@ class Draft:
 
     def attended(self) -> Draft:
         """Return the draft as the options change it, with its cohort."""
-        return reduce(lambda draft, option: option.attend(draft), self.algorithm.folded, self).with_cohort()
+        draft = self
+        for option in self.algorithm.folded:
+            draft = returned(option, "attend", option.attend(draft), Draft)
+            draft.check_cohort(option)
+        return draft.with_cohort()
+
+    def check_cohort(self, option: Option) -> None:
+        """Raise InputError if an option drew a cohort that is no array of different training clients, in order."""
+        cohort, known = self.cohort, self.fleet.census.clients
+        if cohort is None:
+            return
+        fits = isinstance(cohort, np.ndarray) and cohort.ndim == 1 and cohort.dtype == np.int64
+        if not fits or (np.diff(cohort) <= 0).any() or not np.isin(cohort, known).all():
+            raise InputError(
+                f"option {option} draws the cohort {cohort}: must be ids of different training clients, ascending, as "
+                "an int64 array; use np.sort"
+            )
 
     def wrapped(self, updates: Updates) -> Updates:
         """Return client updates as the options change them."""
-        return reduce(lambda function, option: option.wrap(self, function), self.algorithm.folded, updates)
+        return self._wrapped(updates, self.algorithm.folded)
 
     def on_the_way(self, updates: Updates) -> Updates:
         """Return client updates whose models only those options change that lie on their way to the server."""
-        options = (option for option in self.algorithm.folded if option.on_the_way)
-        return reduce(lambda function, option: option.wrap(self, function), options, updates)
+        return self._wrapped(updates, (option for option in self.algorithm.folded if option.on_the_way))
+
+    def _wrapped(self, updates: Updates, options: Iterable[Option]) -> Updates:
+        for option in options:
+            updates = returned(option, "wrap", option.wrap(self, updates), FUNCTION)
+        return updates
 
     def reduced(self, received: Received) -> Received:
         """Return what the server receives as the options change it."""
-        return reduce(lambda so_far, option: option.reduce(self, so_far), self.algorithm.folded, received)
+        for option in self.algorithm.folded:
+            received = returned(option, "reduce", option.reduce(self, received), Received)
+        return received
 
     def published(self, received: Received, state: State) -> State:
         """Return the run after the round as the options change it, with its report."""
         report = received.report(self.state.phase, self.laps.seconds)
         after = replace(state, memory={**state.memory, **received.memory}, report=report)
-        after = reduce(lambda state, option: option.publish(self, received, state), self.algorithm.folded, after)
+        for option in self.algorithm.folded:
+            after = returned(option, "publish", option.publish(self, received, after), type(self.state))
         self.laps.lap("aggregate")
         return after
 
@@ -281,6 +312,16 @@ class Received:
         return RoundReport(self.rows, self.blocks, self.machine, aggregated, up, down, phase, seconds=seconds)
 
 
+def returned(option: Option, hook: str, value: Any, kind: type[Kind]) -> Kind:
+    """Return what a hook of an option returned; raise InputError if it is of another kind."""
+    if not isinstance(value, kind):
+        raise InputError(
+            f"option {option}: `{hook}` must return a {kind.__name__}, and returns a {type(value).__name__}; return "
+            "the one that it was given, or a changed one"
+        )
+    return value
+
+
 def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
     """Return options in the order of their hooks, with those that they bring.
 
@@ -289,6 +330,11 @@ def ordered(options: Iterable[Option]) -> tuple[Option, ...]:
     """
     given: dict[str, Option] = {}
     for option in options:
+        if not isinstance(option, Option) or not isinstance(option.name, str) or option.name in RESERVED:
+            raise InputError(
+                f"option {option}: must be an object of a subclass of Option whose `name` is a text, and none of "
+                f"{', '.join(RESERVED)}, where the engine keeps its memory; change it"
+            )
         if given.setdefault(option.name, option) is not option:
             raise InputError(
                 f"options {given[option.name]} and {option} of the name {option.name!r}: must have names of their own, "

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from algorithms.core.clients import Census
+from algorithms.core.errors import InputError
 from algorithms.core.fleet import Fleet
+from algorithms.core.returned import name_of
 from algorithms.core.state import State
 from algorithms.options.device_seconds import DeviceSeconds
 from algorithms.options.joins import Joins
@@ -30,7 +32,16 @@ def start_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool 
     phase = _in_federation(algorithm.phase(state.phase), fleet.census)
     start = phase.own_round or (start_redistributing if phase.every > 1 else start_synchronous)
     pending = start(state, phase, fleet, last=last)
-    return PendingRound(lambda: _switched(pending.finish(), phase))
+    if not isinstance(pending, PendingRound):
+        raise _wrong_round(start, "a PendingRound", pending)
+
+    def finish() -> State:
+        after = pending.finish()
+        if not isinstance(after, State) or after.report is None:
+            raise _wrong_round(start, "a PendingRound that finishes with a State and its report", after)
+        return _switched(after, phase)
+
+    return PendingRound(finish)
 
 
 def next_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> State:
@@ -40,6 +51,13 @@ def next_round(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool =
         The state after the round, with its report.
     """
     return start_round(state, algorithm, fleet, last=last).finish()
+
+
+def _wrong_round(start: object, must: str, value: object) -> InputError:
+    """Return the error of an `own_round` that returns another thing than it must."""
+    lacks = " without a report" if isinstance(value, State) and value.report is None else ""
+    what = f"a {type(value).__name__}{lacks}"
+    return InputError(f"own_round = {name_of(start)}: must return {must}, and returns {what}; return PendingRound(f)")
 
 
 def _in_federation(algorithm: Algorithm, census: Census) -> Algorithm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from algorithms.core.fleet import Fleet
 from algorithms.core.layout import Memory, Packed
@@ -16,15 +16,22 @@ from algorithms.parts.option import Draft, Parts, Received
 from algorithms.parts.server import next_model
 
 
-@dataclass(frozen=True)
 class PendingRound:
-    """Round whose client updates are under way.
+    """Round whose client updates are under way, or begin when it is finished in this process alone.
 
     Args:
         finish: function that waits for them, and returns the run after the round with its report.
     """
 
-    finish: Callable[[], State]
+    def __init__(self, finish: Callable[[], State]) -> None:
+        self._finish: Callable[[], State] | None = finish
+
+    def finish(self) -> State:
+        """Wait for the client updates; return the run after the round. RuntimeError if that was done before."""
+        finish, self._finish = self._finish, None
+        if finish is None:
+            raise RuntimeError("the round is finished already; start the next one")
+        return finish()
 
 
 def start_synchronous(state: State, algorithm: Algorithm, fleet: Fleet, *, last: bool = False) -> PendingRound:

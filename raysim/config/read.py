@@ -94,7 +94,9 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raw = tomllib.loads(read_text(path))
     except UnicodeDecodeError as error:
         byte, line = error.object[error.start], error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{what}, line {line}, has byte 0x{byte:02x}: must be text in UTF-8; save it as UTF-8") from None
+        raise InputError(
+            f"{what}, line {line}, has byte 0x{byte:02x}: must be text in UTF-8; save it as UTF-8"
+        ) from None
     except ValueError as error:  # no TOML, or a number of thousands of digits
         raise InputError(f"{what}: must be TOML ({error}); correct it") from None
     except RecursionError:

@@ -1,0 +1,126 @@
+"""Options and rounds of a user's own: what they return is checked, in one line that names theirs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from algorithms import (
+    Importance,
+    InputError,
+    Local,
+    Option,
+    PendingRound,
+    Sample,
+    begin,
+    fedavg,
+    fedbuff,
+    next_round,
+    start_round,
+    start_synchronous,
+)
+from raysim.fleet.inline import InlineFleet
+from tests.algorithms.conftest import clients, perceptron
+
+Federation = Callable[..., InlineFleet]
+PLAIN = fedavg(Sample(), Local(lr=0.1, batch_size=4))
+
+
+@dataclass(frozen=True)
+class Mine(Option):
+    hook: str
+    value: Any = None
+
+    name: ClassVar[str] = "mine"
+
+    def attend(self, draft: Any) -> Any:
+        return self._of("attend", draft)
+
+    def wrap(self, draft: Any, updates: Any) -> Any:
+        return self._of("wrap", updates)
+
+    def reduce(self, draft: Any, received: Any) -> Any:
+        return self._of("reduce", received)
+
+    def publish(self, draft: Any, received: Any, state: Any) -> Any:
+        return self._of("publish", state)
+
+    def _of(self, hook: str, given: Any) -> Any:
+        return self.value if hook == self.hook else given
+
+
+@dataclass(frozen=True)
+class Draws(Option):
+    cohort: Any
+
+    name: ClassVar[str] = "draws"
+
+    def attend(self, draft: Any) -> Any:
+        return replace(draft, cohort=self.cohort)
+
+
+def one_round(federation: Federation, algorithm: Any) -> Any:
+    fleet = federation(clients((9, 5, 7)), perceptron())
+    return next_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+
+
+@pytest.mark.parametrize(
+    ("hook", "value", "kind"),
+    [
+        ("attend", None, "Draft, and returns a NoneType"),
+        ("wrap", len, "Function, and returns a builtin_function_or_method"),
+        ("reduce", 3, "Received, and returns a int"),
+        ("publish", None, "State, and returns a NoneType"),
+    ],
+)
+def test_hooks_return_what_they_are_given(federation: Federation, hook: str, value: Any, kind: str) -> None:
+    with pytest.raises(InputError, match=f"option Mine.*: `{hook}` must return a {kind}"):
+        one_round(federation, PLAIN.having(Mine(hook, value)))
+    one_round(federation, PLAIN.having(Mine("")))
+
+
+@pytest.mark.parametrize("cohort", [[0, 1], np.array([1, 0]), np.array([0, 0]), np.array([7]), np.array([0.0])])
+def test_a_cohort_of_an_option_is_checked(federation: Federation, cohort: Any) -> None:
+    with pytest.raises(InputError, match="must be ids of different training clients, ascending"):
+        one_round(federation, PLAIN.having(Draws(cohort)))
+    rows = one_round(federation, PLAIN.having(Draws(np.array([0, 2])))).report.updates
+    assert rows.clients.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("name", ["server", "until", "redistribution", "arrivals", 7])
+def test_an_option_has_a_name_of_its_own(name: Any) -> None:
+    taken = type("Taken", (Option,), {"name": name})
+    with pytest.raises(InputError, match="whose `name` is a text, and none of server"):
+        PLAIN.having(taken())
+
+
+def test_samplers_are_given_to_the_schedule() -> None:
+    with pytest.raises(InputError, match=r"write Sample\(by=Importance"):
+        PLAIN.having(Importance())
+
+
+@pytest.mark.parametrize(
+    ("round_of", "text"),
+    [
+        (lambda state, algorithm, fleet, *, last, meanwhile: state, "must take .*a required .*argument: 'meanwhile'"),
+        (lambda state, algorithm, fleet, *, last: state, "must return a PendingRound, and returns a State"),
+        (lambda state, algorithm, fleet, *, last: None, "must return a PendingRound, and returns a NoneType"),
+        (lambda state, algorithm, fleet, *, last: PendingRound(lambda: state), "and returns a State without a report"),
+        (lambda state, algorithm, fleet, *, last: PendingRound(lambda: None), "its report, and returns a NoneType"),
+    ],
+)
+def test_a_round_of_ones_own_is_checked(federation: Federation, round_of: Any, text: str) -> None:
+    with pytest.raises(InputError, match=f"own_round = tests.*: .*{text}"):
+        one_round(federation, replace(PLAIN, own_round=round_of))
+    assert one_round(federation, replace(PLAIN, own_round=start_synchronous)).round == 1
+
+
+@pytest.mark.parametrize("algorithm", [PLAIN, fedbuff(Sample(), Local(lr=0.1, batch_size=4), buffer=2)])
+def test_a_round_is_finished_once(federation: Federation, algorithm: Any) -> None:
+    fleet = federation(clients((9, 5, 7)), perceptron())
+    pending = start_round(begin(perceptron(), fleet, 0), algorithm, fleet)
+    assert pending.finish().round == 1
+    with pytest.raises(RuntimeError, match="the round is finished already"):
+        pending.finish()
