@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.parts.arrivals import Arrivals, Drawn
-from algorithms.parts.option import ORDER, Option, Parts
-from algorithms.parts.rules import AfterRound
-from algorithms.parts.server import Assign, takes_updates
-from algorithms.parts.staleness import WeightedMix
-from algorithms.parts.weighting import ClientLoss, Equal, Samples, SamplesUsed
-
-MEASURED = ("loss_after", "loss_received", "loss_rms", "score", "score_per_sample")
-"""Entries of a report that are measured in evaluation."""
-
-Setting: TypeAlias = Callable[[Parts, Devices | None], str]
-"""Return a setting as the user knows it; "" if the parts and the devices do not have it."""
+from algorithms.parts.option import Parts
+from algorithms.parts.settings import SETTINGS
 
 
 class Conflict(NamedTuple):
@@ -49,163 +38,6 @@ def check_conflicts(parts: Parts, devices: Devices | None = None) -> None:
         if first and (second := SETTINGS[other](parts, devices)):
             raise InputError(f"{first} with {second}: must {must}; {remedy}")
 
-
-def clock_of(parts: Parts, devices: Devices | None = None) -> str:
-    """Return the setting that needs or sets a clock: a key, or devices; "" if none does."""
-    sample = parts.schedule.sample
-    key = sample.reporting.needs_clock or ('algorithm.sampling = "oort"' if _is_oort(sample.by) else "")
-    return key or ("devices that are not always available" if devices is not None and devices.absent else "")
-
-
-def _option(parts: Parts, name: str) -> Option | None:
-    return next((option for option in parts.folded if option.name == name), None)
-
-
-def _is_oort(by: object) -> bool:
-    return isinstance(by, Option) and by.name == "oort"
-
-
-def _colludes(parts: Parts) -> bool:
-    return bool(getattr(_option(parts, "attack"), "colludes", False))
-
-
-def _robust(parts: Parts, _: Devices | None) -> str:
-    rule = getattr(_option(parts, "aggregate"), "rule", None)
-    return "" if rule is None or type(rule).__name__ == "Mean" else f"server.aggregate = {rule}"
-
-
-def _personal(parts: Parts, _: Devices | None) -> str:
-    update = parts.local.update
-    stays = (*parts.sharing.stays, *(("state of local.update",) if update and update.personal else ()))
-    return f"personal {', '.join(stays)}" if stays else ""
-
-
-def _weights_above_one(parts: Parts, _: Devices | None) -> str:
-    if not isinstance(parts.schedule, Arrivals):
-        return f"schedule = {parts.schedule}"
-    return f"weighting = {parts.weighting}" if isinstance(parts.weighting, Samples | SamplesUsed | ClientLoss) else ""
-
-
-def _measured(parts: Parts, _: Devices | None) -> str:
-    needed = [name for name in parts.needs if name in MEASURED]
-    return f"a part that needs {needed[0]!r}" if needed else ""
-
-
-def _clock(parts: Parts, devices: Devices | None) -> str:
-    return clock_of(parts, devices) if devices is not None else ""
-
-
-def _freezing(parts: Parts, _: Devices | None) -> str:
-    return "a later phase that freezes them" if parts.then and parts.then.local.statistics == "frozen" else ""
-
-
-def _of_plain_rounds(parts: Parts, _: Devices | None) -> str:
-    return next((f"option {option}" for option in parts.folded if not option.in_own_rounds), "")
-
-
-def _work_of_its_own(parts: Parts, _: Devices | None) -> str:
-    """Return an option outside raysim that changes what workers do, but not on the models' way to the server."""
-    own = (each for each in parts.folded if each.name not in ORDER and not each.on_the_way)
-    return next((f"option {option}" for option in own if type(option).wrap is not Option.wrap), "")
-
-
-def _text(holds: Callable[[Parts], object], text: Callable[[Parts], str]) -> Setting:
-    """Return the setting with a text if something holds."""
-    return lambda parts, _: text(parts) if holds(parts) else ""
-
-
-def _of(name: str, text: Callable[[Option], str]) -> Setting:
-    """Return the setting that is an option."""
-    return lambda parts, _: "" if (found := _option(parts, name)) is None else text(found)
-
-
-SETTINGS: Mapping[str, Setting] = {
-    "aggregate_every > 1": _text(lambda a: a.every > 1, lambda a: f"aggregate_every = {a.every}"),
-    "own rounds": _text(lambda a: a.has_own_round, lambda a: "rounds of its own"),
-    "asynchronous arrivals": _text(lambda a: isinstance(a.schedule, Arrivals), lambda a: "asynchronous arrivals"),
-    "buffer of arrivals": _text(
-        lambda a: isinstance(a.schedule, Arrivals) and a.schedule.buffer != 1, lambda a: "a buffer of arrivals"
-    ),
-    "max_staleness": _text(
-        lambda a: isinstance(a.schedule, Arrivals) and isinstance(a.schedule.delay, Drawn),
-        lambda a: "algorithm.max_staleness",
-    ),
-    "centralized": _text(lambda a: not a.schedule.sends, lambda a: "united data, as in centralized"),
-    "synchronous rounds of its own": _text(
-        lambda a: a.has_own_round and not isinstance(a.schedule, Arrivals),
-        lambda a: "an algorithm with rounds of its own",
-    ),
-    'sampling = "poisson"': _text(
-        lambda a: a.schedule.sample.by == "poisson", lambda a: 'algorithm.sampling = "poisson"'
-    ),
-    'sampling other than "poisson"': _text(
-        lambda a: a.schedule.sample.by != "poisson", lambda a: f"algorithm.sampling = {a.schedule.sample.by!r}"
-    ),
-    "active < 1": _text(
-        lambda a: a.schedule.sample.active < 1, lambda a: f"algorithm.active = {a.schedule.sample.active}"
-    ),
-    "over > 1": _text(
-        lambda a: a.schedule.sample.reporting.over > 1, lambda a: f"algorithm.over = {a.schedule.sample.reporting.over}"
-    ),
-    'late = "stale"': _text(
-        lambda a: a.schedule.sample.reporting.late == "stale", lambda a: 'algorithm.late = "stale"'
-    ),
-    "weights by samples": _text(
-        lambda a: isinstance(a.weighting, Samples | SamplesUsed), lambda a: f"weighting = {a.weighting}"
-    ),
-    "weights that are not equal": _text(
-        lambda a: not isinstance(a.weighting, Equal), lambda a: f"weighting = {a.weighting}"
-    ),
-    "weights by reports": _text(
-        lambda a: not isinstance(a.weighting, Samples | SamplesUsed | Equal), lambda a: f"weighting = {a.weighting}"
-    ),
-    "weights above one": _weights_above_one,
-    "weights that stay with the clients": _text(
-        lambda a: a.sharing.weights == "personal", lambda a: 'sharing.weights = "personal"'
-    ),
-    "personal batch-norm statistics": _text(
-        lambda a: a.sharing.statistics == "personal", lambda a: 'sharing.statistics = "personal"'
-    ),
-    "personal state": _personal,
-    'newcomer = "average"': _text(
-        lambda a: a.sharing.newcomer == "average", lambda a: 'algorithm.newcomer = "average"'
-    ),
-    "server rule": _text(lambda a: not isinstance(a.server, Assign), lambda a: f"server = {a.server}"),
-    "server rule that reads reports": _text(lambda a: takes_updates(type(a.server)), lambda a: f"server = {a.server}"),
-    "weighted-mix": _text(
-        lambda a: isinstance(getattr(a.server, "server", a.server), WeightedMix),
-        lambda a: "server.rule = 'weighted-mix'",
-    ),
-    "phase by reports": _text(
-        lambda a: a.until is not None and not isinstance(a.until, AfterRound), lambda a: f"until = {a.until}"
-    ),
-    "later phase that freezes statistics": _freezing,
-    'local.steps = "largest"': _text(lambda a: a.local.steps == "largest", lambda a: "local.steps = 'largest'"),
-    'local.statistics = "untracked"': _text(
-        lambda a: a.local.statistics == "untracked", lambda a: 'local.statistics = "untracked"'
-    ),
-    "losses measured after an update": _measured,
-    "candidates": _of("candidates", lambda each: "algorithm.candidates"),
-    "oort": _of("oort", lambda each: 'algorithm.sampling = "oort"'),
-    'start = "score"': _of(
-        "importance", lambda each: 'algorithm.start = "score"' if getattr(each, "start", "") == "score" else ""
-    ),
-    "attack": _of("attack", lambda each: f"attack = {each}"),
-    "colluding attack": lambda parts, _: f"attack = {_option(parts, 'attack')}" if _colludes(parts) else "",
-    "robust rule": _robust,
-    "attack or robust rule": lambda parts, _: (
-        "an attack or a robust aggregation" if _option(parts, "attack") or _option(parts, "aggregate") else ""
-    ),
-    "uplink": _of("uplink", lambda each: f"uplink = {each}"),
-    "uplink.feedback": _of("uplink", lambda each: "uplink.feedback = true" if getattr(each, "feedback", False) else ""),
-    "downlink": _of("downlink", lambda each: "[downlink]"),
-    "privacy": _of("privacy", lambda each: "[privacy]"),
-    "option of plain rounds": _of_plain_rounds,
-    "option with work of its own": _work_of_its_own,
-    "round function": _text(lambda a: a.own_round is not None, lambda a: "rounds of its own"),
-    "clock of the devices": _clock,
-}
-"""Settings that conflict with others, by name."""
 
 MEAN = 'set server.aggregate = "mean", or use another algorithm'
 HONEST = "remove [attack], or use another algorithm"

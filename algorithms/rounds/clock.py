@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.devices import Devices
 from algorithms.core.errors import InputError
-from algorithms.parts.conflicts import check_conflicts, clock_of
+from algorithms.parts.conflicts import check_conflicts
+from algorithms.parts.settings import clock_of
 
 if TYPE_CHECKING:
     from algorithms.parts.algorithm import Algorithm

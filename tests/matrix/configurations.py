@@ -244,7 +244,7 @@ CONFIGURATIONS = {**BY_ALGORITHM, **BY_OPTION}
 """Experiments by name."""
 
 ENDED_BY_ERROR = frozenset([*_tuned(), *list(_options())[::2], *list(_pairs())[::2]])
-"""Those that an error ends before they are resumed; the others are asked to stop."""
+"""Configurations that an error ends before they are resumed; the others are asked to stop."""
 
 ON_ACTORS = (
     "fedavg",
@@ -274,4 +274,4 @@ ON_ACTORS = (
     "dropout",
     "augmented",
 )
-"""Those that the suite runs on actors by default: each way in which the driver and actors share the work."""
+"""Configurations on actors in the default suite: each way in which the driver and actors share the work."""

@@ -56,7 +56,7 @@ class Resumed(Watcher):
 
 @contextmanager
 def fleets() -> Iterator[dict[str, raysim.Actors]]:
-    """Within, a Ray runs whose one and two actors have started, by the way of running on them."""
+    """Run a Ray whose one and two actors have started, by the way of running on them."""
     with running(3, None), raysim.Actors(1) as one, raysim.Actors(2) as two:
         found = {"one actor": one, "two actors": two}
         for actors in found.values():

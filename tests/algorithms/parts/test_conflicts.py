@@ -42,9 +42,10 @@ from algorithms import (
     q_fedavg,
 )
 from algorithms.options.oort import Oort
-from algorithms.parts.conflicts import CONFLICTS, SETTINGS, Conflict
+from algorithms.parts.conflicts import CONFLICTS, Conflict
 from algorithms.parts.option import Draft
 from algorithms.parts.reporting import Reporting
+from algorithms.parts.settings import SETTINGS
 from algorithms.rounds.clock import check_clock
 
 LOCAL, EVERY = Local(), Sample()

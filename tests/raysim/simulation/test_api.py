@@ -1,4 +1,4 @@
-"""Whole runs on the bundled digits: what a run leaves."""
+"""Whole runs on the bundled digits, and their output files."""
 
 import json
 import tomllib
