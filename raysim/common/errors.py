@@ -55,7 +55,7 @@ class UnknownError(InputError):
     def __init__(self, what: str, name: str, allowed: Collection[str], remedy: str = "", most: int = MAX_NAMES) -> None:
         self.what, self.name, self.allowed = what, name, list(allowed)
         names = list(dict.fromkeys(self.allowed))
-        listed = names if len(names) <= most else [*names[: most - 1], "..."]
+        listed = names if len(names) <= most else [*names[: most - 2], "...", names[-1]]
         remedy = remedy or suggestion(name, names) or "; use one of them"
         super().__init__(f"unknown {what}: must be one of {', '.join(listed)}{remedy}")
 
