@@ -9,6 +9,7 @@ from algorithms.core.returned import name_of
 from algorithms.core.rows import REPORTED
 from algorithms.parts.option import Parts
 from algorithms.parts.schedule import Rounds
+from algorithms.training.local import Local
 
 
 def check_parts(parts: Parts) -> None:
@@ -20,6 +21,7 @@ def check_parts(parts: Parts) -> None:
         _options_of_one_phase(parts),
         _sampler_as_option(parts),
         _wrong_signature(parts),
+        _subclass_of_local(parts),
     ):
         if text:
             raise InputError(text)
@@ -66,6 +68,15 @@ def _sampler_as_option(parts: Parts) -> str:
     if given is None:
         return ""
     return f"option {given}: must be given to the schedule, which draws by it; write Sample(by={given})"
+
+
+def _subclass_of_local(parts: Parts) -> str:
+    if type(parts.local) is Local:
+        return ""
+    return (
+        f"local = {name_of(parts.local)}: must be a Local and no subclass, because what a method adds to each step is "
+        "a Method; write Local(method=...)"
+    )
 
 
 def _wrong_signature(parts: Parts) -> str:

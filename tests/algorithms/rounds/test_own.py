@@ -96,6 +96,11 @@ def test_an_option_has_a_name_of_its_own(name: Any) -> None:
         PLAIN.having(taken())
 
 
+def test_a_subclass_of_local_is_refused() -> None:
+    with pytest.raises(InputError, match=r"must be a Local and no subclass.*write Local\(method=...\)"):
+        fedavg(Sample(), type("Stepping", (Local,), {})())
+
+
 def test_samplers_are_given_to_the_schedule() -> None:
     with pytest.raises(InputError, match=r"write Sample\(by=Importance"):
         PLAIN.having(Importance())
