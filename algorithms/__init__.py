@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from algorithms.core.fleet import Block, Fleet, Function, Outcome, Output
     from algorithms.core.state import State, TravellingModel, begin
     from algorithms.options.measures import BatchStatistics, Divergence
-    from algorithms.parts.client_update import ClientInput, ClientUpdates
+    from algorithms.parts.client_update import ClientUpdates
+    from algorithms.parts.trained import ClientInput
     from algorithms.rounds.global_model import aggregated_model, current_model
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
@@ -235,7 +236,8 @@ __all__ = [
 
 # torch takes seconds to import, and an algorithm is described without it.
 _MODULES = {
-    **dict.fromkeys(("ClientInput", "ClientUpdates"), "algorithms.parts.client_update"),
+    "ClientInput": "algorithms.parts.trained",
+    "ClientUpdates": "algorithms.parts.client_update",
     **dict.fromkeys(("Block", "Fleet", "Function", "Outcome", "Output"), "algorithms.core.fleet"),
     "Worker": "algorithms.training.worker",
     **dict.fromkeys(("aggregated_model", "current_model"), "algorithms.rounds.global_model"),

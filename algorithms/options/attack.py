@@ -19,9 +19,8 @@ from algorithms.parts.option import Draft, Option, Updates
 if TYPE_CHECKING:  # The experiment file is checked before torch is imported.
     import torch
 
-    from algorithms.parts.client_update import Trained
+    from algorithms.parts.trained import Trained
     from algorithms.training.work import Work
-    from algorithms.training.worker import Worker
 
 
 AttackKind = Literal["label-flip", "sign-flip", "gaussian", "little-is-enough", "inner-product"]
@@ -154,10 +153,10 @@ class Attacked:
     def prepared(self, works: list[Work]) -> list[Work]:
         return [replace(w, y=self.attack.flipped(w.y)) if w.client in self.attackers else w for w in works]
 
-    def __call__(self, worker: Worker, trained: Trained) -> None:
+    def __call__(self, trained: Trained) -> None:
         if self.attack.kind not in ("sign-flip", "gaussian"):
             return
-        places, trainer, updates = worker.resident.layouts.shared.parameters, trained.trainer, trained.updates
+        places, trainer, updates = trained.worker.resident.layouts.shared.parameters, trained.trainer, trained.updates
         for lane, work, received in zip(trained.lanes, trained.works, trained.received, strict=True):
             if work.batches and work.client in self.attackers:
                 model = trainer.shared(lane).copy()

@@ -14,9 +14,9 @@ from algorithms.parts.option import Draft, Parts, Updates
 
 if TYPE_CHECKING:
     from algorithms.core.layouts import Layouts
-    from algorithms.parts.client_update import ClientUpdates, Trained
+    from algorithms.parts.client_update import ClientUpdates
+    from algorithms.parts.trained import Trained
     from algorithms.training.work import Work
-    from algorithms.training.worker import Worker
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Sent:
     def prepared(self, works: list[Work]) -> list[Work]:
         return works
 
-    def __call__(self, worker: Worker, trained: Trained) -> None:
+    def __call__(self, trained: Trained) -> None:
         from algorithms.options.sending import send  # late, because the experiment file is checked without torch
 
-        sending, updates = trained.finite(), trained.updates
+        worker, sending, updates = trained.worker, trained.finite(), trained.updates
 
         def seed(first: int, number: int) -> int:
             place = sending[first + number]

@@ -8,12 +8,10 @@ from math import isfinite, nan
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from algorithms import (
     Algorithm,
-    Augmented,
     Block,
     DivergedError,
     Fleet,
@@ -203,11 +201,8 @@ class TwinSteps(Function):
     drawn: int
     updates: int
 
-    DROPOUT: ClassVar[int] = 1
-    """Index of the dropout's key among the twin's keys; the batches' index is 0."""
-
-    AUGMENT: ClassVar[int] = 2
-    """Index of the augmentation's key."""
+    INDEX: ClassVar[Mapping[Purpose, int]] = {Purpose.BATCHES: 0, Purpose.DROPOUT: 1, Purpose.AUGMENT: 2}
+    """Index of each of the twin's keys, by its purpose."""
 
     def join(self, left: Any, right: Any) -> Any:
         raise RuntimeError("a twin's round is one block")
@@ -216,19 +211,11 @@ class TwinSteps(Function):
         worker.resident.load(*values[0])
         x, y = worker.data.union(block.clients, "train")
         batches, drawn = self.batches(len(y))
-        if worker.resident.refuses_single and self.local.statistics != "frozen":
-            batches = [rows for rows in batches if len(rows) > 1]
-        masks = None
-        if worker.trainer.has_dropout:
-            masks = torch.Generator(x.device)
-            masks.manual_seed(torch_seed(self.seed, Purpose.TWIN, self.round_number, self.DROPOUT))
-        augment = None
-        if worker.augment is not None:
-            key = torch_seed(self.seed, Purpose.TWIN, self.round_number, self.AUGMENT)
-            augment = Augmented.of(worker.augment, batches, key, x.device)
-        work = Work(x.to(worker.resident.floating), y, batches, masks, augment)
+        work = Work(x.to(worker.resident.floating), y, batches)
+        for prepare in worker.preparations:
+            work = prepare(work, self.local, self._key)
         (loss,) = worker.trainer.train(self.local, [work], self.lr)
-        is_finite = isfinite(loss) or not batches
+        is_finite = isfinite(loss) or not work.batches
         wrong = worker.resident.first_nonfinite(0) or (None if is_finite else "the training loss")
         if wrong is None:
             return Output((worker.resident.shared().copy(), drawn, False))
@@ -238,6 +225,9 @@ class TwinSteps(Function):
                 "lower local.lr, or leave the measure out"
             )
         return Output((values[0][0], drawn, True))
+
+    def _key(self, purpose: Purpose) -> int:
+        return torch_seed(self.seed, Purpose.TWIN, self.round_number, self.INDEX[purpose])
 
     def batches(self, samples: int) -> tuple[list[NDArray[np.int64]], int]:
         """Return the rows of each step's batch, and the number of samples drawn afterwards.
