@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import cos, floor, inf, pi
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -128,7 +129,7 @@ class Local:
         own = (*adam, *momentum, *(("batches",) if self.batches else ()))
         return {**dict.fromkeys(own, "personal"), **self.method.slots}
 
-    @property
+    @cached_property
     def chain(self) -> Chain:
         """Arithmetic of a local step."""
         from algorithms.training.chain import AdamDirection, Chain, GradientClip, MomentumDirection, Transform
@@ -200,15 +201,17 @@ class Local:
         Raises:
             InputError: the rate decays at shares of the rounds, and their number is unknown.
         """
-        if not self.lr_decay_at:
-            return self.lr * self.lr_decay ** (round_number - 1)
+        passed = self._passed(round_number, rounds) if self.lr_decay_at else round_number - 1
+        return self.lr * self.lr_decay**passed
+
+    def _passed(self, round_number: int, rounds: int | None) -> int:
+        """Return how many of the shares of the rounds in `lr_decay_at` have passed."""
         if rounds is None:
             raise InputError(
                 f"local.lr_decay_at = {self.lr_decay_at}, and the number of rounds is unknown: must be known; "
                 "give `begin` the rounds"
             )
-        passed = sum(round_number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
-        return self.lr * self.lr_decay**passed
+        return sum(round_number > floor(round(share * rounds, 9)) for share in self.lr_decay_at)
 
     def fitted(self, census: Census, reporting: int | None = None) -> Self:
         """Return this part with values that depend on the training clients, such as `steps = "largest"`, as numbers.
