@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from algorithms.rounds.next_round import next_round, start_round
     from algorithms.rounds.round import PendingRound, start_synchronous
     from algorithms.training.augment import Augment, Augmented
-    from algorithms.training.chain import LocalSteps
     from algorithms.training.choose import choose, lanes_of, low_rank_trainer, trainer
     from algorithms.training.resident import Resident
+    from algorithms.training.steps import LocalSteps
     from algorithms.training.work import Trainer, Work
     from algorithms.training.worker import Worker
 
@@ -247,7 +247,7 @@ _MODULES = {
     **dict.fromkeys(("BatchStatistics", "Divergence"), "algorithms.options.measures"),
     **dict.fromkeys(("State", "TravellingModel", "begin"), "algorithms.core.state"),
     **dict.fromkeys(("Augment", "Augmented"), "algorithms.training.augment"),
-    "LocalSteps": "algorithms.training.chain",
+    "LocalSteps": "algorithms.training.steps",
     **dict.fromkeys(("choose", "lanes_of", "low_rank_trainer", "trainer"), "algorithms.training.choose"),
     **dict.fromkeys(("Trainer", "Work"), "algorithms.training.work"),
 }

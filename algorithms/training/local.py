@@ -28,7 +28,7 @@ from algorithms.training.own_update import OwnUpdate
 from algorithms.training.terms import AffineTerm
 
 if TYPE_CHECKING:
-    from algorithms.training.chain import Chain, Stage
+    from algorithms.training.steps import Arithmetic, Substep
 
 Option = bool | float | list[float]
 """Argument of an optimiser of `torch.optim`."""
@@ -38,7 +38,7 @@ Option = bool | float | list[float]
 class Local:
     """Minibatch SGD, or another optimiser, on one client's samples.
 
-    With g the gradient of the batch's mean loss, a local step is a chain:
+    With g the gradient of the batch's mean loss, the arithmetic of a local step is
 
         g <- g min(1, clip / |g|)
         g <- g + weight_decay w
@@ -130,9 +130,9 @@ class Local:
         return {**dict.fromkeys(own, "personal"), **self.method.slots}
 
     @cached_property
-    def chain(self) -> Chain:
+    def arithmetic(self) -> Arithmetic:
         """Arithmetic of a local step."""
-        from algorithms.training.chain import AdamDirection, Chain, GradientClip, MomentumDirection, Transform
+        from algorithms.training.steps import AdamDirection, Arithmetic, GradientClip, MomentumDirection, Transform
 
         method = self.method
         terms: list[AffineTerm | Transform] = [*method.first_terms]
@@ -145,10 +145,10 @@ class Local:
         if self.optimizer == "adam":
             direction = AdamDirection(self.beta1, self.beta2, self.eps)
         reads_received = method.overrides("finish", "loss_term")
-        return Chain(tuple(terms), direction, method.stages or self._optimiser, reads_received)
+        return Arithmetic(tuple(terms), direction, method.substeps or self._optimiser, reads_received)
 
     @property
-    def _optimiser(self) -> tuple[Stage, ...]:
+    def _optimiser(self) -> tuple[Substep, ...]:
         """Optimiser of `torch.optim`, as the only stage; none for SGD and Adam."""
         if self.optimizer in OWN:
             return ()
