@@ -34,7 +34,6 @@ class LabelReader(ABC):
     """Reader of a label column.
 
     Args:
-        column: name of the column.
         outputs: number of classes, or of numbers.
     """
 
@@ -62,10 +61,6 @@ class LabelReader(ABC):
 
         Args:
             batch: rows with this column.
-            shape: shape of a sample.
-
-        Raises:
-            InputError: a label is wrong.
         """
 
 
@@ -105,11 +100,7 @@ class ClassReader(LabelReader):
 
 @dataclass(frozen=True)
 class MaskReader(LabelReader):
-    """Reader of a class for each pixel: uint8, [n, height, width], 255 for none.
-
-    Args:
-        shape: height and width.
-    """
+    """Reader of a class for each pixel: uint8, [n, height, width], 255 for none."""
 
     shape: tuple[int, ...]
 
@@ -137,11 +128,7 @@ class MaskReader(LabelReader):
 
 @dataclass(frozen=True)
 class PositionReader(LabelReader):
-    """Reader of a class for each position of a sequence: int64, [n, length], -100 for none.
-
-    Args:
-        length: number of positions.
-    """
+    """Reader of a class for each position of a sequence: int64, [n, length], -100 for none."""
 
     length: int
 
@@ -224,13 +211,8 @@ def label_reader(
     """Return the reader of a population's labels.
 
     Args:
-        schema: columns of the population.
-        label: name of the label column.
         classes: existing labels, in any order, if each sample has one class.
         limits: see `NumberReader`.
-
-    Raises:
-        InputError: the column cannot hold labels.
     """
     check_label(schema, label, "the population")
     kind = schema.field(label).type

@@ -37,7 +37,6 @@ def thinned(image: Image, random: np.random.Generator) -> Image:
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
-        random: unused.
     """
 
     def thin(ink: Mask) -> Mask:
@@ -64,7 +63,6 @@ def swollen(image: Image, random: np.random.Generator) -> Image:
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
-        random: generator of the point.
     """
 
     def swell(ink: Mask) -> Mask:
@@ -87,7 +85,6 @@ def fractured(image: Image, random: np.random.Generator) -> Image:
 
     Args:
         image: uint8 [height, width], light ink on dark ground.
-        random: generator of the points.
     """
 
     def fracture(ink: Mask) -> Mask:

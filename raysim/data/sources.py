@@ -39,7 +39,6 @@ class LoadedDataSet:
         name: name asked for, "digits" or "file:PATH.parquet".
         train: label column, features, and columns that identify a row's owner.
         test: the same columns, or None.
-        label: name of the label column.
         dividing: columns that identify a row's owner: a domain, a speaker, a hospital.
     """
 
@@ -111,11 +110,6 @@ def load(
         without: columns to drop, of any type.
         shifts: domains of "shifted:NAME".
         text: tokenizer of columns of text; None for data without them.
-        seed: key of the draws.
-
-    Raises:
-        InputError: an unknown name, missing or damaged files, a table that cannot be trained on, or a class that only
-            the test set has.
     """
     first, *others = [label] if label is None or isinstance(label, str) else label
     apart = [*dividing, *without, *others]
@@ -161,11 +155,7 @@ def read(
 
 
 def check_classes(train: pa.Table, test: pa.Table | None, label: str, name: str) -> None:
-    """Check that every class of the test set is also in the training set.
-
-    Raises:
-        InputError: one is not, or the labels are of two kinds.
-    """
+    """Check that every class of the test set is also in the training set."""
     if test is None or label not in test.schema.names or not is_label(train.schema.field(label).type):
         return
     known, tested = (set(pc.unique(part[label]).to_pylist()) for part in (train, test))

@@ -49,9 +49,6 @@ def read_synthetic(dataset: str, seed: int) -> pa.Table:
     Returns:
         `x`, float32 [60], `label`, int64, and `client`, a number.
 
-    Raises:
-        InputError: the name has another form.
-
     Paper: Li et al., "Federated Optimization in Heterogeneous Networks" (FedProx), section 5.1 and appendix C.1. Its
     sizes are floor(L) + 50, L ~ LogNormal(4, 2).
 
@@ -82,8 +79,6 @@ def _synthetic_client(
     """Draw the inputs and labels of a client.
 
     Args:
-        seed: key of the draws.
-        client: number of the client.
         variances: alpha and beta; None for "iid".
         mean_rows: mean number of rows; None for the paper's sizes.
     """
@@ -111,7 +106,6 @@ def read_gaussians(root: Path, seed: int) -> Tables:
 
     Args:
         root: unused, because the data set has no files.
-        seed: key of the draws.
 
     Returns:
         `x`, float32 [10], `label`, int64, and `domain`, the client's name, for training and for testing.

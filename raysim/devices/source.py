@@ -67,15 +67,11 @@ class DeviceSource:
     """Table of devices in a Parquet file.
 
     Args:
-        path: file of the table.
         clients: number of clients, of which a column `client` must name each once.
 
     Attributes:
         columns: names of the columns.
         kinds: numbers of the kinds that were read so far, by name.
-
-    Raises:
-        InputError: the file is no Parquet table of devices.
     """
 
     def __init__(self, path: Path, clients: int) -> None:
@@ -96,11 +92,7 @@ class DeviceSource:
             raise InputError(f"{self._name}: must have only one of the columns client and share; remove the other")
 
     def batches(self) -> Iterator[DeviceRows]:
-        """Yield the rows of the table in order.
-
-        Raises:
-            InputError: a value makes no sense, with its row and column; or there is not one row for each client.
-        """
+        """Yield the rows of the table in order."""
         shares = 0.0
         batches = self._file.iter_batches(BATCH)
         while True:
@@ -145,7 +137,6 @@ class DeviceSource:
         """Return a column of numbers.
 
         Args:
-            batch: rows of the table.
             name: name of the column.
             missing: number in place of a null, or of all numbers if there is no such column; NaN allows no null.
         """

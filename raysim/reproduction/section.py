@@ -17,11 +17,7 @@ RECORD = "claims.json"
 
 
 def section(folder: Path) -> str:
-    """Return the section's markup from the record and the figures in a study's folder; empty without a record.
-
-    Raises:
-        InputError: the record or a figure is missing or damaged.
-    """
+    """Return the section's markup from the record and the figures in a study's folder; empty without a record."""
     if not (folder / RECORD).is_file():
         return ""
     try:

@@ -37,11 +37,7 @@ OF_ROUNDS = (*TAKEN, "growth", "reached")
 
 
 def growth(values: Sequence[float], period: int) -> float:
-    """Return last minus first value of a period, averaged over all whole periods.
-
-    Raises:
-        InputError: there are fewer values than a period.
-    """
+    """Return last minus first value of a period, averaged over all whole periods."""
     whole = len(values) // period * period
     if not whole:
         raise InputError(

@@ -36,7 +36,6 @@ class JudgedClaim:
     """Claim with its numbers and verdict.
 
     Args:
-        claim: the claim.
         numbers: its number on each split, in order; empty if the claim is not tested here.
         lost: number of its trials that diverged or failed.
     """
@@ -66,11 +65,7 @@ class JudgedClaim:
 
 
 class StudyNumbers:
-    """Numbers of a finished study, and verdicts from them.
-
-    Args:
-        folder: folder of the study.
-    """
+    """Numbers of a finished study, and verdicts from them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -36,7 +36,6 @@ class SearchSpace:
     """Hyper-parameters of one algorithm that a study sets.
 
     Args:
-        algorithm: name of its folder.
         place: index of its table in the experiment.
         grid: values to try, by key.
         inherit: sources of inherited values, by key.
@@ -64,11 +63,7 @@ class SearchSpace:
         """Return the experiment of this algorithm alone at a point.
 
         Args:
-            raw: tables of the experiment.
             point: values for the algorithm's table; None resets a key to its default.
-
-        Raises:
-            InputError: the algorithm does not take a key or a value.
         """
         tables = raw.get("algorithm", {})
         table = deepcopy((tables if isinstance(tables, list) else [tables])[self.place])
@@ -83,11 +78,7 @@ def algorithm_table(experiment: Experiment) -> dict[str, Any]:
 
 
 def inherited_value(source: Source, table: Mapping[str, Any]) -> Any:
-    """Return the source's value in the resolved table of its algorithm; None if the table leaves it out.
-
-    Raises:
-        InputError: the table has no such key.
-    """
+    """Return the source's value in the resolved table of its algorithm; None if the table leaves it out."""
     algorithm, key = source
     *path, last = key.split(".")
     inner = reduce(lambda place, each: place.get(each, {}) if isinstance(place, Mapping) else {}, path, table)
@@ -102,17 +93,7 @@ def point_json(point: Point) -> str:
 
 
 def ordered_spaces(names: Sequence[str], grid: Mapping[str, Any], inherit: Mapping[str, Any]) -> dict[str, SearchSpace]:
-    """Return the spaces of all algorithms, each after its sources.
-
-    Args:
-        names: folders of the algorithms.
-        grid: `[study.grid]`.
-        inherit: `[study.inherit]`.
-
-    Raises:
-        InputError: a name is unknown, a grid has no list of values, a key is both searched and inherited, or
-            inheritance has a circle.
-    """
+    """Return the spaces of all algorithms, each after its sources."""
     for name in grid:
         known("name in study.grid", name, dict.fromkeys([*names, EVERY]))
     for name in inherit:

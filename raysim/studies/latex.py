@@ -11,8 +11,6 @@ def latex_table(table: ResultTable, caption: str, label: str) -> str:
     r"""Return a floating table with its caption above it.
 
     Args:
-        table: the table.
-        caption: plain text.
         label: name for `\ref`.
     """
     head = [latex(column.title) for column in (*table.keys, *table.columns)]

@@ -28,11 +28,7 @@ class MetricColumn:
 
     @classmethod
     def of(cls, column: str) -> MetricColumn:
-        """Parse a column's name.
-
-        Raises:
-            InputError: it does not end in a metric.
-        """
+        """Parse a column's name."""
         for name, metric in METRICS.items():
             if column.endswith(f"_{name}"):
                 target = column.removesuffix(f"_{name}")
