@@ -73,7 +73,6 @@ def masked_value(value: str) -> str:
 
 
 def _end(text: str, start: re.Match[str]) -> int:
-    """Return the end of the URI that begins at a match."""
     quote = text[start.start() - 1 : start.start()]
     space = _END.search(text, start.end())
     word = len(text) if space is None else space.start()

@@ -136,7 +136,6 @@ def _facts(data: str, label: str | None) -> Facts:
 
 
 def _of_table(path: Path, label: str | None) -> Facts:
-    """Return the facts about a user's own table."""
     source = open_source(path)
     if (twice := repeated(source.schema.names)) is not None:
         raise InputError(f"{path} has several columns named {twice!r}: give each its own name")
@@ -170,7 +169,6 @@ def _label(fields: dict[str, pa.DataType], label: str | None, where: str) -> str
 
 
 def _classes(source: Source, label: str) -> str:
-    """Return the classes in words."""
     kind = source.schema.field(label).type
     if not is_label(kind):
         return "numbers" if is_number(kind) else str(kind)

@@ -154,14 +154,12 @@ def keys_of(kind: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _refused_keys(algorithm: str) -> list[str]:
-    """Return the common keys that an algorithm refuses."""
     parameters = inspect.signature(ALGORITHMS[algorithm]).parameters
     own = {key: value for key, value in PERMISSIVE.items() if key in parameters}
     return [key for key, keys in TRIES.items() if not _takes(algorithm, {**keys, **own})]
 
 
 def _takes(algorithm: str, keys: Mapping[str, Any]) -> bool:
-    """Return whether an algorithm can be composed with some keys, if there are devices."""
     try:
         with one_input_error():
             (table,) = algorithms_of({"algorithm": {"name": algorithm, **keys}})

@@ -144,7 +144,6 @@ def _paths(description: Any) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield all texts in a value."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

@@ -132,7 +132,6 @@ def append_augmented(
 
 
 def _image_column(schema: pa.Schema, form: Features) -> str:
-    """Return the name of the column of images."""
     if isinstance(form, ImageColumn):
         return form.column
     what = "columns of numbers"
@@ -164,7 +163,6 @@ def _augmented(rows: pa.Array, form: Features, change: Augment, draws: torch.Ten
 
 
 def _augmented_pixels(values: npt.NDArray[Any], change: Augment, draws: torch.Tensor) -> npt.NDArray[Any]:
-    """Return images [n, c, h, w] augmented, in their own type."""
     whole = values.dtype == np.uint8
     x = torch.from_numpy(values.astype(np.float32) / (LARGEST_PIXEL if whole else 1))
     made = change(x, draws).numpy()

@@ -76,12 +76,6 @@ def read_synthetic(dataset: str, seed: int) -> pa.Table:
 def _synthetic_client(
     seed: int, client: int, variances: tuple[float, float] | None, mean_rows: float | None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Draw the inputs and labels of a client.
-
-    Args:
-        variances: alpha and beta; None for "iid".
-        mean_rows: mean number of rows; None for the paper's sizes.
-    """
     alpha, beta = variances or (0.0, 0.0)
     draw = generator(seed, Purpose.SYNTHETIC, OWN_DRAW, client)
     u, b = draw.normal(0, np.sqrt(alpha)), draw.normal(0, np.sqrt(beta))

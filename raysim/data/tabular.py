@@ -98,7 +98,6 @@ def usable(table: pa.Table, label: str, where: str, dividing: Collection[str] = 
 
 
 def _read_other(path: Path) -> pa.Table:
-    """Read delimited text, a NumPy archive or an Arrow file."""
     with reading(path, "a table"):
         source = open_source(path)
         _ = source.schema.names  # names may not be text in UTF-8

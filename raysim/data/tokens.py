@@ -168,7 +168,6 @@ def _load(name: str) -> Any:
 
 @contextmanager
 def _refused(name: str, done: str) -> Iterator[None]:
-    """Turn the library's errors into one line."""
     try:
         yield
     except (InputError, KeyboardInterrupt, SystemExit):

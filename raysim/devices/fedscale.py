@@ -96,7 +96,6 @@ def _positive(path: Path, client: Any, entry: Mapping[str, Any]) -> tuple[float,
 
 
 def _traces(path: Path) -> pa.RecordBatch:
-    """Return the columns start, end and period of all traces."""
     first, starts, ends, periods = [0], [], [], []
     for client, entry in _entries(path, "active", "inactive", "finish_time").items():
         try:

@@ -115,7 +115,6 @@ class DeviceSource:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Turn errors of reading the file into an InputError."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -134,12 +133,6 @@ class DeviceSource:
         return self._with_intervals(batch, numbers | {"period": self._numbers(batch, "period", inf)})
 
     def _numbers(self, batch: pa.RecordBatch, name: str, missing: float) -> NDArray[Any]:
-        """Return a column of numbers.
-
-        Args:
-            name: name of the column.
-            missing: number in place of a null, or of all numbers if there is no such column; NaN allows no null.
-        """
         if name not in self.columns:
             return np.full(batch.num_rows, missing)
         column = self._cast(batch.column(name), name, pa.int64() if name == "client" else pa.float64())

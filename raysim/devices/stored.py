@@ -130,7 +130,6 @@ def open_stored(path: Path, clients: int, seed: int) -> tuple[DeviceTable, str]:
 
 
 def _rows(arrays: Mapping[str, NDArray[Any]], clients: int, seed: int) -> NDArray[np.int64]:
-    """Return the row of each client."""
     if "client" in arrays:
         return np.argsort(arrays["client"], kind="stable")
     drawn = generator(seed, Purpose.DEVICE_ROW).random(clients)

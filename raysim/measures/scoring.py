@@ -236,7 +236,6 @@ def _numbers(metric: Metric, outputs: torch.Tensor, y: torch.Tensor) -> NDArray[
 
 
 def _by_owner(values: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return the sums of each owner's rows, [count, columns]."""
     return np.stack([np.bincount(owners, column, count) for column in values.T], -1)
 
 

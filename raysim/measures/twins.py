@@ -263,12 +263,10 @@ def _report(state: State) -> RoundReport:
 
 
 def _cohort(report: RoundReport, fleet: Fleet) -> NDArray[np.int64]:
-    """Return the clients of the round's updates; all clients if the update was of their union."""
     updated = np.unique(report.updates.clients)
     return fleet.census.clients if (updated < 0).any() else updated
 
 
 def _places_of_parameters(layouts: Layouts) -> NDArray[np.int64]:
-    """Return the indices of the trained parameters among the floating entries."""
     places = [np.arange(place.start, place.stop) for entry, place in layouts.shared.places() if entry.is_parameter]
     return np.concatenate(places) if places else np.empty(0, np.int64)

@@ -129,7 +129,6 @@ def _head(network: Any) -> list[str]:
 
 @contextmanager
 def _refused(key: str, name: str) -> Iterator[None]:
-    """Turn the library's errors into one line."""
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

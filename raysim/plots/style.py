@@ -190,7 +190,6 @@ def _compact_tag(tag: re.Match[str]) -> str:
 
 
 def _joined(paths: re.Match[str]) -> str:
-    """Join neighbouring paths of one look."""
     places = " ".join(re.findall(r' d="([^"]*)"', paths[0]))
     return f'<path d="{places}"{paths[1]}/>'
 

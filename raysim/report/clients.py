@@ -49,7 +49,6 @@ def _heatmap(population: Population, name: str) -> str:
 
 
 def _by_split(population: Population, amounts: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """Group amounts, one for each client, by the clients' split."""
     splits = population.splits
     return {title: amounts[splits == split] for split, title in SPLITS.items() if split in splits}
 

@@ -52,7 +52,6 @@ def _algorithms(command: CommandTime) -> list[str]:
 
 
 def _sums(stages: Sequence[StageTime]) -> dict[str, float]:
-    """Return the seconds of each stage, in the order of the table."""
     return {
         name: sum(each.seconds for each in stages if each.stage == name)
         for name in COMMAND_STAGES

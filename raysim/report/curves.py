@@ -130,7 +130,6 @@ def _curves(results: Outputs, name: str, is_marked: bool = True, is_sum: bool = 
 
 
 def _spent(results: Outputs, name: str, cost: str) -> dict[str, Curve]:
-    """Return a column of every result by the cost so far."""
     curves = {}
     for each in results:
         if name in each.measured:

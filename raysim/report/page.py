@@ -80,7 +80,6 @@ def _populations(runs: Sequence[RunOutput]) -> Iterator[Mapping[str, Any]]:
 
 
 def _describe(run: RunOutput) -> Mapping[str, Any]:
-    """Return the texts about a run for the template."""
     return {
         "name": run.name,
         "config": run.config_text.strip(),

@@ -119,7 +119,6 @@ def _smoothed(run: Mapping[str, Values], column: str, count: int) -> dict[str, V
 
 
 def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, list[float]]:
-    """Return the value of each trial that was run, by tick."""
     found = {
         tick: [
             value
@@ -132,7 +131,6 @@ def _samples(at: Mapping[str, Place], study: Findings, take: str) -> dict[str, l
 
 
 def _value(study: Findings, trial: TrialRow, column: str, take: str) -> float | None:
-    """Return a trial's value of a column; None if it is undefined."""
     if take == "final":
         return trial.value(column)
     by_round = study.rounds(trial, [column]).get(column, np.empty(0))

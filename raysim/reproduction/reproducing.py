@@ -76,7 +76,6 @@ def reproduce(
 
 
 def _again(name: str, folder: Path, full: bool, changes: Iterable[str]) -> str:
-    """Return the command that continues a reproduction."""
     asked = [word for change in changes for word in ("--set", change)]
     return shlex.join(["raysim", "reproduce", name, *(["--full"] if full else []), *asked, "--out", str(folder)])
 

@@ -87,7 +87,6 @@ def run_log(path: Path, log: logging.Logger = LOG) -> Iterator[logging.Logger]:
 
 @contextmanager
 def _handled(path: Path, log: logging.Logger) -> Iterator[None]:
-    """Append all lines of the log to a file in the context."""
     handler = logging.FileHandler(path, encoding="utf-8")
     # A full disk also stops the writer of the results, which reports it.
     handler.handleError = lambda record: None  # type: ignore[method-assign]
