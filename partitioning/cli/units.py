@@ -20,11 +20,7 @@ def parse_bytes(name: str, text: str) -> int:
     """Return the bytes of an amount such as "256MB" or "1.5 GiB".
 
     Args:
-        name: name of the option, for the message.
         text: amount and unit.
-
-    Raises:
-        InputError: the text is no positive amount with a known unit.
     """
     amount = _AMOUNT.fullmatch(text.strip())
     factor = {unit.lower(): factor for unit, factor in _UNITS.items()}.get(amount[2].lower()) if amount else None

@@ -13,18 +13,8 @@ from partitioning.cli.terminal import echo
 from partitioning.common.text import PARAGRAPH, word
 
 KINDS = (
-    *(
-        "algorithms",
-        "datasets",
-        "losses",
-        "metrics",
-        "models",
-        "optimisers",
-        "recipes",
-        "reproductions",
-        "schemes",
-        "uplink",
-    ),
+    *("algorithms", "datasets", "losses", "metrics", "models"),
+    *("optimisers", "recipes", "reproductions", "schemes", "uplink"),
 )
 """Kinds of names that `raysim list` takes."""
 
@@ -56,7 +46,7 @@ def list_(kind: str, name: str | None) -> None:
     """
     from raysim.cli.listing import LISTS, keys_of
 
-    lines = list(LISTS[kind]() if name is None else keys_of(kind, name))
+    lines = list(LISTS[kind]().items() if name is None else keys_of(kind, name))
     width = max(len(name) for name, _ in lines) + 2
     for name, description in lines:
         echo(f"{name:<{width}}{description}")
