@@ -118,10 +118,11 @@ def read_gaussians(root: Path, seed: int) -> Tables:
     return train, test
 
 
-def covariance(correlation: float = GAUSSIAN_CORRELATION) -> npt.NDArray[np.float64]:
+def covariance() -> npt.NDArray[np.float64]:
     """Return Sigma_2, [10, 10]."""
     signs = np.where(np.arange(GAUSSIAN_FEATURES) % 2, -1.0, 1.0)
-    return (1 - correlation) * np.eye(GAUSSIAN_FEATURES) + correlation * np.outer(signs, signs)
+    spread = GAUSSIAN_CORRELATION * np.outer(signs, signs)
+    return (1 - GAUSSIAN_CORRELATION) * np.eye(GAUSSIAN_FEATURES) + spread
 
 
 def _gaussian_client(seed: int, part: int, client: int, name: str) -> pa.Table:

@@ -31,15 +31,8 @@ SUFFIXES = (*DELIMITERS, ".npz", ".arrow", ".feather", ".ipc")
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 COVERTYPE = (
-    "Elevation",
-    "Aspect",
-    "Slope",
-    "Horizontal_Distance_To_Hydrology",
-    "Vertical_Distance_To_Hydrology",
-    "Horizontal_Distance_To_Roadways",
-    "Hillshade_9am",
-    "Hillshade_Noon",
-    "Hillshade_3pm",
+    *("Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology"),
+    *("Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm"),
     "Horizontal_Distance_To_Fire_Points",
     *(f"Wilderness_Area{number}" for number in range(1, 5)),
     *(f"Soil_Type{number}" for number in range(1, 41)),

@@ -251,9 +251,9 @@ class TwinSteps(Function):
         return batches, drawn
 
 
-def verdict(delta: float, epsilon: float = EPSILON) -> dict[str, Any]:
+def verdict(delta: float) -> dict[str, Any]:
     """Return whether a discordance makes the run concordant with centralised training."""
-    return {"delta": delta, "epsilon": epsilon, "concordant": bool(delta < epsilon)}
+    return {"delta": delta, "epsilon": EPSILON, "concordant": bool(delta < EPSILON)}
 
 
 def _report(state: State) -> RoundReport:
