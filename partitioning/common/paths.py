@@ -28,12 +28,7 @@ _KINDS = {
 
 
 def check_path(key: str, text: str | os.PathLike[str]) -> Path:
-    """Return the path that a user's text names; it need not exist.
-
-    Args:
-        key: name of the key or option, for the message.
-        text: path.
-    """
+    """Return the path that a user's text names; it need not exist."""
     path = os.fspath(text)
     if fault := _fault(path):
         shown = ascii(path[:_SHOWN])[: _SHOWN + 2] + ("..." if len(path) > _SHOWN else "")
@@ -53,7 +48,6 @@ def absolute(key: str, *parts: str) -> Path:
     """Return an absolute path without links; raise InputError as `check_path` does.
 
     Args:
-        key: name of the key, for the message.
         parts: parts of the path; a part that is absolute discards those before it. Empty parts count as the current
             folder.
     """

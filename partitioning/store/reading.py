@@ -31,13 +31,7 @@ _OPEN: WeakValueDictionary[str, ClientTable] = WeakValueDictionary()
 
 
 def read_clients(folder: Path, manifest: Manifest, digest: str) -> ClientTable:
-    """Read clients.parquet of a population; raise InputError if it is not the file that was written.
-
-    Args:
-        folder: folder of the population.
-        manifest: its manifest.
-        digest: sha256 of its manifest.
-    """
+    """Read clients.parquet of a population; raise InputError if it is not the file that was written."""
     path = manifest.clients.check(folder)
     if (table := _OPEN.get(digest)) is None:
         table = _OPEN[digest] = _read(path, manifest)
@@ -73,7 +67,6 @@ def parse_clients(
     Args:
         batches: rows in id order.
         shards: files that a row may name; none in an index-only population.
-        classes: number of classes C.
         features: categories of each feature, D in total.
     """
     widths = {"class_counts": classes, "feature_counts": sum(features)}

@@ -13,7 +13,6 @@ class Split:
     """Seed and folds of a trial.
 
     Args:
-        seed: seed of the training.
         fold: test fold of the population; None for the held-out clients that the population has.
         validation: validation fold; None likewise.
     """
