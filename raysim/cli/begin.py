@@ -1,7 +1,5 @@
 """A commented experiment file for the user's data, as `raysim init` writes it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Commands that list names and write files: `raysim list | show | init | export`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lists of names for experiment files, with a line on each; torch is not imported."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """The libraries of the Hugging Face hub: quiet, without code from a folder, and without files outside of it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Augmentations of images from the papers: pure functions of samples and uniform draws, batched on the device."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence

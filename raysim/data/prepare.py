@@ -1,7 +1,5 @@
 """Rows of a data set before the partition: a split, some classes, and FedMMB's augmented copies."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

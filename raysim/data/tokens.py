@@ -1,7 +1,5 @@
 """Text as tokens: samples with a label, or sequences that predict their next token."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Reader of FedScale's traces of phones: pickles of plain dictionaries, from which no code ever runs."""
 
-from __future__ import annotations
-
 import pickle  # noqa: TID251 - PlainUnpickler reads plain values alone
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of devices as users write them: Parquet with one row a device, checked and read by record batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Table of devices in a run's folder: one record batch of uncompressed Arrow, memory-mapped, with its SHA-256."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Scoring of a model on blocks of clients or of test-set slices: sums leave a block, never logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce

@@ -1,7 +1,5 @@
 """Centralised twins: models that train beside a run on all its data, and measures of the distance to them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan

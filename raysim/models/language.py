@@ -1,7 +1,5 @@
 """Networks of the library `transformers` as models of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

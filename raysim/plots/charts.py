@@ -1,7 +1,5 @@
 """Charts: panels over rounds for pages and files, and histograms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Style of all charts, and their SVG markup: compact, self-contained, and the same bytes every time."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A population on the page: its counts, and charts of its clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

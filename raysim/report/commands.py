@@ -1,7 +1,5 @@
 """Stages of a run's commands: a bar and a row for each command, and for each of its algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from raysim.common.units import human_seconds

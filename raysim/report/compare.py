@@ -1,7 +1,5 @@
 """Several runs side by side: the keys in which their resolved configurations differ."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The report's curves: metrics, measures, training loss, time and bytes by round; and the stages of a round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice

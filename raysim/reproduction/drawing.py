@@ -1,7 +1,5 @@
 """A paper's figures, drawn from the trials in a study's folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Reproduce a paper's table or figure: run its study, judge its claims, draw its figures."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Verdicts: a claim's number on each split of a study, and whether they meet its condition."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

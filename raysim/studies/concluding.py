@@ -1,7 +1,5 @@
 """Conclusion of a study: summary, tables and report from the output files of its trials."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Running a study: populations, trials, tables and report."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque

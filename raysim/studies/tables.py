@@ -1,7 +1,5 @@
 """A study's tables: as values, in Markdown, in LaTeX with the package booktabs, and live in a terminal."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 

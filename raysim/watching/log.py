@@ -1,7 +1,5 @@
 """The run's log: command, machine, settings, events and end of a run."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

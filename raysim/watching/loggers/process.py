@@ -1,7 +1,5 @@
 """A logger in a process of its own, which shares no generator, setting or lock with the run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
